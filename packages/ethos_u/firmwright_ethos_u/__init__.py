@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from firmwright.device import Target, UserError
 from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
+from firmwright_ethos_u.vela import check_vela
 
 HEADER = "ethosu_driver.h"
 """The header of Arm's driver, which code for chips includes."""
@@ -41,13 +42,15 @@ class EthosU(Target):
         return {"accelerator": tuple(HARDWARE), "memory": tuple(MEMORY_MODES)}
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Return the regions of layers that break no rule."""
+        """Return the regions of layers that break no rule; UserError without the right Vela."""
+        check_vela()
         from firmwright_ethos_u.placement import place_layers
 
         return place_layers(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        """Compile a region with Vela."""
+        """Compile a region with Vela; UserError without the right version of it."""
+        check_vela()
         from firmwright_ethos_u.regions import lower_region
 
         return lower_region(region, module, context)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ethosu import regor
 
-from firmwright.device import run_in_copy
+from firmwright.device import UserError, run_in_copy
 from firmwright_ethos_u.constraints import find_broken_constraint
 from firmwright_ethos_u.dense import find_dense, round_once
 from firmwright_ethos_u.errors import VelaError
@@ -70,7 +70,7 @@ class CompiledNetwork:
 def compile_network(network: bytes, accelerator: str, memory_mode: str) -> CompiledNetwork:
     """Compile a TFLite network whose operators all run on the accelerator.
 
-    Raises VelaError if Vela rejects the network, and UserError if Vela crashes.
+    Raises VelaError if Vela rejects the network or crashes.
     """
     hardware = HARDWARE[accelerator]
     settings = files("ethosu").joinpath("config_files/Arm/vela.ini").read_text(encoding="utf-8")
@@ -79,7 +79,10 @@ def compile_network(network: bytes, accelerator: str, memory_mode: str) -> Compi
         f"[vela]\nsystem_config_name={hardware.system}\n"
         f"memory_mode_name={MEMORY_MODES[memory_mode]}\n{settings}"
     )
-    return run_in_copy("Vela", run_vela, hardware.family, network, system)
+    try:
+        return run_in_copy("Vela fails", run_vela, hardware.family, network, system)
+    except UserError as error:
+        raise VelaError(str(error)) from None
 
 
 def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:

@@ -4,7 +4,7 @@ from firmwright.device import UserError
 
 
 class VelaError(UserError):
-    """Report that Vela rejects a network."""
+    """Report that Vela rejects a network or crashes."""
 
 
 class StreamError(UserError):

@@ -2,9 +2,13 @@
 
 import dataclasses
 import struct
+from importlib.metadata import PackageNotFoundError
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from firmwright_ethos_u import vela
 from firmwright_ethos_u.compiler import CompiledNetwork, compile_network
 from firmwright_ethos_u.errors import StreamError, VelaError
 from firmwright_ethos_u.stream import read_payload
@@ -113,5 +117,19 @@ def test_vela_rejects() -> None:
 def test_vela_crashes() -> None:
     network, _ = convolution(np.random.default_rng(1), (6, 6, 20), 16, (3, 3))
     damaged = network[:18] + bytes([network[18] ^ 0xFF]) + network[19:]
-    with pytest.raises(UserError, match="Vela"):
+    with pytest.raises(VelaError, match="Vela fails: it ended with SIG"):
         compile_network(damaged, "ethos-u55-128", "shared_sram")
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (PackageNotFoundError(), "ethos-u-vela is not installed; expected 5.2.0"),
+        ("4.0.0", "ethos-u-vela has the version 4.0.0; expected 5.2.0"),
+    ],
+)
+def test_other_vela(found: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vela, "version", Mock(side_effect=[found]))
+    with pytest.raises(UserError, match=message) as error:
+        vela.check_vela()
+    assert str(error.value).endswith("`python -m pip install ethos-u-vela==5.2.0`")

@@ -1,0 +1,25 @@
+"""Checks the installation of Vela, before a module imports it."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from firmwright.device import UserError
+
+PACKAGE = "ethos-u-vela"
+
+
+def check_vela() -> None:
+    """Raise UserError if Vela is not installed, or if its version is not the required one."""
+    (required,) = (r for r in requires("firmwright-ethos-u") or () if r.startswith(PACKAGE))
+    wanted = required.partition("==")[2]
+    try:
+        found = version(PACKAGE)
+    except PackageNotFoundError:
+        found = ""
+    if found != wanted:
+        state = f"has the version {found}" if found else "is not installed"
+        raise UserError(
+            f"ethos_u: the Python package {PACKAGE} {state}; expected {wanted}, because the "
+            f"register tables change; install it with `python -m pip install {required}`"
+        )
