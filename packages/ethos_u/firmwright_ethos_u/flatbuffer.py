@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright_ethos_u.memory import Array
 
-VERSIONS = {"LEAKY_RELU": 2, "HARD_SWISH": 1, "RESHAPE": 1}
+VERSIONS = {"LEAKY_RELU": 2, "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "RESHAPE": 1}
 """Versions of operators; the other operators have version 3."""
 
 

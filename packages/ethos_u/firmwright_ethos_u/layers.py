@@ -19,8 +19,9 @@ from firmwright.device import (
     short_name,
     static_shape,
 )
+from firmwright_ethos_u.hard_swish import find_hard_swishes
 from firmwright_ethos_u.integer_layers import find_integer_operators
-from firmwright_ethos_u.requantized import find_requantized
+from firmwright_ethos_u.requantized import Requantized, find_requantized
 
 WEIGHTED = ("conv2d", "matmul")
 BINARY = ("add", "subtract", "multiply")
@@ -108,19 +109,8 @@ class Layer:
 def find_layers(module: tvm.IRModule) -> list[Layer]:
     """Return the layers of `main` in order of execution; no two layers have a common variable."""
     layers = [*find_arithmetic_layers(module)]
-    layers += [
-        Layer(
-            found.call,
-            found.variables[-1],
-            found.operands,
-            found.result,
-            found.variables,
-            (),
-            NONE,
-            1,
-        )
-        for found in find_requantized(module)
-    ]
+    layers += [make_requantized(found, 1) for found in find_requantized(module)]
+    layers += [make_requantized(found, 4) for found in find_hard_swishes(module)]
     known = {variable for layer in layers for variable in layer.variables}
     layers += [
         Layer(found.call, found.variables[-1], found.operands, found.result, found.variables)
@@ -129,6 +119,14 @@ def find_layers(module: tvm.IRModule) -> list[Layer]:
     ]
     order = {binding.var: number for number, binding in enumerate(main_bindings(module))}
     return sorted(layers, key=lambda layer: order[layer.variables[-1]])
+
+
+def make_requantized(found: Requantized, arithmetic: int) -> Layer:
+    """Return a layer that ends with a quantize."""
+    return Layer(
+        *(found.call, found.variables[-1], found.operands, found.result, found.variables),
+        arithmetic=arithmetic,
+    )
 
 
 def find_arithmetic_layers(module: tvm.IRModule) -> Iterator[Layer]:

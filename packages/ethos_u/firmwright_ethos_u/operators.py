@@ -131,6 +131,12 @@ def write_unary(kind: str, table: str = "", **options: float) -> Writer:
     return write
 
 
+def write_limits(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
+    """Add an activation that limits real values."""
+    low, high = (float(bound.value) for bound in layer.call.args[1:])
+    writer.operator(LIMITS[low, high], sources, [target])
+
+
 def write_pooling(kind: str) -> Writer:
     """Return the writer of a pooling of windows."""
 
@@ -172,6 +178,9 @@ def write_resize(writer: NetworkWriter, layer: Layer, sources: Sequence[int], ta
     )
 
 
+LIMITS = {(0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1"}
+"""The activations that limit real values, by their bounds."""
+
 WRITERS: dict[str, Writer] = {
     "conv2d": write_convolution,
     "matmul": write_dense,
@@ -184,10 +193,11 @@ WRITERS: dict[str, Writer] = {
     "sigmoid": write_unary("LOGISTIC"),
     "tanh": write_unary("TANH"),
     "relu": write_unary("RELU"),
-    "clip": write_unary("RELU6"),
+    "clip": write_limits,
     "abs": write_unary("ABS"),
     "leakyrelu": write_leaky,
     "image.resize2d": write_resize,
     "quantize": write_unary("QUANTIZE"),
+    "divide": write_unary("HARD_SWISH"),
 }
 """The writer of each kind of layer on dequantized values."""

@@ -77,7 +77,7 @@ RULES = (
     ),
     Rule("window", {"plain": {"is": True}}, "it counts padding, or has a dilation", POOLED),
     Rule("axis", {"last": {"is": True}}, "its axis is not the last one", ("softmax",)),
-    Rule("bounds", {"bounds": {"is": [0, 6]}}, "its bounds are {bounds}", ("clip",)),
+    Rule("bounds", {"bounds": {"one_of": [[0, 6], [-1, 1]]}}, "its bounds are {bounds}", ("clip",)),
     Rule("method", {"method": {"is": "linear"}}, "its method is {method}", ("image.resize2d",)),
     Rule("zero", {"pads_zero": {"is": True}}, "it pads with a value other than zero", ("pad",)),
 )

@@ -51,6 +51,8 @@ def write_operator(
         ("TANH", SHAPE, "", [], {"scale": 1 / 128, "zero": 0}),
         ("RELU", SHAPE, "", [], {"scale": 0.04, "zero": -128}),
         ("RELU6", SHAPE, "", [], {"scale": 6 / 255, "zero": -128}),
+        ("RELU_N1_TO_1", SHAPE, "", [], {"scale": 1 / 100, "zero": 3}),
+        ("HARD_SWISH", SHAPE, "", [], {"scale": 0.04, "zero": -100}),
         ("LEAKY_RELU", SHAPE, "LeakyReluOptions", [], {"alpha": 0.1}),
         ("ABS", SHAPE, "", [], {"scale": 0.06, "zero": -100}),
         ("QUANTIZE", SHAPE, "", [], {"scale": 0.07, "zero": -3}),
