@@ -6,11 +6,15 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError, UserError
+
+DEFAULT_PLATFORM = "rv32-bare"
+"""The platform of a recipe without the key `platform`, as the schema has it."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -27,8 +31,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     device.add_argument("name", metavar="NAME", help="the name of the device, as in `target`")
     sentence = "write the first files for a model: a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
-    begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
-    begin.add_argument("--platform", help="the platform (default: rv32-bare)")
+    model = "a model file; or a recipe, which gets a CI workflow"
+    begin.add_argument("model", nargs="?", metavar="MODEL", help=model)
+    begin.add_argument("--platform", help=f"the platform (default: {DEFAULT_PLATFORM})")
     begin.add_argument("--target", help="the devices, the preferred device first (default: c)")
     services = "the service that runs the workflow (default: github)"
     begin.add_argument("--ci", choices=["github", "gitlab", "azure"], help=services)
@@ -86,15 +91,17 @@ def begin_new(options: argparse.Namespace) -> list[str]:
 
 def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
-    from firmwright.project.new_repository import describe_model, write_new_repository
-    from firmwright.rebuild.wheels import pin_requirements
-    from firmwright.verify.input_ranges import find_index_ranges
-
     if options.source is not None:
         return convert_settings(options)
     if options.model is None:
         raise UserError("init: expected MODEL, or --from FILE")
-    platform, target = options.platform or "rv32-bare", options.target or "c"
+    if options.model.endswith(".yaml"):
+        return add_workflow(options)
+    from firmwright.project.new_repository import describe_model, write_new_repository
+    from firmwright.rebuild.wheels import pin_requirements
+    from firmwright.verify.input_ranges import find_index_ranges
+
+    platform, target = options.platform or DEFAULT_PLATFORM, options.target or "c"
     network = describe_model(
         options.model,
         find_index_ranges,
@@ -105,12 +112,43 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     pins = pin_requirements()
     ci = options.ci or "github"
     written = write_new_repository(options.model, network, platform, target, pins, Path(), ci)
-    lines = [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
+    lines = list_written(written)
     if network["open_shapes"]:
         names = ", ".join(network["open_shapes"])
         first = next(iter(written))
         return [*lines, f"The recipe does not build yet: state the shape of {names} in {first}"]
     return [*lines, f"Build with: firmwright build {next(iter(written))}"]
+
+
+def add_workflow(options: argparse.Namespace) -> list[str]:
+    """Write the CI workflow of an existing recipe; return the lines to print."""
+    from firmwright.documents.chain import Layers, read_chain
+    from firmwright.project.workflow import write_workflow
+    from firmwright.rebuild.wheels import pin_requirements
+    from firmwright.toolchain import load_platform
+
+    refuse_options(options, ("platform", "target", "signature_name", "shape", "value"), "a recipe")
+    recipe = Path(options.model)
+    chain = read_chain(Layers(recipe))
+    if chain.findings:
+        raise DiagnosticError(chain.findings)
+    stated = str(chain.document.data.get("platform", DEFAULT_PLATFORM))
+    platform, pins = load_platform(stated, recipe.parent), pin_requirements()
+    written = write_workflow(recipe.as_posix(), platform, pins, Path(), options.ci or "github")
+    return list_written(written)
+
+
+def list_written(written: Mapping[Path, bool]) -> list[str]:
+    """Return a line for each file, which is new or was kept."""
+    return [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
+
+
+def refuse_options(options: argparse.Namespace, names: Sequence[str], beside: str) -> None:
+    """Raise UserError for an option that has no effect next to ``beside``."""
+    for option in names:
+        if getattr(options, option):
+            name = option.replace("_", "-")
+            raise UserError(f"init: --{name} has no effect with {beside}; leave it out")
 
 
 def read_shape(text: str) -> tuple[str, list[int]]:
@@ -141,10 +179,7 @@ def convert_settings(options: argparse.Namespace) -> list[str]:
     """Convert another tool's settings to a recipe; return the lines to print."""
     from firmwright.migration.recipe_file import write_converted
 
-    for option in ("signature_name", "shape", "value", "ci"):
-        if getattr(options, option):
-            name = option.replace("_", "-")
-            raise UserError(f"init: --{name} has no effect with --from; leave it out")
+    refuse_options(options, ("signature_name", "shape", "value", "ci"), "--from")
     given = {key: getattr(options, key) for key in ("model", "platform", "target")}
     stated = {key: value for key, value in given.items() if value is not None}
     written, errors = write_converted(options.source, stated)

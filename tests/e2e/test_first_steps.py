@@ -36,11 +36,11 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     assert done.stdout.splitlines() == [
         "wrote digits.yaml",
         "wrote samples.py",
+        "wrote dodo.py",
         "wrote .github/workflows/firmware.yml",
         "wrote constraints.txt",
         "wrote recipe.schema.json",
         "wrote .vscode/tasks.json",
-        "wrote dodo.py",
         "wrote .gitignore",
         "Build with: firmwright build digits.yaml",
     ]

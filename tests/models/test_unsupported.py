@@ -70,3 +70,9 @@ def test_the_folder_of_a_saved_model_has_the_command_of_its_file(tmp_path: Path)
 
 def test_other_suffixes_have_no_advice() -> None:
     assert describe_unsupported(".tflite", "kws.tflite") is None
+
+
+def test_a_c_array_is_converted_by_init() -> None:
+    advice = describe_unsupported(".cc", "src/model.cc")
+    assert advice is not None
+    assert advice.endswith("firmwright init --from src/model.cc")

@@ -11,13 +11,10 @@ import pytest
 import yaml
 
 from firmwright import __version__
+from firmwright.cli import main
 from firmwright.codegen.templates import make_environment, render
-from firmwright.project.new_repository import (
-    WORKFLOWS,
-    list_debian_packages,
-    name_requirement,
-    write_new_repository,
-)
+from firmwright.project.new_repository import write_new_repository
+from firmwright.project.workflow import WORKFLOWS, list_debian_packages, name_requirement
 from firmwright.toolchain import load_platform
 
 COMMIT = "5c7b67fa0123456789abcdef0123456789abcdef"
@@ -77,10 +74,67 @@ def test_all_steps_of_a_second_recipe_are_printed(
 def test_gitlab_fails_if_the_comparison_fails(
     tmp_path: Path, git: str, firmwright: int, code: int
 ) -> None:
-    values = {"name": "kws", "python": "3.12", "requirement": "firmwright", "packages": []}
+    values = {
+        "name": "kws",
+        "path": "kws",
+        "python": "3.12",
+        "requirement": "firmwright",
+        "packages": [],
+    }
     workflow = yaml.safe_load(render(make_environment(), WORKFLOWS["gitlab"][1], values))
     (tmp_path / "build/kws").mkdir(parents=True)
     programs = f"firmwright() {{ return {firmwright}; }}; git() {{ {git}; }}; "
     command = ["env", "CI_MERGE_REQUEST_DIFF_BASE_SHA=a", "bash", "-ec"]
     command.append(programs + workflow["firmware"]["script"][-1])
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
+
+
+def test_a_recipe_gets_a_workflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/base.yaml").write_text("platform: cortex-m55-bare\n")
+    text = "extends: base.yaml\nmodel: a.onnx\n"
+    (tmp_path / "recipes/a.yaml").write_text(text)
+    assert main(["init", "recipes/a.yaml", "--ci", "gitlab"]) == 0
+    assert "wrote .gitlab-ci.yml" in capsys.readouterr().out
+    assert (tmp_path / "recipes/a.yaml").read_text() == text
+    script = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())["firmware"]["script"]
+    assert script[0].endswith("qemu-system-arm")
+    assert "firmwright build recipes/a.yaml" in script
+    assert script[2].startswith("if [ -e recipes/a.lock ]; ")
+    assert main(["init", "recipes/a.yaml", "--ci", "gitlab"]) == 0
+    assert "kept: .gitlab-ci.yml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.yaml", "--target", "c"], "init: --target has no effect with a recipe; leave it out"),
+        (["a.yaml"], "unknown platform 'hots'; did you mean 'host'?"),
+        (["b c.yaml"], "b c.yaml: a workflow cannot name this path; expected a .yaml file below"),
+        (["../a.yaml"], "../a.yaml: "),
+        (["none.yaml"], "none.yaml: "),
+    ],
+)
+def test_a_recipe_that_gets_no_workflow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("model: a.onnx\nplatform: hots\n")
+    (tmp_path / "b c.yaml").write_text("model: a.onnx\nplatform: host\n")
+    assert main(["init", *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.yaml", "b c.yaml"]
+
+
+def test_the_folder_of_an_export_is_converted_by_another_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path)]) == 1
+    assert f"firmwright init --from {tmp_path}\n" in capsys.readouterr().err

@@ -199,6 +199,7 @@ CONVERT_HINT = (
 KERAS_SOURCE = "from_keras_model(tf.keras.models.load_model('{file}'))"
 SAVED_SOURCE = "from_saved_model('{folder}')"
 SAVED_HINT = f"a SavedModel is not read; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}"
+ARRAY_HINT = "a C array is not read; write its model and a recipe: firmwright init --from {file}"
 SAVED_MODEL = "saved_model.pb"
 """The file that each SavedModel contains; a SavedModel is a folder."""
 UNSUPPORTED_SUFFIXES = {
@@ -208,6 +209,7 @@ UNSUPPORTED_SUFFIXES = {
     ".stablehlo": STABLEHLO_HINT,
     ".h5": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
     ".keras": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
+    **dict.fromkeys((".c", ".cc", ".cpp", ".h", ".hpp"), ARRAY_HINT),
     ".pb": "a TensorFlow graph is not supported; export the model as a SavedModel or TFLite file",
 }
 """The advice for files of unsupported formats, by suffix.

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from firmwright import __version__
 from firmwright.codegen.names import c_identifier, make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
 from firmwright.data.samples import Range
-from firmwright.emulator.qemu import DEBIAN_PACKAGES
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import Importer, OpenShapesError, describe_saved_model
 from firmwright.models.onnx.fixed_inputs import fix_inputs
+from firmwright.project.workflow import write_missing, write_workflow
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
-from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
+from firmwright.recipe.editor_schema import FIRST_LINE
 from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import parse_target
 from firmwright.targets.load import target_names
-from firmwright.toolchain import Platform, load_platform, load_toolchain
+from firmwright.toolchain import load_platform
 
 SAMPLES = "repository/samples.py.j2"
-TASKS = ".vscode/tasks.json"
-WORKFLOWS = {
-    "github": (".github/workflows/firmware.yml", "repository/workflow.yml.j2"),
-    "gitlab": (".gitlab-ci.yml", "repository/gitlab.yml.j2"),
-    "azure": ("azure-pipelines.yml", "repository/azure.yml.j2"),
-}
-"""The path and the template of the workflow, by the service that runs it."""
-CONSTRAINTS = "constraints.txt"
-TEXTS = {
-    "dodo.py": "from firmwright.tasks.dodo import *\n",
-    ".gitignore": "/build/\n__pycache__/\n",
-}
 
 
 def make_file_name(text: str) -> str:
@@ -79,59 +62,17 @@ def write_new_repository(
         "platform": stated,
         **network,
     }
-    origin = None
-    with suppress(PackageNotFoundError):
-        origin = distribution("firmwright").read_text("direct_url.json")
     variables |= {"first_line": FIRST_LINE, "target": target}
-    variables["requirement"] = name_requirement(origin)
-    variables["python"] = "{}.{}".format(*sys.version_info)
-    variables["packages"] = list_debian_packages(known)
     variables["others"] = [] if target != "c" else list(known.accelerators)
     env = make_environment()
     samples = render(env, SAMPLES, variables)
     module = variables["module"] = name_samples(folder, name, samples)
-    workflow, template = WORKFLOWS[ci]
     rendered = {
         recipe.name: render(env, "repository/recipe.yaml.j2", variables),
         **({f"{module}.py": samples} if network["inputs"] else {}),
-        workflow: render(env, template, variables),
-        CONSTRAINTS: "".join(f"{pin}\n" for pin in pins),
-        FILE_NAME: format_editor_schema(),
-        TASKS: render(env, "repository/tasks.json.j2", variables),
+        "dodo.py": "from firmwright.tasks.dodo import *\n",
     }
-    written = {}
-    for path, text in {**rendered, **TEXTS}.items():
-        place = folder / path
-        written[place] = not place.exists()
-        if written[place]:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
-    if not written[folder / workflow]:
-        print_missing_steps(folder / workflow, name, rendered[workflow])
-    return written
-
-
-def list_debian_packages(platform: Platform) -> list[str]:
-    """Return the packages with a platform's compiler and emulator, if pip does not install them."""
-    toolchain = load_toolchain(platform.toolchains[0])
-    needed = list(toolchain.packages.get("debian", ()))
-    is_emulated = any(name.startswith("qemu") for name in platform.emulators[:1])
-    if platform.qemu and is_emulated:
-        needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))
-    return needed
-
-
-def name_requirement(origin: str | None) -> str:
-    """Return the argument with which pip installs this firmwright elsewhere.
-
-    ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
-    a repository. Other packages have their version.
-    """
-    stated = json.loads(origin or "{}")
-    found = stated.get("vcs_info")
-    if found is None:
-        return f"firmwright=={__version__}"
-    return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
+    return write_missing(rendered, folder) | write_workflow(recipe.name, known, pins, folder, ci)
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:
@@ -139,23 +80,6 @@ def name_samples(folder: Path, name: str, text: str) -> str:
     place = folder / "samples.py"
     taken = place.exists() and place.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
-
-
-def print_missing_steps(workflow: Path, name: str, rendered: str) -> None:
-    """Print the steps that an existing workflow lacks to build the recipe too.
-
-    ``rendered`` is the text of a workflow that only builds this recipe.
-    """
-    known = workflow.read_text("utf-8")
-    if f"{name}.yaml" not in known:
-        steps = re.split(r"^(?= +[-#])", rendered, flags=re.MULTILINE)
-        needed = [step for step in steps if "apt-get" in step or f"{name}.yaml" in step]
-        missing = "".join(step for step in needed if step not in known)
-        print(
-            f"{workflow} builds other recipes; for this one, add the steps\n{missing}"
-            f"and build/{name}/*.tar.gz to the paths that are uploaded",
-            file=sys.stderr,
-        )
 
 
 def check_devices(target: str) -> None:
@@ -183,6 +107,9 @@ def describe_model(
     """
     if advice := describe_saved_model(Path(model), model):
         raise UserError(f"{model}: {advice}")
+    if Path(model).is_dir():
+        hint = f"for an export of Edge Impulse: firmwright init --from {model}"
+        raise UserError(f"{model}: a folder, not a model file; {hint}")
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:
         raise UserError(f"{model}: {describe_unknown_format(model)}")

@@ -1,0 +1,122 @@
+"""Writes the files with which a service and an editor build a recipe: workflow, pins and tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from firmwright import __version__
+from firmwright.codegen.templates import make_environment, render
+from firmwright.emulator.qemu import DEBIAN_PACKAGES
+from firmwright.errors import UserError
+from firmwright.recipe.editor_schema import FILE_NAME, format_editor_schema
+from firmwright.toolchain import Platform, load_toolchain
+
+TASKS = ".vscode/tasks.json"
+WORKFLOWS = {
+    "github": (".github/workflows/firmware.yml", "repository/workflow.yml.j2"),
+    "gitlab": (".gitlab-ci.yml", "repository/gitlab.yml.j2"),
+    "azure": ("azure-pipelines.yml", "repository/azure.yml.j2"),
+}
+"""The path and the template of the workflow, by the service that runs it."""
+CONSTRAINTS = "constraints.txt"
+IGNORED = "/build/\n__pycache__/\n"
+PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
+"""A path that shells, YAML and patterns of files read as it is."""
+
+
+def write_workflow(
+    recipe: str, platform: Platform, pins: Iterable[str], folder: Path, ci: str
+) -> dict[Path, bool]:
+    """Write the files for a recipe into ``folder``; return which of them are new.
+
+    The path ``recipe`` starts at ``folder``. The workflow of the service ``ci`` installs the
+    programs of ``platform``, and the versions ``pins``. If there is a workflow, it stays, and the
+    steps that it lacks are printed on stderr. Raises UserError for a path that needs quotes, and
+    for a path outside of the folder.
+    """
+    if not PLAIN.fullmatch(recipe):
+        raise UserError(
+            f"{recipe}: a workflow cannot name this path; expected a .yaml file below this folder, "
+            "with letters, digits and . _ - in its path"
+        )
+    origin = None
+    with suppress(PackageNotFoundError):
+        origin = distribution("firmwright").read_text("direct_url.json")
+    variables = {
+        "path": recipe.removesuffix(".yaml"),
+        "name": Path(recipe).stem,
+        "requirement": name_requirement(origin),
+        "python": "{}.{}".format(*sys.version_info),
+        "packages": list_debian_packages(platform),
+    }
+    workflow, template = WORKFLOWS[ci]
+    env = make_environment()
+    rendered = {
+        workflow: render(env, template, variables),
+        CONSTRAINTS: "".join(f"{pin}\n" for pin in pins),
+        FILE_NAME: format_editor_schema(),
+        TASKS: render(env, "repository/tasks.json.j2", variables),
+        ".gitignore": IGNORED,
+    }
+    written = write_missing(rendered, folder)
+    if not written[folder / workflow]:
+        print_missing_steps(folder / workflow, recipe, rendered[workflow])
+    return written
+
+
+def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
+    """Write the texts by their paths in ``folder``; existing files stay. Return which are new."""
+    written = {}
+    for path, text in texts.items():
+        place = folder / path
+        written[place] = not place.exists()
+        if written[place]:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+    return written
+
+
+def list_debian_packages(platform: Platform) -> list[str]:
+    """Return the packages with a platform's compiler and emulator, if pip does not install them."""
+    toolchain = load_toolchain(platform.toolchains[0])
+    needed = list(toolchain.packages.get("debian", ()))
+    is_emulated = any(name.startswith("qemu") for name in platform.emulators[:1])
+    if platform.qemu and is_emulated:
+        needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))
+    return needed
+
+
+def name_requirement(origin: str | None) -> str:
+    """Return the argument with which pip installs this firmwright elsewhere.
+
+    ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
+    a repository. Other packages have their version.
+    """
+    stated = json.loads(origin or "{}")
+    found = stated.get("vcs_info")
+    if found is None:
+        return f"firmwright=={__version__}"
+    return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
+
+
+def print_missing_steps(workflow: Path, recipe: str, rendered: str) -> None:
+    """Print the steps that an existing workflow lacks to build the recipe too.
+
+    ``rendered`` is the text of a workflow that only builds this recipe.
+    """
+    known = workflow.read_text("utf-8")
+    if recipe not in known:
+        steps = re.split(r"^(?= +[-#])", rendered, flags=re.MULTILINE)
+        needed = [step for step in steps if "apt-get" in step or recipe in step]
+        missing = "".join(step for step in needed if step not in known)
+        print(
+            f"{workflow} builds other recipes; for this one, add the steps\n{missing}"
+            f"and build/{Path(recipe).stem}/*.tar.gz to the paths that are uploaded",
+            file=sys.stderr,
+        )
