@@ -21,7 +21,8 @@ def find_recipe(page: Path) -> Path:
 
 
 def test_there_is_a_page_for_each_tool() -> None:
-    tools = {"htvm", "microtvm", "onnx2c", "sima", "tflm", "ti", "ti-nnc"}
+    tools = {"edge-impulse", "htvm", "keras", "microtvm", "onnx2c", "sima", "stm32cube-ai"}
+    tools |= {"tflm", "ti", "ti-nnc"}
     assert {page.stem for page in PAGES} == tools
 
 
