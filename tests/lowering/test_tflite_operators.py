@@ -37,7 +37,7 @@ NOT_TAKEN = {
     "int16": {"SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "ARG_MAX", "ARG_MIN", "SUM", "PRELU",
               "HARD_SWISH", "RELU_N1_TO_1", "RSQRT", "LOG", "GELU", "SQUARED_DIFFERENCE",
               "LOG_SOFTMAX", "L2_NORMALIZATION"},
-    "uint8": {"ABS", "RSQRT", "EXP", "LOG", "SQUARED_DIFFERENCE", "BATCH_MATMUL"},
+    "uint8": {"ABS", "RSQRT", "EXP", "LOG", "SQUARED_DIFFERENCE", "BATCH_MATMUL", "REDUCE_PROD"},
     "int8": {"SUM"},
     "float32": {"RSQRT"},
 }  # fmt: skip

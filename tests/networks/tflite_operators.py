@@ -148,6 +148,9 @@ ARITHMETIC = (
 """Operators that also compute on 16-bit activations."""
 
 COMPUTED = (
+    *(Case("REDUCE_PROD", PICTURE, "ReducerOptions", {"keepDims": keep}, (np.array(axes, "int32"),),
+           grids="free", version=2)
+      for keep, axes in ((False, [1]), (True, [-1, 2]))),
     *(resize("RESIZE_BILINEAR", size, align, half)
       for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
     *(Case("PRELU", ((2, 5, 4, 3),), "", {}, (), grids="slopes") for _ in range(6)),

@@ -19,6 +19,7 @@ from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite import data_movement, indices, lstm, windows
 from firmwright.models.tflite.integer_products import pad_transposed
+from firmwright.models.tflite.reduced_products import convert_reduce_prod
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
 Correction = Callable[[Any, Any], relax.Expr]
@@ -348,6 +349,7 @@ CORRECTIONS: dict[str, Correction] = {
     "MIRROR_PAD": data_movement.convert_mirror_pad,
     "PRELU": convert_prelu,
     "QUANTIZE": convert_quantize,
+    "REDUCE_PROD": convert_reduce_prod,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
     "SCATTER_ND": indices.convert_scatter_nd,
