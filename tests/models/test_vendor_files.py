@@ -25,14 +25,14 @@ from tests.networks.tflite_models import ModelBuilder
 from tests.ready_recipes import FOLDER
 
 
-def make_file() -> bytes:
-    """Return a model whose only operator is the custom operator `npu`."""
+def make_file(name: str = "npu") -> bytes:
+    """Return a model whose only operator is a custom operator."""
     builder = ModelBuilder()
     source, output = (add((4,), "float32", None) for add in (builder.input, builder.output))
     builder.operator("NEG", [source], [output], "NegOptions")
     code = builder.model.operatorCodes[0]
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
-    code.customCode = "npu"
+    code.customCode = name
     return builder.build()
 
 
@@ -40,6 +40,12 @@ def register(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     """Install importers of the custom operator `npu`."""
     points = [EntryPoint("npu", module, plugins.TFLITE_OPERATORS) for module in modules]
     monkeypatch.setattr(vendor_files, "list_tflite_vendors", lambda: points)
+
+
+def test_a_network_that_vela_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch)
+    with pytest.raises(UserError, match=r"^Vela compiled .* Ethos-U; state .* from before Vela"):
+        import_model(make_file("ethos-u"), "net", {})
 
 
 def test_two_importers_of_an_operator_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

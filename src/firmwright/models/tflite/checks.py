@@ -68,8 +68,8 @@ QUANTIZE_AGAIN = "convert the model again, with a representative dataset for its
 
 def check_model(model: Any, name: str) -> None:
     """Raise UserError with all problems of a model that cannot be imported."""
+    check_indices(model, name)
     heading = f"{name}: a damaged TFLite model:"
-    refuse_problems(heading, index_problems(model), RENEW)
     stateful = list_stateful_operators(model)
     if stateful:
         refuse_operators(name, stateful, REPLACE_STATEFUL)
@@ -77,6 +77,11 @@ def check_model(model: Any, name: str) -> None:
     refuse_signatures(model, name)
     heading = f"{name}: quantization that cannot be computed:"
     refuse_problems(heading, tensor_problems(model, QUANTIZATION_RULES), QUANTIZE_AGAIN)
+
+
+def check_indices(model: Any, name: str) -> None:
+    """Raise UserError for references to tensors, buffers and operators that do not exist."""
+    refuse_problems(f"{name}: a damaged TFLite model:", index_problems(model), RENEW)
 
 
 def refuse_signatures(model: Any, name: str) -> None:

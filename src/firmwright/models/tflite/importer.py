@@ -24,7 +24,14 @@ from firmwright.models.importing import (
     refuse_operators,
     run_importer,
 )
-from firmwright.models.tflite.checks import RENEW, check_model, decode_text, operator_kinds, to_ints
+from firmwright.models.tflite.checks import (
+    RENEW,
+    check_indices,
+    check_model,
+    decode_text,
+    operator_kinds,
+    to_ints,
+)
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
@@ -52,6 +59,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
     source = tflite.Model.GetRootAsModel(data, 0)
+    check_indices(source, name)
     if vendor := find_vendor_importer(source):
         return vendor.import_model(data, name, shapes)
     refuse_custom_operators(source, name)
