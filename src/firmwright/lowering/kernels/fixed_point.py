@@ -62,7 +62,8 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
     if shift > LARGEST_SHIFT:
         raise ValueError(
             f"the ratio of its scales, {factor:g}, is not below 2^{LARGEST_SHIFT}; quantize "
-            "the model again"
+            "the model again with smaller values, such as a mask of -100 in place of the smallest "
+            "float"
         )
     return (0, 0) if shift < -31 else (mantissa, shift)
 
