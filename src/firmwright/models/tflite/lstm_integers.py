@@ -124,7 +124,7 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
         found = converter.get_tensor_type_str(tensors[position].tensor.Type())
         if found != wanted:
             raise UserError(
-                f"has {name} of {found}; firmwright supports {wanted}, or float32 for all tensors: "
+                f"has {name} of {found}; LiteRT supports {wanted}, or float32 for all tensors: "
                 "quantize the model again, or keep the layer in float32"
             )
     source, hidden_state = tensors[0], tensors[18]
