@@ -41,3 +41,21 @@ def test_rows_of_bytes_are_scaled(tmp_path: Path) -> None:
     assert_exact(builder.build(), tmp_path, [{"t0": ROWS}])
     weights = [w for k in lowered(builder.build()).kernels.kernels for w in k.weights]
     assert {w.dtype for w in weights if w.elements > 9} == {"int8"}
+
+
+@pytest.mark.parametrize(
+    ("axis", "batch", "shape", "result"),
+    [(1, 1, (2,), (2, 4)), (2, 1, (2, 3), (2, 5, 3)), (-1, 2, (2, 5, 2), (2, 5, 2))],
+)
+def test_batch_axes_of_gather(
+    axis: int, batch: int, shape: tuple[int, ...], result: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The indices of a batch read the data of the same batch."""
+    builder = ModelBuilder()
+    grid, random = Quantization(0.1, 3), np.random.default_rng(4)
+    given = [builder.input((2, 5, 4), "int8", grid), builder.input(shape, "int32", None)]
+    output = builder.output(result, "int8", grid)
+    builder.operator("GATHER", given, [output], "GatherOptions", 5, axis=axis, batchDims=batch)
+    data = random.integers(-128, 128, (2, 5, 4)).astype("int8")
+    places = random.integers(0, (5 if axis == 1 else 4), shape).astype("int32")
+    assert_exact(builder.build(), tmp_path, [{"t0": data, "t1": places}])

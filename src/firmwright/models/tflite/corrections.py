@@ -340,6 +340,7 @@ CORRECTIONS: dict[str, Correction] = {
     "EXP": convert_exp,
     "EXPAND_DIMS": convert_expand_dims,
     "FULLY_CONNECTED": convert_fully_connected,
+    "GATHER": indices.convert_gather,
     "GATHER_ND": indices.convert_gather_nd,
     "GELU": convert_gelu,
     "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,

@@ -5,9 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import tflite
-from tvm import relax
+from tvm import relax, te
+from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.ir.relax import static_shape
+from firmwright.models.tflite.data_movement import shape_of
+
+
+def convert_gather(converter: Any, op: Any) -> relax.Expr:
+    """Convert GATHER; TVM ignores its batch axes.
+
+    The first ``batch`` axes of the data and of the indices correspond. Source:
+    tensorflow/lite/kernels/internal/reference/gather.h.
+    """
+    options = converter._get_builtin_options(op, tflite.GatherOptions)
+    tensors = converter.get_input_tensors(op)
+    lengths, rank = (len(shape_of(converter, tensor)) for tensor in tensors)
+    axis, batch = options.Axis() % lengths, options.BatchDims()
+    batch += rank if batch < 0 else 0
+    if not batch:
+        return tflite_frontend.OperatorConverter.convert_gather(converter, op)
+    data, indices = (converter.bb.emit(converter.get_tensor_expr(t)) for t in tensors)
+    inner = rank - batch
+
+    def gather(data: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        shape = [*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :]]
+
+        def read(*at: Any) -> Any:
+            place = indices[(*at[:batch], *at[axis : axis + inner])]
+            return data[(*at[:axis], place, *at[axis + inner :])]
+
+        return te.compute(shape, read, "gathered")
+
+    return converter.bb.emit_te(gather, data, indices, primfunc_name_hint="gather")
 
 
 def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
