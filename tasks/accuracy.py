@@ -32,7 +32,9 @@ STAGE = Stage(
     writes=(ACCURACY,),
     keys=(*PORTABLE_NETWORK, "evaluate"),
     platform=ALL,
-    inputs=lambda job: job.recipe.list_files("evaluate", "postprocess", "libraries"),
+    inputs=lambda job: job.recipe.list_files(
+        "evaluate", "postprocess", "libraries", "model.custom_operators"
+    ),
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
     condition="the key `evaluate`",
     applies=lambda job: job.recipe.evaluate and not job.origin,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from firmwright.ir.kernels import Kernel as Kernel
     from firmwright.ir.kernels import LoweredRegion as LoweredRegion
     from firmwright.ir.kernels import Parameter as Parameter
+    from firmwright.ir.library_call import library_call as library_call
     from firmwright.ir.operators import short_name as short_name
     from firmwright.ir.regions import Change as Change
     from firmwright.ir.regions import Region as Region
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from firmwright.ir.tensors import ModelInterface as ModelInterface
     from firmwright.ir.tensors import Operator as Operator
     from firmwright.ir.tensors import Tensor as Tensor
-    from firmwright.lowering.library_call import library_call as library_call
     from firmwright.lowering.loop_structure import apply_default_loops as apply_default_loops
     from firmwright.lowering.loop_structure import blocks as blocks
     from firmwright.lowering.region import lower_region as lower_region
@@ -76,7 +76,7 @@ HOMES = {
     "ir.tensors": "ModelInterface Operator Tensor",
     "ir.relax": "Constant constant_array count_readers dtype_of main_bindings operator_name "
     "read_variables rewrite_calls static_shape",
-    "lowering.library_call": "library_call",
+    "ir.library_call": "library_call",
     "lowering.region": "lower_region",
     "lowering.loop_structure": "apply_default_loops blocks",
     "models.formats": "ReferenceOutputs",

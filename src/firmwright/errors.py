@@ -46,6 +46,10 @@ class DiagnosticError(UserError):
         self.diagnostics = sorted(set(diagnostics))
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
+    def __reduce__(self) -> tuple[type[DiagnosticError], tuple[list[Diagnostic]]]:
+        """Return the arguments that pickle needs for an error of another process."""
+        return type(self), (self.diagnostics,)
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest known word, or the list of known words."""

@@ -15,7 +15,7 @@ from tvm_ffi.libinfo import find_dlpack_include_path
 from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
-from firmwright.lowering.library_call import library_call, unwrap_library_calls
+from firmwright.ir.library_call import library_call, unwrap_library_calls
 from firmwright.lowering.loop_structure import schedule_region
 from firmwright.project.files import place_library_files
 

@@ -10,7 +10,7 @@ from tvm import relax, te
 from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
-from firmwright.lowering.library_call import library_call
+from firmwright.ir.library_call import library_call
 from firmwright.lowering.loop_structure import apply_default_loops
 from firmwright.lowering.region import lower_region
 from firmwright.lowering.strategies import Strategy

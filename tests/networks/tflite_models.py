@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import flatbuffers
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
+from flatbuffers import flexbuffers
 
 Array = npt.NDArray[Any]
 
@@ -105,6 +107,16 @@ class ModelBuilder:
                 assert hasattr(operator.builtinOptions, name)
                 setattr(operator.builtinOptions, name, value)
         self.graph.operators.append(operator)
+
+    def custom(
+        self, name: str, inputs: list[int], outputs: list[int], options: Mapping[str, Any]
+    ) -> None:
+        """Add a custom operator with options in FlexBuffers."""
+        self.operator("CUSTOM", inputs, outputs, version=1)
+        self.model.operatorCodes[-1].customCode = name
+        writer = flexbuffers.Builder()
+        writer.MapFromElements(options)
+        self.graph.operators[-1].customOptions = bytearray(writer.Finish())
 
     def build(self) -> bytes:
         builder = flatbuffers.Builder(1 << 16)

@@ -19,6 +19,7 @@ from firmwright.codegen.c_library import find_unknown_functions
 from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.errors import UserError, first_line
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.library_call import unwrap_library_calls
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import (
@@ -37,7 +38,6 @@ from firmwright.lowering.kernels.normalization import instance_norm
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.scatter import index_put, scatter_elements, scatter_nd
 from firmwright.lowering.kernels.selection import argsort, sort, topk
-from firmwright.lowering.library_call import unwrap_library_calls
 from firmwright.lowering.loop_structure import ScheduledRegion, schedule_region
 from firmwright.lowering.onnx_rounding import OnnxRounding
 from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns

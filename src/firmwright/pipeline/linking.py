@@ -87,8 +87,9 @@ def place_library(job: Job) -> Iterator[None]:
 
 
 def calls_libraries(job: Job) -> bool:
-    """Return whether custom strategies may call functions that are not defined."""
-    return any(each.recipe.extensions for each in (job, *job.members))
+    """Return whether custom strategies or operators may call functions that are not defined."""
+    recipes = (each.recipe for each in (job, *job.members))
+    return any(recipe.extensions or recipe.model.custom_operators for recipe in recipes)
 
 
 def names_file(output: str, path: Path) -> bool:

@@ -40,9 +40,11 @@ REWRITES = ("transforms",)
 MEMORIES = ("memory", "detection.candidates")
 """Keys by which the planner puts buffers into the MEMORY_FIELDS of a platform."""
 MEMORY_FIELDS = ("memories", "stack", "code")
-RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.inputs")
+REFERENCE = ("model.custom_operators",)
+"""Keys whose Python functions compute the reference."""
+RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.inputs", *REFERENCE)
 """Keys that select the samples of the run."""
-SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs")
+SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs", *REFERENCE)
 """Keys that select the sample that a program shows."""
 NETWORK = tuple(sorted({each.name for each in fields(Recipe)} - BESIDE_THE_NETWORK - NO_KEYS))
 """Keys that decide the digest of the network."""
@@ -137,9 +139,10 @@ def canonical_run_inputs(job: Job) -> Any:
 
 
 def list_run_files(job: Job) -> list[Path]:
-    """Return the user's files with the samples of the run."""
+    """Return the user's files with the samples of the run, and those that compute the reference."""
     own = job.recipe.run.inputs is not None
-    return job.recipe.list_files("run.inputs" if own else "evaluate.inputs")
+    samples = "run.inputs" if own else "evaluate.inputs"
+    return job.recipe.list_files(samples, "model.custom_operators")
 
 
 def list_sample_files(job: Job) -> list[Path]:

@@ -38,6 +38,7 @@ from .artifacts import (
     REFERENCE,
     REFERENCE_OUTPUTS,
 )
+from .custom_operators import load_custom_operators
 from .job import Job
 from .options import select_run_inputs
 
@@ -160,11 +161,9 @@ def run_reference(
     if stage == NETWORK_STAGE and lowered.is_file():
         return run_lowered(job, interface, samples, lowered.read_bytes())
     model = job.folder(stage) / f"model.{interface.format}"
-    return (
-        FORMATS[interface.format]
-        .load_reference()
-        .run_reference(model.read_bytes(), samples, interface.states)
-    )
+    reference = FORMATS[interface.format].load_reference()
+    with load_custom_operators(job.recipe):
+        return reference.run_reference(model.read_bytes(), samples, interface.states)
 
 
 def read_reference(job: Job, count: int) -> ReferenceOutputs:

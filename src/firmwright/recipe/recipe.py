@@ -46,6 +46,18 @@ BESIDE_THE_NETWORK = frozenset(
 """The keys that evaluate, run or pack the network, but are not part of it."""
 
 
+class CustomOperatorSource(msgspec.Struct, frozen=True):
+    """The definition of a custom operator: a C function, and Python functions.
+
+    ``reference`` computes the results, and ``shapes`` their shapes and types; both are
+    ``module:function``.
+    """
+
+    function: str
+    reference: str
+    shapes: str | None = None
+
+
 class ModelSource(msgspec.Struct, frozen=True):
     """The source of the model: one of ``path``, ``url`` and ``python``; the others are None.
 
@@ -65,6 +77,8 @@ class ModelSource(msgspec.Struct, frozen=True):
     signature: str | None = None
     key: str | None = None
     signature_name: str | None = None
+    custom_operators: Mapping[str, CustomOperatorSource] = msgspec.field(default_factory=dict)
+    """The custom operators of a TFLite file, by name."""
     state: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The inputs that are kept between runs, each with the output that is its next value."""
 

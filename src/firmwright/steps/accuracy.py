@@ -15,6 +15,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.labels import Labels, read_labels
 from firmwright.pipeline.options import require
@@ -59,7 +60,9 @@ def run_networks(
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
-    reference = FORMATS[interface.format].load().run_reference(definition, given, interface.states)
+    runtime = FORMATS[interface.format].load()
+    with load_custom_operators(job.recipe):
+        reference = runtime.run_reference(definition, given, interface.states)
     compiled = read_network(job)
     ran = run_on_host(compiled, job.platform, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)

@@ -14,6 +14,7 @@ from firmwright.ir.regions import Region
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import NETWORK_STAGE
+from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.job import Job
 from firmwright.project.observed import observe_layers
 from firmwright.report.layer_names import shorten_name
@@ -98,7 +99,8 @@ def find_difference(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     data = (job.folder(NETWORK_STAGE) / f"model.{model.format}").read_bytes()
-    reference = reader.read_tensors(data, alone, model.states)
+    with load_custom_operators(job.recipe):
+        reference = reader.read_tensors(data, alone, model.states)
     columns = zip(*ran.outputs, strict=True)
     results = dict(zip(observed.partition.outputs, map(np.stack, columns), strict=False))
     compared = compare_layers(network.partition, model.operators, results, reference)

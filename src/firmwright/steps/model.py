@@ -25,6 +25,7 @@ from firmwright.pipeline.artifacts import (
     MODEL_SIGNATURE,
     NETWORK_VALUES,
 )
+from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.places import error_at_key
@@ -45,7 +46,8 @@ def run(job: Job, folder: Path) -> None:
             data = importer.select_network(data, shown_as, source.signature_name)
     data = fix_inputs(job, data, shown_as, importer.name)
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
-    module, interface = importer.load().import_model(data, shown_as, shapes)
+    with load_custom_operators(job.recipe):
+        module, interface = importer.load().import_model(data, shown_as, shapes)
     try:
         module, interface = pair_states(module, interface, source.state)
     except StateError as error:

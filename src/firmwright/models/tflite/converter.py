@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
@@ -59,6 +60,14 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         self.in_float = False
         for kind, correction in CORRECTIONS.items():
             self.convert_map[kind] = partial(correction, self)
+
+    def get_op_code_str(self, op: Any) -> str:
+        """Return the kind of an operator; TVM raises an error for most custom operators."""
+        code = self.model.OperatorCodes(op.OpcodeIndex())
+        kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if kind == tflite.BuiltinOperator.CUSTOM:
+            return "CUSTOM"
+        return str(super().get_op_code_str(op))
 
     def check_unsupported_ops(self) -> None:
         """Raise one UserError with all operators that TVM would convert incorrectly."""

@@ -18,6 +18,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite import data_movement, indices, lstm, windows
+from firmwright.models.tflite.custom_conversion import convert_custom
 from firmwright.models.tflite.integer_products import pad_transposed
 from firmwright.models.tflite.reduced_products import convert_reduce_prod
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
@@ -334,6 +335,7 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "BUCKETIZE": indices.convert_bucketize,
     "CONV_3D_TRANSPOSE": convert_transpose_conv_3d,
+    "CUSTOM": convert_custom,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
     "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,

@@ -12,7 +12,7 @@ import tvm
 from ai_edge_litert import schema_py_generated as schema
 from tvm.relax.frontend.tflite import from_tflite
 
-from firmwright.errors import UserError, first_line
+from firmwright.errors import DiagnosticError, UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.ir.relax import list_result_types
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor
@@ -33,6 +33,8 @@ from firmwright.models.tflite.checks import (
     to_ints,
 )
 from firmwright.models.tflite.converter import Converter
+from firmwright.models.tflite.custom_conversion import read_custom_code
+from firmwright.models.tflite.custom_operators import add_states, list_known_operators
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
@@ -63,6 +65,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     if vendor := find_vendor_importer(source):
         return vendor.import_model(data, name, shapes)
     refuse_custom_operators(source, name)
+    data = prepare_custom_operators(data, name)
     data, notes = repair_scales(data)
     remarks = (*remarks, *notes)
     source = tflite.Model.GetRootAsModel(data, 0)
@@ -113,6 +116,16 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     )
     check_outputs(module, interface.results, name)
     return module, interface
+
+
+def prepare_custom_operators(data: bytes, name: str) -> bytes:
+    """Return the model with the states of its custom operators; UserError names the model."""
+    try:
+        return add_states(data)
+    except DiagnosticError:
+        raise
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
@@ -166,17 +179,19 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
     found = []
     for index in range(graph.OperatorsLength()):
         operator = graph.Operators(index)
-        kind = kinds[operator.OpcodeIndex()]
         results = tuple(
             decode_text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy()
         )
+        kind = kinds[operator.OpcodeIndex()]
+        kind = read_custom_code(model, operator) if kind == "CUSTOM" else kind
         found.append(Operator(results[0], kind, results))
     return tuple(found)
 
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
     """Raise one UserError with all operators for which TVM has no converter."""
-    known = Converter(None, None, None, None).convert_map  # the class has no such attribute
+    converted = Converter(None, None, None, None).convert_map  # the class has no such attribute
+    known = {*converted, *list_known_operators()}
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
         refuse_operators(name, lines)

@@ -15,9 +15,13 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor, read_call
 from firmwright.models.tflite.repairs import pack
 
 Array = np.ndarray[Any, Any]
+
+PYTHON = "PYTHON"
+"""The operators that Python functions compute instead of LiteRT."""
 
 REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 """LiteRT's two sets of kernels, as names of its OpResolverType."""
@@ -63,20 +67,29 @@ def is_divisible(data: bytes) -> bool:
 class DividedInterpreter:
     """Runs a network in parts, with the methods of LiteRT's interpreter that are used here.
 
-    Operators of the kinds in ``optimized`` run by LiteRT's optimized kernels, all others by its
-    reference kernels. The tensors keep their indices.
+    Operators of the kinds in ``optimized`` run by LiteRT's optimized kernels, custom operators
+    with a reference in Python run by that, and all others by LiteRT's reference kernels. The
+    tensors keep their indices.
     """
 
     def __init__(self, data: bytes, optimized: frozenset[str], keep_all: bool) -> None:
         model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
         kinds = operator_kinds(tflite.Model.GetRootAsModel(data, 0))
-        self._graph = model.subgraphs[0]
-        self._parts = [
-            _Part(model, [*operators], OPTIMIZED if chosen else REFERENCE, len(data), keep_all)
-            for chosen, operators in groupby(
-                self._graph.operators, lambda o: kinds[o.opcodeIndex] in optimized
+        self._model, self._graph = model, model.subgraphs[0]
+
+        def choose(operator: Any) -> str:
+            if runs_in_python(model, operator):
+                return PYTHON
+            return OPTIMIZED if kinds[operator.opcodeIndex] in optimized else REFERENCE
+
+        self._parts: list[_Part | _PythonPart] = []
+        for chosen, group in groupby(self._graph.operators, choose):
+            operators = [*group]
+            self._parts += (
+                [_PythonPart(model, operator) for operator in operators]
+                if chosen == PYTHON
+                else [_Part(model, operators, chosen, len(data), keep_all)]
             )
-        ]
         self._values: dict[int, Array] = {}
 
     def get_tensor_details(self) -> list[dict[str, Any]]:
@@ -109,8 +122,11 @@ class DividedInterpreter:
         """Return a tensor's value. Raises ValueError for a tensor without data."""
         if index in self._values:
             return self._values[index]
-        owners = [part for part in self._parts if index in part.results]
-        found: Array = (owners or self._parts)[0].interpreter.get_tensor(index)
+        parts = [part for part in self._parts if isinstance(part, _Part)]
+        owners = [part for part in parts if index in part.results]
+        if not parts:
+            return read_constant(self._model, index)
+        found: Array = (owners or parts)[0].interpreter.get_tensor(index)
         return found
 
 
@@ -143,6 +159,63 @@ class _Part:
             self.interpreter.set_tensor(index, values[index])
         self.interpreter.invoke()
         values.update({i: self.interpreter.get_tensor(i).copy() for i in self.outputs})
+
+
+class _PythonPart:
+    """A custom operator that a Python function computes; it keeps the operator's states."""
+
+    def __init__(self, model: Any, operator: Any) -> None:
+        self._model, self._operator = model, operator
+        self._states: dict[int, Array] = {}
+
+    def run(self, values: dict[int, Array]) -> None:
+        """Compute the results, and add them to the values of the network's tensors."""
+        model, operator = self._model, self._operator
+        call = read_call(model, operator)
+        assert call is not None
+        assert call.operator.reference is not None
+        inputs = [self.read(index, values) for index in to_indices(operator.inputs)]
+        given = [TensorKind(array.shape, str(array.dtype)) for array in inputs]
+        variables = [i for i in to_indices(operator.inputs) if is_variable(model, i)]
+        kinds = call.list_results(given)
+        kinds += [describe_tensor(model.subgraphs[0].tensors[i]) for i in variables]
+        found = call.operator.reference(inputs, call.options, kinds)
+        results = to_indices(operator.outputs)
+        values.update(zip(results, found, strict=False))
+        self._states.update(zip(variables, found[len(results) :], strict=True))
+
+    def read(self, index: int, values: dict[int, Array]) -> Array:
+        if is_variable(self._model, index):
+            kind = describe_tensor(self._model.subgraphs[0].tensors[index])
+            return self._states.setdefault(index, np.zeros(kind.shape, kind.dtype))
+        return values[index] if index in values else read_constant(self._model, index)
+
+
+def runs_in_python(model: Any, operator: Any) -> bool:
+    """Return whether an operator is a custom one whose reference is a Python function."""
+    call = read_call(model, operator)
+    return call is not None and call.operator.reference is not None
+
+
+def list_python_operators(data: bytes) -> list[str]:
+    """Return the names of the custom operators that Python functions compute, sorted."""
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    calls = [read_call(model, operator) for operator in model.subgraphs[0].operators]
+    return sorted({c.name for c in calls if c is not None and c.operator.reference is not None})
+
+
+def is_variable(model: Any, index: int) -> bool:
+    return bool(model.subgraphs[0].tensors[index].isVariable)
+
+
+def read_constant(model: Any, index: int) -> Array:
+    """Return a constant of the first graph. Raises ValueError for a tensor without data."""
+    tensor = model.subgraphs[0].tensors[index]
+    data = model.buffers[tensor.buffer].data
+    if data is None:
+        raise ValueError(f"tensor {index} has no data")
+    shape, dtype = describe_tensor(tensor)
+    return np.frombuffer(bytes(bytearray(data)), dtype).reshape(shape)
 
 
 def write_part(

@@ -17,11 +17,13 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.custom_operators import add_states
 from firmwright.models.tflite.interpreters import (
     OPTIMIZED,
     DividedInterpreter,
     find_failed_kind,
     is_divisible,
+    list_python_operators,
     make_interpreter,
 )
 from firmwright.models.tflite.port_names import name_ports
@@ -33,6 +35,11 @@ Result = TypeVar("Result")
 
 
 CANNOT = "LiteRT, the reference, cannot evaluate the model"
+
+INDIVISIBLE = (
+    "Python functions are the references of custom operators, and such a model has to be one graph "
+    "without resource variables; remove the other subgraphs and the resource variables"
+)
 
 MISSING_KERNEL = "Didn't find op for builtin opcode"
 
@@ -107,15 +114,20 @@ def run_with_kernels(
     UserError if no set of kernels can evaluate the model.
     """
     what = "LiteRT, the reference, crashes on this model"
-    model = repair(repair_scales(repair_dimensions(data)[0])[0])
+    model = repair(add_states(repair_scales(repair_dimensions(data)[0])[0]))
     kinds, divisible = find_kinds(model), is_divisible(model)
     sums = frozenset({"SUM"}) if divisible else kinds
     optimized = sums if has_integer_sum(data) else frozenset()
+    in_python = list_python_operators(model)
+    if in_python and not divisible:
+        raise UserError(INDIVISIBLE)
     while True:
         try:
-            return describe(optimized, kinds), run_in_copy(what, run, model, optimized)
+            return describe(optimized, kinds, in_python), run_in_copy(what, run, model, optimized)
         except UserError as error:
             kind = find_failed_kind(str(error))
+            if in_python and kind is None:
+                raise
             if kind is None or kind in optimized or not divisible:
                 return run_optimized(what, model, run, error)
         optimized |= {kind}
@@ -137,8 +149,13 @@ def run_optimized(
 RUNTIME = f"ai-edge-litert {version('ai-edge-litert')}"
 
 
-def describe(optimized: frozenset[str], kinds: frozenset[str]) -> str:
-    """Return the text for the runtime of a network with operators of ``kinds``."""
+def describe(optimized: frozenset[str], kinds: frozenset[str], in_python: Sequence[str]) -> str:
+    """Return the text for the runtime of a network with operators of ``kinds``.
+
+    Python functions compute the custom operators ``in_python``.
+    """
+    if in_python:
+        return f"{RUNTIME}, and Python functions for {', '.join(in_python)}"
     if optimized and optimized >= kinds:
         return f"{RUNTIME} (optimized kernels for {', '.join(sorted(kinds))})"
     names = f", and optimized kernels for {', '.join(sorted(optimized))}" if optimized else ""
@@ -168,6 +185,8 @@ def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = Fa
     """
     kinds = find_kinds(data)
     try:
+        if list_python_operators(data):
+            return DividedInterpreter(data, optimized, keep_all)
         if not optimized:
             return make_interpreter(data, keep_all=keep_all)
         if optimized >= kinds:

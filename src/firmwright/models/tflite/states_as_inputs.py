@@ -123,7 +123,8 @@ class Exposer:
     def visit_overwriting(self, operator: Any, kind: str) -> None:
         """Add the next values of overwritten inputs to an operator's results."""
         present = range(len(operator.inputs))  # an LSTM of the basic kernel has 5 inputs
-        for position in (i for i in STATE_INPUTS.get(kind, ()) if i in present):
+        overwritten = self.list_variables(operator) if kind == "CUSTOM" else STATE_INPUTS.get(kind)
+        for position in (i for i in overwritten or () if i in present):
             given = operator.inputs[position]
             key = next((k for k, tensor in self.now.items() if tensor == given), given)
             tensor = self.graph.tensors[given]
@@ -138,6 +139,11 @@ class Exposer:
             self.graph.tensors.append(result)
             self.now[key] = self.replaced[given] = len(self.graph.tensors) - 1
             operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
+
+    def list_variables(self, operator: Any) -> list[int]:
+        """Return the positions of an operator's variable tensors, which a custom one overwrites."""
+        given = [int(i) for i in operator.inputs]
+        return [p for p, i in enumerate(given) if i >= 0 and self.graph.tensors[i].isVariable]
 
     def expose(self, key: str | int) -> list[State]:
         """Make a state an input and an output; a state that is never written becomes a constant."""

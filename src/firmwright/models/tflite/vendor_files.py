@@ -11,6 +11,7 @@ from typing import Any, cast
 from firmwright.errors import UserError
 from firmwright.models.formats import Importer
 from firmwright.models.tflite.checks import decode_text, operator_kinds
+from firmwright.models.tflite.custom_operators import list_known_operators
 from firmwright.plugins import list_tflite_vendors, load_plugin
 
 ETHOS_U = "ethos-u"
@@ -47,9 +48,12 @@ def list_custom_operators(model: Any) -> set[str]:
 
 
 def refuse_custom_operators(model: Any, name: str) -> None:
-    """Raise UserError for custom operators, which only packages of their vendors can read."""
-    if custom := sorted(list_custom_operators(model)):
+    """Raise UserError for custom operators that neither firmwright nor the recipe defines."""
+    known = list_known_operators()
+    if custom := sorted(list_custom_operators(model).difference(known)):
+        example = f"{{{custom[0]}: {{function: …, reference: 'module:function'}}}}"
         raise UserError(
             f"{name}: custom operators that no installed package reads: {', '.join(custom)}; "
+            f"define each in the recipe, `model: {{path: …, custom_operators: {example}}}`, or "
             "state the .tflite file from before the vendor's compiler, or install its package"
         )

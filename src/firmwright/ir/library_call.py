@@ -1,4 +1,4 @@
-"""Creates a tensor that a C function of the recipe's ``libraries`` computes."""
+"""Creates the tensors that a C function of a library computes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,29 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
     project). Every tensor is complete and stored in row-major order. The function reads the inputs
     and writes the whole last tensor. Shapes must be constants.
     """
-    extents = [tirx.const(int(n), "int64") for n in shape]
-    return te.extern(
-        [extents],
+    (result,) = call_library(function, [(shape, dtype)], inputs)
+    return result
+
+
+def call_library(
+    function: str, results: Sequence[tuple[Sequence[int], str]], inputs: Sequence[te.Tensor]
+) -> list[te.Tensor]:
+    """Return the tensors that ``function(input ..., output ...)`` writes.
+
+    ``results`` has the shape and dtype of each of them. See :func:`library_call`.
+    """
+    extents = [[tirx.const(int(n), "int64") for n in shape] for shape, _ in results]
+    dtypes = [dtype for _, dtype in results]
+    found = te.extern(
+        extents,
         list(inputs),
         lambda ins, outs: build_call_block(function, ins, outs),
         in_buffers=[declare_buffer(x.shape, str(x.dtype)) for x in inputs],
-        out_buffers=[declare_buffer(extents, dtype)],
-        dtype=[dtype],
+        out_buffers=[declare_buffer(*each) for each in zip(extents, dtypes, strict=True)],
+        dtype=dtypes,
         name=function,
     )
+    return [found] if len(results) == 1 else list(found)
 
 
 def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:

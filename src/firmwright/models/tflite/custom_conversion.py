@@ -1,0 +1,51 @@
+"""Converts custom operators to calls of their C functions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tvm import relax, te
+
+from firmwright.ir.library_call import call_library
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.tflite.checks import decode_text, to_ints
+from firmwright.models.tflite.custom_operators import (
+    DTYPES,
+    TensorKind,
+    list_known_operators,
+    read_options,
+)
+
+
+def convert_custom(converter: Any, op: Any) -> relax.Expr:
+    """Return the results of a custom operator's C function, with the next values of its states.
+
+    The C function receives the integers of quantized tensors.
+    """
+    name = read_custom_code(converter.model, op)
+    definition, options = list_known_operators()[name], read_options(op.CustomOptionsAsNumpy())
+    given = [t for t in converter.get_input_tensors(op) if t.tensor_idx >= 0]
+    inputs = [converter.get_tensor_expr(tensor) for tensor in given]
+    kinds = [TensorKind(tuple(static_shape(each)), dtype_of(each)) for each in inputs]
+    results = [
+        TensorKind(tuple(to_ints(t.tensor.ShapeAsNumpy())), DTYPES[t.tensor.Type()])
+        for t in converter.get_output_tensors(op)
+    ]
+    if definition.shapes is not None:
+        stated = list(definition.shapes(kinds, options))
+        results = [*stated, *results[len(stated) :]]
+    function = definition.function.format(dtype=kinds[0].dtype)
+
+    def call(*tensors: te.Tensor) -> Any:
+        found = call_library(function, results, tensors)
+        return found if len(found) > 1 else found[0]
+
+    constants = [relax.const(array) for array in definition.constants(kinds, options)]
+    hint = re.sub(r"\W", "_", name)
+    return converter.bb.call_te(call, *inputs, *constants, primfunc_name_hint=hint)
+
+
+def read_custom_code(model: Any, operator: Any) -> str:
+    """Return the name of a custom operator."""
+    return decode_text(model.OperatorCodes(operator.OpcodeIndex()).CustomCode())

@@ -1,0 +1,125 @@
+"""Loads the Python functions of a recipe's custom operators: ``model: {custom_operators: …}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from firmwright.custom.code import load_custom_functions, locate_definition
+from firmwright.custom.reads import list_unknown, record_reads
+from firmwright.errors import DiagnosticError, UserError
+from firmwright.recipe import Recipe
+
+from .places import error_at_key
+
+if TYPE_CHECKING:
+    from firmwright.models.tflite.custom_operators import Array, CustomOperator, Kinds, Options
+
+Load = Callable[[str], Callable[..., Any]]
+
+
+@contextmanager
+def load_custom_operators(recipe: Recipe) -> Iterator[None]:
+    """Make the recipe's custom operators known to TFLite's importer and reference in the block.
+
+    The errors of the user's functions are DiagnosticErrors at the recipe's keys.
+    """
+    stated = recipe.model.custom_operators
+    if not stated:
+        yield
+        return
+    if recipe.model.format != "tflite":
+        place = ("model", "custom_operators")
+        text = f"the model is {recipe.model.format}; only TFLite models have this key: remove it"
+        raise DiagnosticError([recipe.make_diagnostic(place, text)])
+    from firmwright.models.tflite.custom_operators import use_custom_operators
+
+    with load_custom_functions(recipe.path.parent) as load:
+        operators = {name: make_operator(recipe, name, load) for name in stated}
+        with use_custom_operators(operators):
+            yield
+
+
+def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
+    from firmwright.models.tflite.custom_operators import CustomOperator
+
+    source = recipe.model.custom_operators[name]
+    compute = UserFunction(recipe, name, "reference", source.reference, load)
+    infer = source.shapes and UserFunction(recipe, name, "shapes", source.shapes, load)
+    return CustomOperator(
+        source.function,
+        lambda inputs, options, results: compute_results(compute, inputs, options, results),
+        shapes=(lambda inputs, options: infer_results(infer, inputs, options)) if infer else None,
+    )
+
+
+class UserFunction:
+    """A Python function of the recipe. Its errors name the recipe's key and the function's line."""
+
+    def __init__(self, recipe: Recipe, name: str, key: str, reference: str, load: Load) -> None:
+        self.recipe, self.reference = recipe, reference
+        self.pointer = ("model", "custom_operators", name, key)
+        with error_at_key(recipe, self.pointer):
+            self.function = load(reference)
+
+    def __call__(self, *given: Any) -> Any:
+        with error_at_key(self.recipe, self.pointer), record_reads() as opened:
+            result = self.function(*given)
+            self.check_reads(opened)
+            return result
+
+    def check_reads(self, opened: set[str]) -> None:
+        """Raise UserError if the function read files whose changes the build does not detect."""
+        known = self.recipe.list_files("model.custom_operators")
+        if names := list_unknown(opened, self.recipe.path.parent, known):
+            listed = ", ".join(names)
+            raise UserError(
+                f"{self.reference} reads {listed} in the recipe's folder, which the recipe does "
+                f"not name; add `files: [{listed}]`, so that the build detects changes"
+            )
+
+    def refuse(self, problem: str) -> DiagnosticError:
+        """Return the error for a wrong result, with the line of the function's definition."""
+        place = locate_definition(self.reference, self.recipe.path.parent)
+        text = f"{place}: {problem} ({self.reference})"
+        return DiagnosticError([self.recipe.make_diagnostic(self.pointer, text)])
+
+
+def compute_results(
+    function: UserFunction, inputs: Sequence[Array], options: Options, results: Kinds
+) -> list[Array]:
+    """Return the results of a ``reference``; they must have the shapes and types of ``results``."""
+    import numpy as np
+
+    from firmwright.models.tflite.custom_operators import TensorKind
+
+    found = function([array.copy() for array in inputs], dict(options))
+    listed = list(found) if isinstance(found, list | tuple) else [found]
+    arrays = [np.asarray(each) for each in listed]
+    if len(arrays) != len(results):
+        raise function.refuse(f"returned {len(arrays)} arrays; expected {len(results)}")
+    for number, (array, kind) in enumerate(zip(arrays, results, strict=True)):
+        if (returned := TensorKind(array.shape, str(array.dtype))) != kind:
+            raise function.refuse(f"result {number} is {returned}; expected {kind}")
+    return arrays
+
+
+def infer_results(function: UserFunction, inputs: Kinds, options: Options) -> Kinds:
+    """Return the shapes and types that a function ``shapes`` returns."""
+    import numpy as np
+
+    from firmwright.models.tflite.custom_operators import DTYPES, TensorKind
+
+    found = function([tuple(kind) for kind in inputs], dict(options))
+    try:
+        kinds = [TensorKind(tuple(int(n) for n in s), np.dtype(d).name) for s, d in found]
+    except (TypeError, ValueError):
+        shown = repr(found)[:80]
+        raise function.refuse(
+            f"returned {shown}; expected a list of (shape, dtype), such as [((1, 4), 'int8')]"
+        ) from None
+    for kind in kinds:
+        if min(kind.shape, default=1) < 1 or kind.dtype not in DTYPES.values():
+            raise function.refuse(f"returned {kind}; expected positive lengths and a TFLite type")
+    return kinds
