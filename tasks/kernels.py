@@ -15,6 +15,9 @@ STAGE = Stage(
     keys=(*MIX, "allow_fallback", "require_offload", "extensions", "tune", "compress"),
     platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files, *job.tuned_files],
-    templates=lambda job: [f"{device.name}/layers/*.j2" for device in job.recipe.target],
+    templates=lambda job: [
+        "operators/*.j2",
+        *(f"{device.name}/layers/*.j2" for device in job.recipe.target),
+    ],
     scope=Scope.TARGET,
 )

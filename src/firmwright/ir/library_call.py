@@ -1,14 +1,17 @@
-"""Creates the tensors that a C function of a library computes."""
+"""Creates the tensors that a C function of a library, or of a built-in operator, computes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
 from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm_ffi import structural_map
+
+Results = Sequence[tuple[Sequence[int], str]]
+"""The shape and dtype of each result."""
 
 
 def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Tensor) -> te.Tensor:
@@ -22,19 +25,43 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
     return result
 
 
-def call_library(
-    function: str, results: Sequence[tuple[Sequence[int], str]], inputs: Sequence[te.Tensor]
-) -> list[te.Tensor]:
+def call_library(function: str, results: Results, inputs: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Return the tensors that ``function(input ..., output ...)`` writes.
 
     ``results`` has the shape and dtype of each of them. See :func:`library_call`.
     """
+    return create_results(
+        function, results, inputs, lambda ins, outs: tirx.call_packed(function, *ins, *outs)
+    )
+
+
+def call_operator(
+    function: str, results: Results, inputs: Sequence[te.Tensor], numbers: Sequence[int]
+) -> list[te.Tensor]:
+    """Return the tensors that a C function of ``templates/operators`` writes.
+
+    Its parameters are pointers to the inputs, the numbers, and pointers to the results. The numbers
+    are int32.
+    """
+
+    def call(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Expr:
+        given = [tirx.const(int(number), "int32") for number in numbers]
+        pointers, targets = ([buffer.data for buffer in buffers] for buffers in (ins, outs))
+        return tirx.call_extern("int32", function, *pointers, *given, *targets)
+
+    return create_results(function, results, inputs, call)
+
+
+def create_results(
+    function: str, results: Results, inputs: Sequence[te.Tensor], call: Callable[..., tirx.Expr]
+) -> list[te.Tensor]:
+    """Return the tensors that the expression ``call(inputs, results)`` of buffers writes."""
     extents = [[tirx.const(int(n), "int64") for n in shape] for shape, _ in results]
     dtypes = [dtype for _, dtype in results]
     found = te.extern(
         extents,
         list(inputs),
-        lambda ins, outs: build_call_block(function, ins, outs),
+        lambda ins, outs: build_call_block(function, ins, outs, call(ins, outs)),
         in_buffers=[declare_buffer(x.shape, str(x.dtype)) for x in inputs],
         out_buffers=[declare_buffer(*each) for each in zip(extents, dtypes, strict=True)],
         dtype=dtypes,
@@ -48,13 +75,14 @@ def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
     return tirx.decl_buffer(shape, dtype, layout=None)
 
 
-def build_call_block(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
+def build_call_block(
+    function: str, ins: Sequence[Any], outs: Sequence[Any], call: tirx.Expr
+) -> tirx.Stmt:
     """Return the call as a block that declares its reads and writes, for schedules.
 
     Schedules do not see the accesses by pointers.
     """
-    call = tirx.Evaluate(tirx.call_packed(function, *ins, *outs))
-    block = SBlock([], full_regions(ins), full_regions(outs), function, call)
+    block = SBlock([], full_regions(ins), full_regions(outs), function, tirx.Evaluate(call))
     return SBlockRealize([], True, block)
 
 

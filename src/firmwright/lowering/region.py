@@ -17,6 +17,7 @@ from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import find_unknown_functions
 from firmwright.codegen.c_source import CFunction, print_c
+from firmwright.codegen.operator_functions import find_template, write_operator_files
 from firmwright.errors import UserError, first_line
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.library_call import unwrap_library_calls
@@ -126,6 +127,7 @@ def build_kernel(
     names = [p.name for p in (*inputs, *weights, *outputs)]
     names += [p.name for p in scheduled.pointers]
     result = print_c(scheduled.function, names)
+    files = write_operator_files(result.functions)
     return Kernel(
         region=name,
         inputs=inputs,
@@ -138,9 +140,10 @@ def build_kernel(
         functions=find_called_functions(result, scheduled),
         quantized_operators=use.quantized_operators,
         float_operators=use.float_operators,
-        headers=scheduled.headers,
+        headers=(*scheduled.headers, *(f.name for f in files if f.name.endswith(".h"))),
         cycles=scheduled.cycles,
         note=scheduled.note,
+        files=files,
         library_functions=result.library_functions,
         in_place=find_in_place(scheduled.function, inputs, outputs, len(weights)),
     )
@@ -164,7 +167,7 @@ def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tupl
     Raises ValueError for a function that neither the C library nor the project has.
     """
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
-    unknown = find_unknown_functions(functions)
+    unknown = find_unknown_functions(f for f in functions if find_template(f) is None)
     if unknown:
         raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
     return functions

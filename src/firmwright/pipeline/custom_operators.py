@@ -42,7 +42,7 @@ def load_custom_operators(recipe: Recipe) -> Iterator[None]:
 
 
 def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
-    from firmwright.models.tflite.custom_operators import CustomOperator
+    from firmwright.models.tflite.custom_operators import CustomOperator, list_option_constants
 
     source = recipe.model.custom_operators[name]
     compute = UserFunction(recipe, name, "reference", source.reference, load)
@@ -50,6 +50,7 @@ def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
     return CustomOperator(
         source.function,
         lambda inputs, options, results: compute_results(compute, inputs, options, results),
+        list_option_constants,
         shapes=(lambda inputs, options: infer_results(infer, inputs, options)) if infer else None,
     )
 

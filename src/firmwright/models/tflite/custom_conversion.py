@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax, te
 
-from firmwright.ir.library_call import call_library
+from firmwright.ir.library_call import call_library, call_operator
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.models.tflite.checks import decode_text, to_ints
 from firmwright.models.tflite.custom_operators import (
@@ -38,7 +38,11 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
     function = definition.function.format(dtype=kinds[0].dtype)
 
     def call(*tensors: te.Tensor) -> Any:
-        found = call_library(function, results, tensors)
+        if definition.numbers is None:
+            found = call_library(function, results, tensors)
+        else:
+            numbers = definition.numbers(kinds, options)
+            found = call_operator(function, results, tensors, numbers)
         return found if len(found) > 1 else found[0]
 
     constants = [relax.const(array) for array in definition.constants(kinds, options)]

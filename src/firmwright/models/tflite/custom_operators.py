@@ -40,6 +40,10 @@ class TensorKind(NamedTuple):
 Kinds = Sequence[TensorKind]
 
 
+Reference = Callable[[Sequence[Array], Options, Kinds], Sequence[Array]]
+"""Computes results from inputs and options; the results have given shapes and types."""
+
+
 def list_option_constants(_inputs: Kinds, options: Options) -> list[Array]:
     """Return each option as an array, sorted by name: int32 or float32, a scalar or a vector.
 
@@ -64,7 +68,7 @@ def convert_option(name: str, value: Any) -> Array:
     )
 
 
-def list_no_states(_inputs: Kinds, _options: Options) -> Kinds:
+def list_nothing(_inputs: Kinds, _options: Options) -> tuple[()]:
     return ()
 
 
@@ -73,19 +77,21 @@ class CustomOperator:
     """The definition of a custom operator.
 
     ``function`` is its C function, which may contain the first input's dtype: ``add_{dtype}``.
-    Its parameters are the inputs, the ``constants``, and the results. ``reference`` computes the
-    results from the inputs, the options, and the shapes and types of the results; None if LiteRT
-    computes the operator. ``shapes`` returns the shapes and types of the results; None means those
-    in the file. ``states`` are tensors that the operator keeps between runs, with zeros before the
-    first run: they become its last inputs, and their next values its last results. ``accepts`` has
-    the dtypes of each input, and ``requires`` the options that a file must have.
+    Its parameters are the inputs, the ``constants``, and the results, as DLTensors. With
+    ``numbers`` it is built in: it gets pointers, and the numbers before the results. ``reference``
+    computes the results from the inputs, the options, and the shapes and types of the results; None
+    if LiteRT computes the operator. ``shapes`` returns the shapes and types of the results; None
+    means those in the file. ``states`` are tensors that the operator keeps between runs, with zeros
+    before the first run: they become its last inputs, and their next values its last results.
+    ``accepts`` has the dtypes of each input, and ``requires`` the options that a file must have.
     """
 
     function: str
-    reference: Callable[[Sequence[Array], Options, Kinds], Sequence[Array]] | None
-    constants: Callable[[Kinds, Options], Sequence[Array]] = list_option_constants
+    reference: Reference | None
+    constants: Callable[[Kinds, Options], Sequence[Array]] = list_nothing
+    numbers: Callable[[Kinds, Options], Sequence[int]] | None = None
     shapes: Callable[[Kinds, Options], Kinds] | None = None
-    states: Callable[[Kinds, Options], Kinds] = list_no_states
+    states: Callable[[Kinds, Options], Kinds] = list_nothing
     accepts: tuple[tuple[str, ...], ...] = ()
     requires: tuple[str, ...] = ()
 

@@ -1,7 +1,228 @@
-"""Defines the built-in custom operators."""
+"""Defines the built-in custom operators: TensorFlow Lite Micro's Signal* operators.
+
+Each has a C function in ``templates/operators`` and a reference in Python.
+"""
 
 from __future__ import annotations
 
-from firmwright.models.tflite.custom_operators import CustomOperator
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
 
-BUILT_IN: dict[str, CustomOperator] = {}
+from firmwright.errors import UserError
+from firmwright.models.tflite import signal_fft, signal_reference
+from firmwright.models.tflite.custom_operators import (
+    Array,
+    CustomOperator,
+    Kinds,
+    Options,
+    Reference,
+    TensorKind,
+)
+
+INT16, UINT32 = ("int16",), ("uint32",)
+FFT_TYPES = ("int16", "int32", "float32")
+
+
+def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Reference:
+    """Return a reference whose results have the shapes that the file states."""
+
+    def call(inputs: Sequence[Array], options: Options, results: Kinds) -> list[Array]:
+        found = compute(inputs, options)
+        return [a.reshape(kind.shape) for a, kind in zip(found, results, strict=True)]
+
+    return call
+
+
+def list_log_table(_inputs: Kinds, _options: Options) -> list[Array]:
+    return [signal_reference.LOG_TABLE]
+
+
+def list_noise(inputs: Kinds, _options: Options) -> Kinds:
+    """Return the state of SignalFilterBankSpectralSubtraction: the estimate of the noise."""
+    return [TensorKind(inputs[0].shape, "uint32")]
+
+
+def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
+    """Return the last samples of each row, and the number of steps."""
+    length, step = inputs[0].shape[-1], options["frame_step"]
+    if not 1 <= step <= options["frame_size"] or length % step:
+        raise UserError(
+            f"frame_step is {step}, for a frame_size of {options['frame_size']} and inputs of "
+            f"{length}; expected a step of at most a frame that divides the input"
+        )
+    kept = signal_reference.count_kept_samples(options)
+    return [
+        TensorKind((prod(inputs[0].shape[:-1]), max(kept, 1)), "int16"),
+        TensorKind((), "int32"),
+    ]
+
+
+def list_stacker_states(inputs: Kinds, options: Options) -> Kinds:
+    """Return the queue of vectors, and its length with a mark of the first run."""
+    names = ("stacker_left_context", "stacker_right_context")
+    total, step = sum(options[name] for name in names) + 1, options["stacker_step"]
+    if not 1 <= step <= total or inputs[0].shape != (options["num_channels"],):
+        raise UserError(
+            f"stacker_step is {step} and the input has the shape {list(inputs[0].shape)}; expected "
+            f"a step from 1 to {total} and the shape [{options['num_channels']}] of num_channels"
+        )
+    return [TensorKind((total * options["num_channels"],), "int16"), TensorKind((2,), "int32")]
+
+
+def list_delay_states(inputs: Kinds, options: Options) -> Kinds:
+    rows = prod(inputs[0].shape[:-1])
+    return [TensorKind((rows, max(options["delay_length"], 1)), inputs[0].dtype)]
+
+
+def list_overlap_states(inputs: Kinds, options: Options) -> Kinds:
+    """Return the incomplete sums of each row."""
+    *outer, _, size = inputs[0].shape
+    if not 1 <= options["frame_step"] <= size:
+        raise UserError(f"frame_step is {options['frame_step']}; expected 1 to the frame's {size}")
+    return [TensorKind((prod(outer), size), inputs[0].dtype)]
+
+
+def count_rows(kind: TensorKind) -> int:
+    return prod(kind.shape[:-1])
+
+
+def number_framer(inputs: Kinds, options: Options) -> list[int]:
+    """Return rows, frames per row, their length and step, samples kept, their stride, and steps."""
+    size, step = options["frame_size"], options["frame_step"]
+    kept = signal_reference.count_kept_samples(options)
+    frames = inputs[0].shape[-1] // step
+    steps = 0 if options["prefill"] else kept // step
+    return [count_rows(inputs[0]), frames, size, step, kept, inputs[1].shape[-1], steps]
+
+
+def number_stacker(_inputs: Kinds, options: Options) -> list[int]:
+    left = options["stacker_left_context"]
+    total = left + options["stacker_right_context"] + 1
+    return [options["num_channels"], left, total, options["stacker_step"]]
+
+
+NOISE_OPTIONS = (
+    "smoothing", "one_minus_smoothing", "alternate_smoothing", "alternate_one_minus_smoothing",
+    "smoothing_bits", "spectral_subtraction_bits", "min_signal_remaining", "clamping",
+)  # fmt: skip
+STACKER_OPTIONS = (
+    "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",
+)  # fmt: skip
+
+BUILT_IN = {
+    "SignalWindow": CustomOperator(
+        "signal_window",
+        reshape(signal_reference.compute_window),
+        numbers=lambda i, o: [prod(i[0].shape) // i[1].shape[0], i[1].shape[0], o["shift"]],
+        accepts=(INT16, INT16),
+        requires=("shift",),
+    ),
+    "SignalFftAutoScale": CustomOperator(
+        "signal_fft_auto_scale",
+        reshape(signal_reference.compute_auto_scale),
+        numbers=lambda i, _: [prod(i[0].shape)],
+        accepts=(INT16,),
+    ),
+    "SignalRfft": CustomOperator(
+        "signal_rfft_{dtype}",
+        reshape(signal_fft.compute_rfft),
+        partial(signal_fft.list_factors, False),
+        numbers=lambda i, o: [count_rows(i[0]), i[0].shape[-1], o["fft_length"] // 2],
+        accepts=(FFT_TYPES,),
+        requires=("fft_length",),
+    ),
+    "SignalIrfft": CustomOperator(
+        "signal_irfft_{dtype}",
+        reshape(signal_fft.compute_irfft),
+        partial(signal_fft.list_factors, True),
+        numbers=lambda i, o: [count_rows(i[0]), o["fft_length"] // 2],
+        accepts=(FFT_TYPES,),
+        requires=("fft_length",),
+    ),
+    "SignalEnergy": CustomOperator(
+        "signal_energy",
+        reshape(signal_reference.compute_energy),
+        numbers=lambda i, o: [prod(i[0].shape) // 2, o["start_index"], o["end_index"]],
+        accepts=(INT16,),
+        requires=("start_index", "end_index"),
+    ),
+    "SignalFilterBank": CustomOperator(
+        "signal_filter_bank",
+        reshape(signal_reference.compute_filter_bank),
+        numbers=lambda i, _: [prod(i[5].shape) - 1],
+        accepts=(UINT32, *[INT16] * 5),
+    ),
+    "SignalFilterBankSquareRoot": CustomOperator(
+        "signal_filter_bank_square_root",
+        reshape(signal_reference.compute_square_root),
+        numbers=lambda i, _: [prod(i[0].shape)],
+        accepts=(("uint64",), ("int32",)),
+    ),
+    "SignalFilterBankSpectralSubtraction": CustomOperator(
+        "signal_filter_bank_spectral_subtraction",
+        reshape(signal_reference.compute_spectral_subtraction),
+        numbers=lambda i, o: [prod(i[0].shape), *(int(o[name]) for name in NOISE_OPTIONS)],
+        states=list_noise,
+        accepts=(UINT32,),
+        requires=NOISE_OPTIONS,
+    ),
+    "SignalPCAN": CustomOperator(
+        "signal_pcan",
+        reshape(signal_reference.compute_pcan),
+        numbers=lambda i, o: [prod(i[0].shape), o["snr_shift"]],
+        accepts=(UINT32, UINT32, INT16),
+        requires=("snr_shift",),
+    ),
+    "SignalFilterBankLog": CustomOperator(
+        "signal_filter_bank_log",
+        reshape(signal_reference.compute_log),
+        list_log_table,
+        numbers=lambda i, o: [prod(i[0].shape), o["input_correction_bits"], o["output_scale"]],
+        accepts=(UINT32,),
+        requires=("input_correction_bits", "output_scale"),
+    ),
+    "SignalFramer": CustomOperator(
+        "signal_framer",
+        reshape(signal_reference.compute_frames),
+        numbers=number_framer,
+        states=list_framer_states,
+        accepts=(INT16,),
+        requires=("frame_size", "frame_step", "prefill"),
+    ),
+    "SignalStacker": CustomOperator(
+        "signal_stacker",
+        reshape(signal_reference.compute_stack),
+        numbers=number_stacker,
+        states=list_stacker_states,
+        accepts=(INT16,),
+        requires=STACKER_OPTIONS,
+    ),
+    "SignalDelay": CustomOperator(
+        "signal_delay",
+        reshape(signal_reference.compute_delay),
+        numbers=lambda i, o: [
+            count_rows(i[0]),
+            i[0].shape[-1],
+            o["delay_length"],
+            i[1].shape[-1],
+        ],
+        states=list_delay_states,
+        accepts=(INT16,),
+        requires=("delay_length",),
+    ),
+    "SignalOverlapAdd": CustomOperator(
+        "signal_overlap_add_{dtype}",
+        reshape(signal_reference.compute_overlap_add),
+        numbers=lambda i, o: [
+            prod(i[0].shape[:-2]),
+            i[0].shape[-2],
+            i[0].shape[-1],
+            o["frame_step"],
+        ],
+        states=list_overlap_states,
+        accepts=(("int16", "float32"),),
+        requires=("frame_step",),
+    ),
+}
+"""The definitions by the operators' names in files."""

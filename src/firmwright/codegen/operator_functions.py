@@ -1,0 +1,64 @@
+"""Writes the C functions of built-in operators, which the kernels call like other functions.
+
+A function is a template in ``templates/operators``. A function of several types has its dtype as
+the end of its name, and one template for all types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from firmwright.codegen.templates import (
+    TEMPLATE_SUFFIX,
+    find_templates,
+    make_environment,
+    render,
+)
+from firmwright.ir.kernels import SourceFile
+
+FOLDER = "operators"
+
+INCLUDES = ("#include <stdbool.h>", "#include <stdint.h>")
+
+PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\)", re.MULTILINE)
+"""The public function of a source, with its parameters; its other functions are static."""
+
+
+def find_template(function: str) -> str | None:
+    """Return the template of a built-in operator's C function; None for other functions."""
+    for name in (function, function.rpartition("_")[0]):
+        if name and find_templates(template := f"{FOLDER}/{name}.c{TEMPLATE_SUFFIX}"):
+            return template
+    return None
+
+
+def write_operator_files(functions: Iterable[str]) -> tuple[SourceFile, ...]:
+    """Return the sources and headers of the operators among called functions, sorted by name."""
+    return tuple(file for name in sorted(functions) for file in write_files(name))
+
+
+@cache
+def write_files(function: str) -> tuple[SourceFile, ...]:
+    template = find_template(function)
+    if template is None:
+        return ()
+    variables = {"name": function, "dtype": function.rpartition("_")[2]}
+    source = render(make_environment(), template, variables).strip("\n")
+    (found,) = PROTOTYPE.finditer(source)
+    guard = f"{function.upper()}_H"
+    lines = [
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        *INCLUDES,
+        "",
+        f"{found[0]};",
+        "",
+        "#endif",
+    ]
+    return (
+        SourceFile(f"{function}.h", "\n".join([*lines, ""])),
+        SourceFile(f"{function}.c", f'#include "{function}.h"\n\n{source}\n'),
+    )
