@@ -7,7 +7,7 @@ the end of its name, and one template for all types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from firmwright.codegen.templates import (
@@ -21,6 +21,13 @@ from firmwright.ir.kernels import SourceFile
 FOLDER = "operators"
 
 INCLUDES = ("#include <stdbool.h>", "#include <stdint.h>")
+
+TYPES: Mapping[str, Mapping[str, str | int]] = {
+    "int16": {"scalar": "int16_t", "wide": "int32_t", "bits": 15},
+    "int32": {"scalar": "int32_t", "wide": "int64_t", "bits": 31},
+    "float32": {"scalar": "float", "wide": "float", "bits": 0},
+}
+"""The types in C of a function's numbers and of their products, and the numbers' bits, by dtype."""
 
 PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\)", re.MULTILINE)
 """The public function of a source, with its parameters; its other functions are static."""
@@ -44,7 +51,8 @@ def write_files(function: str) -> tuple[SourceFile, ...]:
     template = find_template(function)
     if template is None:
         return ()
-    variables = {"name": function, "dtype": function.rpartition("_")[2]}
+    dtype = function.rpartition("_")[2]
+    variables = {"name": function, "dtype": dtype, **TYPES.get(dtype, {})}
     source = render(make_environment(), template, variables).strip("\n")
     (found,) = PROTOTYPE.finditer(source)
     guard = f"{function.upper()}_H"
