@@ -11,6 +11,7 @@ import tflite
 
 from firmwright.models.tflite.checks import STATEFUL_OPERATORS
 from firmwright.models.tflite.converter import WITH_SUBGRAPHS, Converter
+from firmwright.models.tflite.custom_operators import list_known_operators
 from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
 from firmwright.models.tflite.subgraphs import INLINED
 from tests.conformance.tflite_sweep import COLUMNS, RESULTS, WEIGHT_TYPES
@@ -57,6 +58,9 @@ OTHERS = """
 The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
 The run of each build compares the results with LiteRT.
 
+Custom operators need [a C function and its reference](../howto/custom-operators.md). These are built
+in, and equal TFLite Micro or LiteRT bit for bit: {custom}.
+
 RFFT2D transforms one row. Its complex numbers can be reshaped, and COMPLEX_ABS, REAL and IMAG read
 them; other operators on complex numbers are rejected.
 
@@ -83,7 +87,7 @@ def render(rows: Rows) -> str:
     total = Counter({name: sum(int(r[name]) for r in rows.values()) for name in COLUMNS[2:7]})
     totals = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS[2:7])
     swept = sorted({operator for operator, _ in rows})
-    known = set(Converter(None, None, None, None).convert_map)
+    known = {*Converter(None, None, None, None).convert_map} - {"CUSTOM"}
     names = {name for name in vars(tflite.BuiltinOperator) if name.isupper()}
     schema = {name for name in names if not name.startswith("STABLEHLO")}
     rejected = {*WITH_SUBGRAPHS, *STATEFUL_OPERATORS}
@@ -99,6 +103,7 @@ def render(rows: Rows) -> str:
                 (known | VARIABLE_OPERATORS) & schema - set(swept) - rejected - INLINED
             ),
             rejected=listed(rejected),
+            custom=listed(set(list_known_operators())),
             missing=listed(schema - known - rejected - VARIABLE_OPERATORS - INLINED - {"CUSTOM"}),
         ),
     ]

@@ -26,7 +26,7 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
     name = read_custom_code(converter.model, op)
     definition, options = list_known_operators()[name], read_options(op.CustomOptionsAsNumpy())
     given = [t for t in converter.get_input_tensors(op) if t.tensor_idx >= 0]
-    inputs = [converter.get_tensor_expr(tensor) for tensor in given]
+    inputs = [get_input(converter, tensor, definition.in_float) for tensor in given]
     kinds = [TensorKind(tuple(static_shape(each)), dtype_of(each)) for each in inputs]
     results = [
         TensorKind(tuple(to_ints(t.tensor.ShapeAsNumpy())), DTYPES[t.tensor.Type()])
@@ -42,12 +42,26 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
             found = call_library(function, results, tensors)
         else:
             numbers = definition.numbers(kinds, options)
-            found = call_operator(function, results, tensors, numbers)
+            found = call_operator(function, [*results, *scratch], tensors, numbers)
         return found if len(found) > 1 else found[0]
+
+    scratch = definition.scratch(kinds, options)
 
     constants = [relax.const(array) for array in definition.constants(kinds, options)]
     hint = re.sub(r"\W", "_", name)
-    return converter.bb.call_te(call, *inputs, *constants, primfunc_name_hint=hint)
+    found = converter.bb.call_te(call, *inputs, *constants, primfunc_name_hint=hint)
+    if not scratch:
+        return found
+    whole = converter.bb.emit(found)
+    return relax.Tuple([relax.TupleGetItem(whole, i) for i in range(len(results))])
+
+
+def get_input(converter: Any, tensor: Any, in_float: bool) -> relax.Expr:
+    """Return an input, as real numbers if the operator computes with them."""
+    stored = converter.get_tensor_expr(tensor)
+    if not in_float or tensor.qnn_params is None:
+        return stored
+    return converter.bb.emit(converter.dequantize(stored, tensor))
 
 
 def read_custom_code(model: Any, operator: Any) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from flatbuffers import flexbuffers
 
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.repairs import kind_of, pack
 
@@ -84,6 +84,8 @@ class CustomOperator:
     means those in the file. ``states`` are tensors that the operator keeps between runs, with zeros
     before the first run: they become its last inputs, and their next values its last results.
     ``accepts`` has the dtypes of each input, and ``requires`` the options that a file must have.
+    ``scratch`` are arrays for the C function after its results. With ``in_float`` it gets the real
+    numbers of quantized inputs. ``clear_undefined`` replaces results that LiteRT does not write.
     """
 
     function: str
@@ -92,6 +94,9 @@ class CustomOperator:
     numbers: Callable[[Kinds, Options], Sequence[int]] | None = None
     shapes: Callable[[Kinds, Options], Kinds] | None = None
     states: Callable[[Kinds, Options], Kinds] = list_nothing
+    scratch: Callable[[Kinds, Options], Kinds] = list_nothing
+    in_float: bool = False
+    clear_undefined: Callable[[Sequence[Array], Options], Sequence[Array]] | None = None
     accepts: tuple[tuple[str, ...], ...] = ()
     requires: tuple[str, ...] = ()
 
@@ -113,9 +118,11 @@ def use_custom_operators(operators: Operators) -> Iterator[None]:
 
 def list_known_operators() -> Operators:
     """Return all known operators by name; an operator of the recipe replaces a built-in one."""
-    from firmwright.models.tflite.signal_operators import BUILT_IN
+    from firmwright.models.tflite.detection_operator import DETECTION
+    from firmwright.models.tflite.signal_operators import SIGNAL
 
-    return {**BUILT_IN, **_of_recipe.get({})}
+    built_in = {"TFLite_Detection_PostProcess": DETECTION, **SIGNAL}
+    return {**built_in, **_of_recipe.get({})}
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,7 @@ class CustomCall:
     """
 
     name: str
+    label: str
     operator: CustomOperator
     options: Options
     inputs: tuple[TensorKind, ...]
@@ -156,12 +164,20 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
     definition = list_known_operators().get(name)
     if definition is None:
         raise UserError(f"{label} has no definition")
-    try:
+    with label_errors(label):
         options = read_options(operator.customOptions)
-        check_call(definition, given, options)
+    return CustomCall(name, label, definition, options, given, made)
+
+
+@contextmanager
+def label_errors(label: str) -> Iterator[None]:
+    """Put the operator before the errors of a block, except errors at a place in the recipe."""
+    try:
+        yield
+    except DiagnosticError:
+        raise
     except UserError as error:
         raise UserError(f"{label}: {error}") from None
-    return CustomCall(name, definition, options, given, made)
 
 
 def describe_tensor(tensor: Any) -> TensorKind:
@@ -195,7 +211,7 @@ def refuse_options(raw: bytes) -> UserError:
 
 
 def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> None:
-    """Raise UserError for inputs or options that do not fit a built-in operator."""
+    """Raise UserError for inputs or options that do not fit an operator."""
     accepted = definition.accepts
     if len(inputs) < len(accepted):
         raise UserError(f"it has {len(inputs)} inputs; expected {len(accepted)}")
@@ -209,6 +225,7 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
         if name not in options:
             known = ", ".join(sorted(options)) or "none"
             raise UserError(f"the option '{name}' is missing (options: {known}); convert it again")
+    definition.constants(inputs, options)
 
 
 def add_states(data: bytes) -> bytes:
@@ -223,8 +240,12 @@ def add_states(data: bytes) -> bytes:
         call = read_call(model, operator)
         if call is None:
             continue
-        check_results(call)
-        for number, kind in enumerate(call.operator.states(call.inputs, call.options)):
+        with label_errors(call.label):
+            check_call(call.operator, call.inputs, call.options)
+            results = check_results(call)
+            states = call.operator.states(call.inputs, call.options)
+        added = set_shapes(graph, operator, results) or added
+        for number, kind in enumerate(states):
             result = decode_text(graph.tensors[operator.outputs[0]].name)
             tensor = schema.TensorT()
             tensor.name = f"{result}_state" + (f"_{number}" if number else "")
@@ -236,11 +257,24 @@ def add_states(data: bytes) -> bytes:
     return pack(model, len(data)) if added else data
 
 
-def check_results(call: CustomCall) -> None:
-    """Raise UserError if the function for the shapes contradicts the file."""
+def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
+    """Set the shapes of an operator's results; return whether the file lacked one."""
+    changed = False
+    for index, kind in zip(operator.outputs, kinds, strict=True):
+        if describe_tensor(graph.tensors[index]) != kind:
+            graph.tensors[index].shape, changed = list(kind.shape), True
+            graph.tensors[index].shapeSignature = None
+    return changed
+
+
+def check_results(call: CustomCall) -> list[TensorKind]:
+    """Return the results. Raises UserError if the file has others; converters omit some shapes."""
     found = call.list_results(call.inputs)
-    if tuple(found) != call.results:
+    fits = len(found) == len(call.results) and all(
+        stated in (kind, TensorKind((), kind.dtype))
+        for kind, stated in zip(found, call.results, strict=True)
+    )
+    if not fits:
         returned, expected = (", ".join(map(str, kinds)) for kinds in (found, call.results))
-        raise UserError(
-            f"operator {call.name}: `shapes` returned {returned}; the file has {expected}"
-        )
+        raise UserError(f"its results are {returned}; the file has {expected}: convert it again")
+    return found

@@ -20,8 +20,8 @@ from firmwright.models.tflite.repairs import pack
 
 Array = np.ndarray[Any, Any]
 
-PYTHON = "PYTHON"
-"""The operators that Python functions compute instead of LiteRT."""
+ALONE = "ALONE"
+"""The custom operators that Python functions compute, or whose results they complete."""
 
 REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 """LiteRT's two sets of kernels, as names of its OpResolverType."""
@@ -78,16 +78,21 @@ class DividedInterpreter:
         self._model, self._graph = model, model.subgraphs[0]
 
         def choose(operator: Any) -> str:
-            if runs_in_python(model, operator):
-                return PYTHON
+            if runs_alone(model, operator):
+                return ALONE
             return OPTIMIZED if kinds[operator.opcodeIndex] in optimized else REFERENCE
 
         self._parts: list[_Part | _PythonPart] = []
         for chosen, group in groupby(self._graph.operators, choose):
             operators = [*group]
             self._parts += (
-                [_PythonPart(model, operator) for operator in operators]
-                if chosen == PYTHON
+                [
+                    _PythonPart(model, o)
+                    if runs_in_python(model, o)
+                    else _ClearedPart(model, o, len(data), keep_all)
+                    for o in operators
+                ]
+                if chosen == ALONE
                 else [_Part(model, operators, chosen, len(data), keep_all)]
             )
         self._values: dict[int, Array] = {}
@@ -161,6 +166,23 @@ class _Part:
         values.update({i: self.interpreter.get_tensor(i).copy() for i in self.outputs})
 
 
+class _ClearedPart(_Part):
+    """A custom operator that LiteRT computes without writing all of its results."""
+
+    def __init__(self, model: Any, operator: Any, size: int, keep_all: bool) -> None:
+        super().__init__(model, [operator], REFERENCE, size, keep_all)
+        self._call, self._indices = read_call(model, operator), to_indices(operator.outputs)
+
+    def run(self, values: dict[int, Array]) -> None:
+        """Compute the results, and replace the elements that LiteRT does not write."""
+        super().run(values)
+        assert self._call is not None
+        assert self._call.operator.clear_undefined is not None
+        found = [self.interpreter.get_tensor(index) for index in self._indices]
+        cleared = self._call.operator.clear_undefined(found, self._call.options)
+        values.update(zip(self._indices, cleared, strict=True))
+
+
 class _PythonPart:
     """A custom operator that a Python function computes; it keeps the operator's states."""
 
@@ -195,6 +217,20 @@ def runs_in_python(model: Any, operator: Any) -> bool:
     """Return whether an operator is a custom one whose reference is a Python function."""
     call = read_call(model, operator)
     return call is not None and call.operator.reference is not None
+
+
+def runs_alone(model: Any, operator: Any) -> bool:
+    """Return whether a Python function computes a custom operator, or clears some results."""
+    call = read_call(model, operator)
+    if call is None:
+        return False
+    return call.operator.reference is not None or call.operator.clear_undefined is not None
+
+
+def is_divided(data: bytes) -> bool:
+    """Return whether an operator of the first graph runs alone."""
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    return any(runs_alone(model, operator) for operator in model.subgraphs[0].operators)
 
 
 def list_python_operators(data: bytes) -> list[str]:

@@ -22,6 +22,7 @@ from firmwright.models.tflite.interpreters import (
     OPTIMIZED,
     DividedInterpreter,
     find_failed_kind,
+    is_divided,
     is_divisible,
     list_python_operators,
     make_interpreter,
@@ -37,8 +38,8 @@ Result = TypeVar("Result")
 CANNOT = "LiteRT, the reference, cannot evaluate the model"
 
 INDIVISIBLE = (
-    "Python functions are the references of custom operators, and such a model has to be one graph "
-    "without resource variables; remove the other subgraphs and the resource variables"
+    "the model has custom operators and several subgraphs or resource variables; LiteRT runs such "
+    "a model only as a whole: split it, and build the parts as several networks"
 )
 
 MISSING_KERNEL = "Didn't find op for builtin opcode"
@@ -119,14 +120,14 @@ def run_with_kernels(
     sums = frozenset({"SUM"}) if divisible else kinds
     optimized = sums if has_integer_sum(data) else frozenset()
     in_python = list_python_operators(model)
-    if in_python and not divisible:
+    if is_divided(model) and not divisible:
         raise UserError(INDIVISIBLE)
     while True:
         try:
             return describe(optimized, kinds, in_python), run_in_copy(what, run, model, optimized)
         except UserError as error:
             kind = find_failed_kind(str(error))
-            if in_python and kind is None:
+            if is_divided(model) and kind is None:
                 raise
             if kind is None or kind in optimized or not divisible:
                 return run_optimized(what, model, run, error)
@@ -185,7 +186,7 @@ def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = Fa
     """
     kinds = find_kinds(data)
     try:
-        if list_python_operators(data):
+        if is_divided(data):
             return DividedInterpreter(data, optimized, keep_all)
         if not optimized:
             return make_interpreter(data, keep_all=keep_all)

@@ -110,7 +110,7 @@ STACKER_OPTIONS = (
     "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",
 )  # fmt: skip
 
-BUILT_IN = {
+SIGNAL = {
     "SignalWindow": CustomOperator(
         "signal_window",
         reshape(signal_reference.compute_window),

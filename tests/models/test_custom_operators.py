@@ -1,0 +1,181 @@
+"""Custom operators of TFLite files: definitions, options, states, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError
+from firmwright.models.tflite.custom_operators import (
+    CustomOperator,
+    TensorKind,
+    list_option_constants,
+    use_custom_operators,
+)
+from firmwright.models.tflite.importer import import_model
+from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
+from tests.networks.firmware import assert_exact
+from tests.networks.signal_models import SignalCase, build_model, port
+from tests.networks.tflite_models import ModelBuilder, Quantization
+
+COUNT = CustomOperator(
+    "count",
+    lambda inputs, options, _: [inputs[0] + inputs[1] * options["step"], inputs[1] + np.int32(1)],
+    list_option_constants,
+)
+"""Adds a multiple of the number of earlier runs, which is a variable of the file."""
+
+
+@pytest.fixture(autouse=True)
+def _counter() -> Iterator[None]:
+    with use_custom_operators({"Count": COUNT}):
+        yield
+
+
+def make_counter(**options: Any) -> ModelBuilder:
+    builder = ModelBuilder()
+    source = builder.input((3,), "int32", None)
+    runs = builder.tensor((3,), "int32", None)
+    builder.graph.tensors[runs].isVariable = True
+    result = builder.output((3,), "int32", None)
+    builder.custom("Count", [source, runs], [result], options or {"step": 10})
+    return builder
+
+
+def test_a_variable_is_a_state() -> None:
+    data = make_counter().build()
+    samples = [{"t0": np.arange(3, dtype="int32")}] * 3
+    found = run_reference(data, samples)
+    assert found.runtime.endswith(", and Python functions for Count")
+    assert [outputs[0].tolist() for outputs in found.outputs] == [
+        [0, 1, 2],
+        [10, 11, 12],
+        [20, 21, 22],
+    ]
+    interface = import_model(data, "net", {})[1]
+    assert [state.tensor.name for state in interface.states] == ["t1"]
+    assert [operator.kind for operator in interface.operators] == ["Count"]
+    assert read_tensors(data, samples)[1]["t2"].tolist() == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            b"\x00\x01\x02",
+            r"Count \(tensor 't2'\): its custom options \(3 bytes: 00 01 02\) are not",
+        ),
+        ({"step": "ten"}, r"its option 'step' is 'ten', which C constants do not support"),
+        ({"step": 2**31}, "its option 'step' is 2147483648, which C constants do not support"),
+    ],
+)
+def test_options_that_c_constants_do_not_support(options: Any, message: str) -> None:
+    builder = make_counter(**({} if isinstance(options, bytes) else options))
+    if isinstance(options, bytes):
+        builder.graph.operators[0].customOptions = list(options)
+    with pytest.raises(UserError, match=f"^net: .*{message}"):
+        import_model(builder.build(), "net", {})
+
+
+def test_options_become_constants() -> None:
+    options = {"b": [1, 2], "a": 0.5, "c": True}
+    found = list_option_constants((), options)
+    assert [(a.dtype.name, a.tolist()) for a in found] == [
+        ("float32", 0.5), ("int32", [1, 2]), ("int32", 1),
+    ]  # fmt: skip
+
+
+def test_shapes_that_contradict_the_file() -> None:
+    shapes = CustomOperator("f", None, shapes=lambda *_: [TensorKind((4,), "int32")])
+    with (
+        use_custom_operators({"Count": shapes}),
+        pytest.raises(UserError, match=r"its results are int32 \[4\]; the file has int32 \[3\]"),
+    ):
+        import_model(make_counter().build(), "net", {})
+
+
+def test_resource_variables_next_to_custom_operators() -> None:
+    builder = make_counter()
+    builder.model.subgraphs.append(schema.SubGraphT())
+    other = builder.model.subgraphs[-1]
+    other.tensors, other.inputs, other.outputs, other.operators = [], [], [], []
+    with pytest.raises(UserError, match="has custom operators and several subgraphs or resource"):
+        run_reference(builder.build(), [{"t0": np.zeros(3, "int32")}])
+
+
+REALS, WORDS = port("float32", 16), port("int16", 16)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (SignalCase("SignalWindow", (REALS, WORDS), (WORDS,), {"shift": 1}),
+         r"input 0 is float32; expected int16, as TFLite's kernel"),
+        (SignalCase("SignalWindow", (WORDS,), (WORDS,), {"shift": 1}), "has 1 inputs; expected 2"),
+        (SignalCase("SignalWindow", (WORDS, WORDS), (WORDS,), {"bits": 1}),
+         r"the option 'shift' is missing \(options: bits\)"),
+        (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),
+         "fft_length is 24; expected a power of two from 4 to 65536"),
+        (SignalCase("SignalFramer", (WORDS,), (port("int16", 3, 8), port("bool")),
+                    {"frame_size": 8, "frame_step": 5, "prefill": 0}),
+         "frame_step is 5, for a frame_size of 8 and inputs of 16"),
+    ],
+)  # fmt: skip
+def test_operators_that_do_not_fit(case: SignalCase, message: str) -> None:
+    named = rf"^net: operator {case.operator} \(tensor '"
+    with pytest.raises(UserError, match=rf"{named}.*{message}"):
+        import_model(build_model(case), "net", {})
+
+
+SIZES = {
+    "max_detections": 4, "num_classes": 3, "nms_score_threshold": 0.3, "nms_iou_threshold": 0.5,
+    "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0, "detections_per_class": 2,
+}  # fmt: skip
+
+
+def add_detection(builder: ModelBuilder, regular: bool, per_box: int, dtype: str) -> None:
+    """Add TFLite_Detection_PostProcess of 12 boxes; its results have no shapes, as often."""
+    is_float = dtype == "float32"
+    boxes, scores, corners = (
+        None if is_float else Quantization(*grid)
+        for grid in ((0.06, 128), (1 / 256, 0), (1 / 255, 0))
+    )
+    places = np.random.default_rng(2).integers(40, 130, (12, 4)).astype("uint8")
+    anchors = (places / np.float32(255)).astype("float32") if is_float else places
+    given = [
+        builder.input((1, 12, 4), dtype, boxes),
+        builder.input((1, 12, 4), dtype, scores),
+        builder.constant(anchors, corners),
+    ]
+    made = [builder.output((), "float32", None) for _ in range(4)]
+    options = {**SIZES, "use_regular_nms": regular, "max_classes_per_detection": per_box}
+    builder.custom("TFLite_Detection_PostProcess", given, made, options)
+
+
+@pytest.mark.needs("gcc")
+def test_detection_equals_litert(tmp_path: Path) -> None:
+    builder = ModelBuilder()
+    for regular, per_box, dtype in product((False, True), (1, 2), ("float32", "uint8")):
+        add_detection(builder, regular, per_box, dtype)
+    random, samples = np.random.default_rng(4), []
+    for limit in (1.0, 0.7, 0.2):
+        sample = {}
+        for number, index in enumerate(builder.graph.inputs):
+            is_scores = number % 2 == 1
+            distinct = random.permutation(144)[:48].reshape(1, 12, 4) / 144 * limit
+            real = distinct if is_scores else random.standard_normal((1, 12, 4))
+            is_float = builder.graph.tensors[index].type == schema.TensorType.FLOAT32
+            stored = real if is_float else real * 255 if is_scores else 128 + 40 * real
+            sample[f"t{index}"] = np.clip(stored, *((-9, 9) if is_float else (0, 255))).astype(
+                "float32" if is_float else "uint8"
+            )
+        samples.append(sample)
+    found = assert_exact(builder.build(), tmp_path, samples)
+    counts = {int(outputs[i][0]) for outputs in found for i in range(3, len(outputs), 4)}
+    assert {0, 4} <= counts
