@@ -58,8 +58,8 @@ OTHERS = """
 The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
 The run of each build compares the results with LiteRT.
 
-Custom operators need [a C function and its reference](../howto/custom-operators.md). These are built
-in, and equal TFLite Micro or LiteRT bit for bit: {custom}.
+Custom operators need [a C function and its reference](../howto/custom-operators.md). These are
+built in, and equal TFLite Micro or LiteRT bit for bit: {custom}.
 
 RFFT2D transforms one row. Its complex numbers can be reshaped, and COMPLEX_ABS, REAL and IMAG read
 them; other operators on complex numbers are rejected.

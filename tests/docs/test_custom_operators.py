@@ -62,6 +62,16 @@ def test_errors_of_the_reference(example: Repository, text: str, message: str) -
     assert message in output
 
 
+def test_an_operator_that_the_model_does_not_have(example: Repository) -> None:
+    recipe = (example.folder / "net.yaml").read_text()
+    added = '    Scales: {function: f, reference: "operators:scale"}\nplatform:'
+    example.write("net.yaml", recipe.replace("platform:", added))
+    failed = example.firmwright("build", "net.yaml")
+    example.write("net.yaml", recipe)
+    expected = "net.yaml:5:13: model.custom_operators.Scales: the model has no operator 'Scales'"
+    assert f"{expected}; did you mean 'Scale'?" in failed.stderr
+
+
 def test_a_missing_c_function_is_named(example: Repository) -> None:
     recipe = (example.folder / "net.yaml").read_text()
     example.write("net.yaml", recipe.replace("scale_int8", "scale_int9"))

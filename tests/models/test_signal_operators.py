@@ -65,7 +65,8 @@ def test_the_c_equals_the_reference(tmp_path: Path) -> None:
     cases = [*list_cases()]
     samples = []
     for seed in range(RUNS):
-        drawn, sample = [draw_inputs(case, seed) for case in cases], {}
+        drawn = [draw_inputs(case, seed) for case in cases]
+        sample: dict[str, Array] = {}
         first = 0
         for case, arrays in zip(cases, drawn, strict=True):
             sample |= {f"t{first + i}": array for i, array in enumerate(arrays)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from firmwright.custom.code import load_custom_functions, locate_definition
 from firmwright.custom.reads import list_unknown, record_reads
-from firmwright.errors import DiagnosticError, UserError
+from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Recipe
 
 from .places import error_at_key
@@ -39,6 +39,19 @@ def load_custom_operators(recipe: Recipe) -> Iterator[None]:
         operators = {name: make_operator(recipe, name, load) for name in stated}
         with use_custom_operators(operators):
             yield
+
+
+def refuse_unused(recipe: Recipe, kinds: Collection[str]) -> None:
+    """Raise DiagnosticError for custom operators of the recipe that the model does not have."""
+    unused = [name for name in recipe.model.custom_operators if name not in kinds]
+    if unused:
+        raise DiagnosticError(
+            recipe.make_diagnostic(
+                ("model", "custom_operators", name),
+                f"the model has no operator '{name}'{did_you_mean(name, kinds)}",
+            )
+            for name in unused
+        )
 
 
 def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:

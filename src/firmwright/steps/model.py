@@ -25,7 +25,7 @@ from firmwright.pipeline.artifacts import (
     MODEL_SIGNATURE,
     NETWORK_VALUES,
 )
-from firmwright.pipeline.custom_operators import load_custom_operators
+from firmwright.pipeline.custom_operators import load_custom_operators, refuse_unused
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.places import error_at_key
@@ -48,6 +48,7 @@ def run(job: Job, folder: Path) -> None:
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
     with load_custom_operators(job.recipe):
         module, interface = importer.load().import_model(data, shown_as, shapes)
+    refuse_unused(job.recipe, {operator.kind for operator in interface.operators})
     try:
         module, interface = pair_states(module, interface, source.state)
     except StateError as error:
