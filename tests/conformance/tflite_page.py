@@ -11,7 +11,7 @@ import tflite
 
 from firmwright.models.tflite.checks import STATEFUL_OPERATORS
 from firmwright.models.tflite.converter import WITH_SUBGRAPHS, Converter
-from firmwright.models.tflite.custom_operators import list_known_operators
+from firmwright.models.tflite.custom_calls import list_known_operators
 from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
 from firmwright.models.tflite.subgraphs import INLINED
 from tests.conformance.tflite_sweep import COLUMNS, RESULTS, WEIGHT_TYPES

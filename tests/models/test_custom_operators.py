@@ -12,11 +12,11 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
+from firmwright.models.tflite.custom_calls import use_custom_operators
 from firmwright.models.tflite.custom_operators import (
     CustomOperator,
     TensorKind,
     list_option_constants,
-    use_custom_operators,
 )
 from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference

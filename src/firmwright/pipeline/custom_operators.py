@@ -33,7 +33,7 @@ def load_custom_operators(recipe: Recipe) -> Iterator[None]:
         place = ("model", "custom_operators")
         text = f"the model is {recipe.model.format}; only TFLite models have this key: remove it"
         raise DiagnosticError([recipe.make_diagnostic(place, text)])
-    from firmwright.models.tflite.custom_operators import use_custom_operators
+    from firmwright.models.tflite.custom_calls import use_custom_operators
 
     with load_custom_functions(recipe.path.parent) as load:
         operators = {name: make_operator(recipe, name, load) for name in stated}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
 from firmwright.recipe.load import load_recipe
+from firmwright.recipe.model_source import ModelSource
 from firmwright.recipe.recipe import (
     BatchRequest,
     DemoOptions,
     ExportOptions,
     InputOptions,
     Library,
-    ModelSource,
     Recipe,
     RunOptions,
     Tolerance,

@@ -10,12 +10,8 @@ from tvm import relax, te
 from firmwright.ir.library_call import call_library, call_operator
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.models.tflite.checks import decode_text, to_ints
-from firmwright.models.tflite.custom_operators import (
-    DTYPES,
-    TensorKind,
-    list_known_operators,
-    read_options,
-)
+from firmwright.models.tflite.custom_calls import list_known_operators
+from firmwright.models.tflite.custom_operators import DTYPES, TensorKind, read_options
 
 
 def convert_custom(converter: Any, op: Any) -> relax.Expr:

@@ -26,7 +26,7 @@ THRESHOLDS = ("nms_score_threshold", "nms_iou_threshold")
 COUNTS = ("max_detections", "max_classes_per_detection", "num_classes")
 
 TYPES = ("float32", "uint8")
-"""The types that LiteRT's kernel computes, for each input."""
+"""The types of each input that LiteRT's kernel computes."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from firmwright.models.tflite.checks import operator_kinds
-from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor, read_call
+from firmwright.models.tflite.custom_calls import read_call
+from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor
 from firmwright.models.tflite.repairs import pack
 
 Array = np.ndarray[Any, Any]

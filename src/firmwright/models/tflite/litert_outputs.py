@@ -17,7 +17,7 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
-from firmwright.models.tflite.custom_operators import add_states
+from firmwright.models.tflite.custom_calls import add_states
 from firmwright.models.tflite.interpreters import (
     OPTIMIZED,
     DividedInterpreter,

@@ -1,6 +1,6 @@
 """Computes the Signal* operators of TensorFlow Lite Micro, bit for bit, as their reference.
 
-The caller gives the results their shapes.
+The caller reshapes the results.
 
 Source of the arithmetic: signal/src and signal/micro/kernels of TFLite Micro. It leaves results
 unwritten that are not valid yet; here they are zeros.

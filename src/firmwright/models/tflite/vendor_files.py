@@ -11,7 +11,7 @@ from typing import Any, cast
 from firmwright.errors import UserError
 from firmwright.models.formats import Importer
 from firmwright.models.tflite.checks import decode_text, operator_kinds
-from firmwright.models.tflite.custom_operators import list_known_operators
+from firmwright.models.tflite.custom_calls import list_known_operators
 from firmwright.plugins import list_tflite_vendors, load_plugin
 
 ETHOS_U = "ethos-u"

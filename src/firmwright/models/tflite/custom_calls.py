@@ -1,0 +1,176 @@
+"""Reads the custom operators of a TFLite file with the known definitions.
+
+The built-in operators are always known. The operators of a recipe are known within
+:func:`use_custom_operators`, because their Python functions can be called only while the recipe's
+folder is in the import path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import DiagnosticError, UserError
+from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.custom_operators import (
+    CustomOperator,
+    Kinds,
+    Options,
+    TensorKind,
+    describe_tensor,
+    read_options,
+)
+from firmwright.models.tflite.detection_operator import DETECTION
+from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.signal_operators import SIGNAL
+
+Operators = Mapping[str, CustomOperator]
+
+BUILT_IN: Operators = {"TFLite_Detection_PostProcess": DETECTION, **SIGNAL}
+
+_of_recipe: ContextVar[Operators] = ContextVar("custom operators of the recipe")
+
+
+@contextmanager
+def use_custom_operators(operators: Operators) -> Iterator[None]:
+    """Add the operators of a recipe, by the names in the file, to the known ones in the block."""
+    token = _of_recipe.set(operators)
+    try:
+        yield
+    finally:
+        _of_recipe.reset(token)
+
+
+def list_known_operators() -> Operators:
+    """Return all known operators by name; an operator of the recipe replaces a built-in one."""
+    return {**BUILT_IN, **_of_recipe.get({})}
+
+
+@dataclass(frozen=True)
+class CustomCall:
+    """One custom operator of a file: its name, definition, options, inputs and results.
+
+    A missing input is not in ``inputs``.
+    """
+
+    name: str
+    label: str
+    operator: CustomOperator
+    options: Options
+    inputs: tuple[TensorKind, ...]
+    results: tuple[TensorKind, ...]
+
+    def list_results(self, inputs: Kinds) -> list[TensorKind]:
+        """Return the results for ``inputs``, whose shapes may differ from the file's."""
+        if self.operator.shapes is None:
+            return list(self.results)
+        return list(self.operator.shapes(inputs, self.options))
+
+
+def read_call(model: Any, operator: Any) -> CustomCall | None:
+    """Return a custom operator of a ``ModelT``'s first graph; None for other operators.
+
+    Raises UserError for an operator without a definition, and for a file that does not fit the
+    definition.
+    """
+    if kind_of(model, operator) != "CUSTOM":
+        return None
+    graph = model.subgraphs[0]
+    name = decode_text(model.operatorCodes[operator.opcodeIndex].customCode)
+    given, made = (
+        tuple(describe_tensor(graph.tensors[i]) for i in indices if i >= 0)
+        for indices in (operator.inputs, operator.outputs)
+    )
+    label = f"operator {name} (tensor '{decode_text(graph.tensors[operator.outputs[0]].name)}')"
+    definition = list_known_operators().get(name)
+    if definition is None:
+        raise UserError(f"{label} has no definition")
+    with label_errors(label):
+        options = read_options(operator.customOptions)
+    return CustomCall(name, label, definition, options, given, made)
+
+
+@contextmanager
+def label_errors(label: str) -> Iterator[None]:
+    """Put the operator before the errors of a block, except errors at a place in the recipe."""
+    try:
+        yield
+    except DiagnosticError:
+        raise
+    except UserError as error:
+        raise UserError(f"{label}: {error}") from None
+
+
+def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> None:
+    """Raise UserError for inputs or options that do not fit an operator."""
+    accepted = definition.accepts
+    if len(inputs) < len(accepted):
+        raise UserError(f"it has {len(inputs)} inputs; expected {len(accepted)}")
+    for position, (kind, dtypes) in enumerate(zip(inputs, accepted, strict=False)):
+        if kind.dtype not in dtypes:
+            raise UserError(
+                f"input {position} is {kind.dtype}; expected {' or '.join(dtypes)}, as TFLite's "
+                "kernel: convert the model again"
+            )
+    for name in definition.requires:
+        if name not in options:
+            known = ", ".join(sorted(options)) or "none"
+            raise UserError(f"the option '{name}' is missing (options: {known}); convert it again")
+    definition.constants(inputs, options)
+
+
+def add_states(data: bytes) -> bytes:
+    """Check the custom operators, and add a variable tensor for each state of built-in ones.
+
+    The state is the last input of its operator. A model without such states is returned unchanged.
+    Raises UserError for an operator that does not fit its definition.
+    """
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    graph, added = model.subgraphs[0], False
+    for operator in graph.operators:
+        call = read_call(model, operator)
+        if call is None:
+            continue
+        with label_errors(call.label):
+            check_call(call.operator, call.inputs, call.options)
+            results = check_results(call)
+            states = call.operator.states(call.inputs, call.options)
+        added = set_shapes(graph, operator, results) or added
+        for number, kind in enumerate(states):
+            result = decode_text(graph.tensors[operator.outputs[0]].name)
+            tensor = schema.TensorT()
+            tensor.name = f"{result}_state" + (f"_{number}" if number else "")
+            tensor.shape, tensor.isVariable = list(kind.shape), True
+            tensor.type = getattr(schema.TensorType, kind.dtype.upper())
+            graph.tensors.append(tensor)
+            operator.inputs = [*(int(i) for i in operator.inputs), len(graph.tensors) - 1]
+            added = True
+    return pack(model, len(data)) if added else data
+
+
+def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
+    """Set the shapes of an operator's results; return whether the file lacked one."""
+    changed = False
+    for index, kind in zip(operator.outputs, kinds, strict=True):
+        if describe_tensor(graph.tensors[index]) != kind:
+            graph.tensors[index].shape, changed = list(kind.shape), True
+            graph.tensors[index].shapeSignature = None
+    return changed
+
+
+def check_results(call: CustomCall) -> list[TensorKind]:
+    """Return the results. Raises UserError if the file has others; converters omit some shapes."""
+    found = call.list_results(call.inputs)
+    fits = len(found) == len(call.results) and all(
+        stated in (kind, TensorKind((), kind.dtype))
+        for kind, stated in zip(found, call.results, strict=True)
+    )
+    if not fits:
+        returned, expected = (", ".join(map(str, kinds)) for kinds in (found, call.results))
+        raise UserError(f"its results are {returned}; the file has {expected}: convert it again")
+    return found

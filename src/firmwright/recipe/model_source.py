@@ -1,0 +1,44 @@
+"""Defines the source of a recipe's model: the key ``model``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class CustomOperatorSource(msgspec.Struct, frozen=True):
+    """The definition of a custom operator: a C function, and Python functions.
+
+    ``reference`` computes the results, and ``shapes`` their shapes and types; both are
+    ``module:function``.
+    """
+
+    function: str
+    reference: str
+    shapes: str | None = None
+
+
+class ModelSource(msgspec.Struct, frozen=True):
+    """The source of the model: one of ``path``, ``url`` and ``python``; the others are None.
+
+    A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that
+    the function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the
+    file with its key. Both are stated, or neither. ``signature_name`` selects one network of a
+    TFLite file.
+    """
+
+    path: str | None
+    url: str | None
+    sha256: str | None
+    format: str
+    """A key of :data:`firmwright.models.FORMATS`."""
+    python: str | None = None
+    files: tuple[str, ...] = ()
+    signature: str | None = None
+    key: str | None = None
+    signature_name: str | None = None
+    custom_operators: Mapping[str, CustomOperatorSource] = msgspec.field(default_factory=dict)
+    """The custom operators of a TFLite file, by name."""
+    state: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The inputs that are kept between runs, each with the output that is its next value."""
