@@ -305,7 +305,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "sparse": (lambda: convolved(edit=sparse), "'t1': sparse tensors are not supported"),
     "custom operator": (
         lambda: added(edit=custom),
-        r"custom operators that no installed package reads: Maker\*/Op; state the \.tflite file",
+        r"custom operators that no installed package reads: Maker\*/Op; define each in the recipe",
     ),
     "another subgraph": (
         lambda: added(edit=signature_of(1)),
