@@ -141,6 +141,8 @@ def make_parser() -> argparse.ArgumentParser:
     sentence = "print a script for a shell that completes commands, recipes and names"
     completion = commands.add_parser("completion", help=sentence, description=sentence)
     completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
+    sentence = "print the manual page, for man: firmwright man > firmwright.1"
+    commands.add_parser("man", help=sentence, description=sentence)
     return main
 
 
@@ -283,6 +285,15 @@ def vendor_inputs(options: argparse.Namespace) -> int:
     return vendor(dodo.get_jobs(), folder, options.check, options.tools)
 
 
+def print_manual(_options: argparse.Namespace) -> int:
+    """Print the manual page of all commands; return the exit code."""
+    from firmwright.terminal.manual import render_manual
+
+    end_with_reader()
+    print(render_manual(make_parser()), end="")
+    return 0
+
+
 def run_on_bundles(options: argparse.Namespace) -> int:
     """Run a command with bundles as arguments; return its exit code."""
     if options.command not in bundle_parsers.ONLINE:
@@ -295,6 +306,7 @@ def run_on_bundles(options: argparse.Namespace) -> int:
 OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] = (
     (first_commands.COMMANDS, first_commands.run_command),
     (("watch",), watch_recipes),
+    (("man",), print_manual),
     (bundle_parsers.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),
     (("show",), show.run_command),
