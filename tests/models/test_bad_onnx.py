@@ -58,9 +58,9 @@ def grown(kind: str, inputs: list[str], **constants: np.ndarray) -> onnx.ModelPr
     return graph(nodes, [value("x", [1])], [value("y", ["n"])], constants)
 
 
-def of_domain(domain: str) -> onnx.ModelProto:
+def of_domain(domain: str, version: int = 1) -> onnx.ModelProto:
     model = chain(node("Relu", ["x"], ["y"], domain=domain))
-    model.opset_import.append(helper.make_opsetid(domain, 1))
+    model.opset_import.append(helper.make_opsetid(domain, version))
     return model
 
 
@@ -186,6 +186,11 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "no outputs": (no_outputs, "no outputs; expected one output or more"),
     "operator set 0": (lambda: of_opset(0), "set 0 is unknown; expected 1 to"),
     "operator set 999": (lambda: of_opset(999), "operator set 999 is unknown; expected 1 to"),
+    "operator set of 32 bits": (lambda: of_opset(2**31), "operator set 2147483648 is unknown"),
+    "operator set of a domain": (
+        lambda: of_domain("maker", 2**31),
+        "set 2147483648 of 'maker' is unknown; expected 1 to 2147483647",
+    ),
     "unknown domain": (
         lambda: of_domain("maker"),
         r"cannot be compiled:\n  maker.Relu \(node 'y'\)",

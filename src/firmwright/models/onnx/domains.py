@@ -5,6 +5,8 @@ ONNX Runtime's tools write operators in ONNX's domain that ONNX does not define.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 from onnx import helper
 
@@ -46,6 +48,20 @@ LEAST_INPUTS = {
 def get_opset(model: onnx.ModelProto) -> int:
     """Return the version of ONNX's operator set; 1 if the model does not state a version."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+LARGEST_VERSION = 2**31 - 1
+"""The maximum version of a domain that ONNX's functions accept."""
+
+
+def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield a sentence on each operator set whose version cannot exist."""
+    for opset in model.opset_import:
+        plain = opset.domain in ("", "ai.onnx")
+        newest = onnx.defs.onnx_opset_version() if plain else LARGEST_VERSION
+        if not 1 <= opset.version <= newest:
+            of = "" if plain else f" of {opset.domain!r}"
+            yield f"operator set {opset.version}{of} is unknown; expected 1 to {newest}"
 
 
 def has_runtime_operators(model: onnx.ModelProto) -> bool:

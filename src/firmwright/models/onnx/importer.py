@@ -28,6 +28,7 @@ from firmwright.models.formats import (
     OpenShapesError,
     Shapes,
 )
+from firmwright.models.graph_order import refuse_problems
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import (
     check_element_type,
@@ -40,7 +41,7 @@ from firmwright.models.importing import (
 )
 from firmwright.models.onnx.accepted_forms import normalize_forms
 from firmwright.models.onnx.attributes import is_text
-from firmwright.models.onnx.checks import check_model, describe
+from firmwright.models.onnx.checks import EXPORT_AGAIN, check_model, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
     OperatorBuilder,
@@ -49,7 +50,7 @@ from firmwright.models.onnx.converters import (
     find_form,
     refuse_node,
 )
-from firmwright.models.onnx.domains import DIALECTS, get_opset, name_domains
+from firmwright.models.onnx.domains import DIALECTS, get_opset, name_domains, opset_problems
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
@@ -158,6 +159,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     )
     if not all(is_text(node.op_type) for node in model.graph.node):
         raise UserError(damaged)
+    refuse_problems(f"{name}: not a valid ONNX model:", opset_problems(model), EXPORT_AGAIN)
     name_domains(model)
     try:
         remarks = normalize_forms(model)
