@@ -191,6 +191,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: of_domain("maker", 2**31),
         "set 2147483648 of 'maker' is unknown; expected 1 to 2147483647",
     ),
+    "attribute with other bytes than text": (
+        lambda: chain(node("Gelu", ["x"], ["y"], approximate=b"\xff")),
+        "a name or a text is not UTF-8",
+    ),
     "unknown domain": (
         lambda: of_domain("maker"),
         r"cannot be compiled:\n  maker.Relu \(node 'y'\)",

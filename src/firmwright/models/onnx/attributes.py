@@ -32,3 +32,13 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
 def is_text(name: str | bytes) -> bool:
     """Return whether a name of a damaged file is text; names that are not UTF-8 are bytes."""
     return isinstance(name, str)
+
+
+def has_only_text(node: onnx.NodeProto) -> bool:
+    """Return whether the operator of a node, and the text of its attributes, is UTF-8."""
+    texts = (text for a in node.attribute for text in (a.s, *a.strings))
+    try:
+        b"\n".join(texts).decode()
+    except UnicodeDecodeError:
+        return False
+    return is_text(node.op_type)

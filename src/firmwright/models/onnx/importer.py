@@ -39,8 +39,8 @@ from firmwright.models.importing import (
     run_importer,
     variable_name,
 )
-from firmwright.models.onnx.accepted_forms import normalize_forms
-from firmwright.models.onnx.attributes import is_text
+from firmwright.models.onnx.accepted_forms import find_graphs, normalize_forms
+from firmwright.models.onnx.attributes import has_only_text
 from firmwright.models.onnx.checks import EXPORT_AGAIN, check_model, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
@@ -157,7 +157,8 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     damaged = (
         f"{name}: not a valid ONNX model: a name or a text is not UTF-8; fetch or export it again"
     )
-    if not all(is_text(node.op_type) for node in model.graph.node):
+    graphs = (*find_graphs(model.graph), *model.functions)
+    if not all(has_only_text(node) for graph in graphs for node in graph.node):
         raise UserError(damaged)
     refuse_problems(f"{name}: not a valid ONNX model:", opset_problems(model), EXPORT_AGAIN)
     name_domains(model)
