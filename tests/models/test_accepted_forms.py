@@ -61,6 +61,14 @@ def test_a_cycle_is_rejected() -> None:
 
 
 @pytest.mark.needs("gcc")
+def test_empty_scales_may_be_next_to_sizes(tmp_path: Path) -> None:
+    constants = {"e": np.zeros(0, "float32"), "s": np.array([1, 1, 4, 6])}
+    model = graph([node("Resize", ["x", "e", "e", "s"], ["y"])], [value("x", [1, 1, 2, 3])],
+                  [value("y", [1, 1, 4, 6])], constants, opset=13)  # fmt: skip
+    compare(model, tmp_path, normal(1, 1, 2, 3))
+
+
+@pytest.mark.needs("gcc")
 def test_an_output_needs_no_shape(tmp_path: Path) -> None:
     untyped = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     compare(graph([node("Relu", ["x"], ["y"])], [value("x", [2])], [untyped]), tmp_path, normal(2))

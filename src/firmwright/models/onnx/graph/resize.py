@@ -70,7 +70,7 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     elif is_native_to_tvm(settings, stretches, shape):
         stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
         if stored or are_whole(stretches, shape):
-            return None
+            return omit_empty_inputs(node, walk)
     body, dtype = NodeBuilder(node, walk), walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
         lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
@@ -109,6 +109,20 @@ def state_sizes(
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     stated.pop("keep_aspect_ratio_policy", None)
     inputs = [node.input[0], "", "", body.constant(sizes, "int64")]
+    return body.finish(body.add("Resize", *inputs, **stated))
+
+
+def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Return the Resize without constants that have no elements; None if it has no such input.
+
+    PyTorch exports empty scales next to sizes, and TVM accepts only one of them.
+    """
+    empty = {n for n in node.input if n in walk.constants and not walk.constants[n].size}
+    if not empty:
+        return None
+    body = NodeBuilder(node, walk)
+    inputs = ["" if name in empty else name for name in node.input]
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     return body.finish(body.add("Resize", *inputs, **stated))
 
 
