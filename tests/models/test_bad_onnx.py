@@ -195,6 +195,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain(node("Gelu", ["x"], ["y"], approximate=b"\xff")),
         "a name or a text is not UTF-8",
     ),
+    "constant without a value": (
+        lambda: chain(node("Constant", [], ["a"]), node("Add", ["x", "a"], ["y"])),
+        r"Constant \(node 'a'\): 0 attributes; expected one",
+    ),
     "unknown domain": (
         lambda: of_domain("maker"),
         r"cannot be compiled:\n  maker.Relu \(node 'y'\)",

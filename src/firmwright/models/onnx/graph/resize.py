@@ -41,6 +41,9 @@ EARLY_MODE = "simple"
 WHOLE = (0.0, 1.0)
 """The region of a whole axis."""
 
+BLOCK = 1 << 22
+"""The number of float32 elements that ONNX Runtime resizes at once."""
+
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
@@ -53,6 +56,19 @@ class AxisResize:
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
     """The length and requested size of the axis whose scale this axis uses, if sizes round up."""
+
+
+@dataclass(frozen=True)
+class Taps:
+    """An affine function of an axis of ``length`` elements.
+
+    Each result is ``offset`` plus a weighted sum: ``picks`` and ``weights`` are (terms, results).
+    """
+
+    length: int
+    picks: Array
+    weights: Array
+    offset: Array
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -73,12 +89,10 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
             return omit_empty_inputs(node, walk)
     body, dtype = NodeBuilder(node, walk), walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
-        lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
-        images = resize_rows(lines, stretch, settings)
-        if images is None:
+        taps = find_taps(shape[axis], stretch, settings)
+        if taps is None:
             return None
-        along = along_axis(axis, len(shape))
-        result = add_images(body, result, along, images, dtype)
+        result = add_taps(body, result, along_axis(axis, len(shape)), taps, dtype)
         if not result:
             return None
     return body.finish(result)
@@ -131,23 +145,21 @@ def count_scaled(scale: float, length: int) -> int:
     return int(np.float32(scale) * np.float32(length))
 
 
-def add_images(
-    body: NodeBuilder, data: str, along: list[int], images: Array, dtype: np.dtype[Any]
+def add_taps(
+    body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: np.dtype[Any]
 ) -> str:
-    """Append an axis's affine function; ``images`` are its results for zero and unit vectors.
+    """Append the affine function of an axis.
 
     Return an empty name if the function needs weights for elements that are not floats.
     """
-    units = np.eye(len(images) - 1)
-    offset, weights = images[0], images[1:] - images[0]
-    if np.array_equal(weights, units) and not offset.any():
-        return data
-    picks = np.argmax(weights, axis=0)
-    if np.array_equal(weights, units[:, picks]) and not offset.any():
-        return body.add("Gather", data, body.constant(picks, "int64"), axis=along.index(-1))
+    axis, copies = along.index(-1), len(taps.picks) == 1 and bool((taps.weights == 1).all())
+    if copies and not taps.offset.any():
+        if np.array_equal(taps.picks[0], np.arange(taps.length)):
+            return data
+        return body.add("Gather", data, body.constant(taps.picks[0], "int64"), axis=axis)
     if dtype.kind != "f":
         return ""
-    return add_weighted_sum(body, data, along, weights, offset, dtype.name)
+    return add_weighted_sum(body, data, along, taps, dtype.name)
 
 
 def find_axis_resizes(
@@ -212,6 +224,42 @@ def are_whole(stretches: Mapping[int, AxisResize], shape: tuple[int, ...]) -> bo
 
 def find_factor(stretch: AxisResize, length: int) -> float:
     return float(stretch.value / (1 if stretch.parameter == "scales" else length))
+
+
+def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> Taps | None:
+    """Return the affine function of an axis; None if neither evaluator accepts the node.
+
+    The unit vectors are resized in blocks, because an axis can have thousands of elements.
+    """
+    zero = resize_rows(np.zeros((1, length), "float32"), stretch, settings)
+    if zero is None:
+        return None
+    offset = zero[0]
+    found = []
+    rows = max(BLOCK // length, 1)
+    for first in range(0, length, rows):
+        units = np.eye(min(rows, length - first), length, first, "float32")
+        images = resize_rows(units, stretch, settings)
+        if images is None:
+            return None
+        weights = images - offset
+        element, result = np.nonzero(weights)
+        found.append((element + first, result, weights[element, result]))
+    picked, results, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return arrange_taps(length, offset, picked, results, weights)
+
+
+def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
+    """Return weighted elements by result; ``picked``, ``results`` and ``weights`` are by term."""
+    order = np.argsort(results, kind="stable")
+    picked, results, weights = picked[order], results[order], weights[order]
+    count = np.bincount(results, minlength=len(offset))
+    number = np.arange(len(results)) - np.repeat(np.cumsum(count) - count, count)
+    shape = (max(int(count.max(initial=0)), 1), len(offset))
+    taps = Taps(length, np.zeros(shape, "int64"), np.zeros(shape, "float32"), offset)
+    taps.picks[number, results] = picked
+    taps.weights[number, results] = weights
+    return taps
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
@@ -288,19 +336,14 @@ def evaluate_in_runtime(
     return result
 
 
-def add_weighted_sum(
-    body: NodeBuilder, data: str, along: list[int], weights: Array, offset: Array, dtype: str
-) -> str:
-    """Append sums of weighted elements, as many as any result needs; ``weights`` is (in, out)."""
-    taps = max(int(np.count_nonzero(weights, axis=0).max()), 1)
-    picks = np.argsort(weights == 0, axis=0, kind="stable")[:taps]
+def add_weighted_sum(body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: str) -> str:
+    """Append sums of weighted elements, as many as any result needs."""
     axis = along.index(-1)
     total = ""
-    for pick in picks:
-        factors = weights[pick, np.arange(weights.shape[1])].reshape(along)
+    for pick, weights in zip(taps.picks, taps.weights, strict=True):
         picked = body.add("Gather", data, body.constant(pick, "int64"), axis=axis)
-        term = body.add("Mul", picked, body.constant(factors, dtype))
+        term = body.add("Mul", picked, body.constant(weights.reshape(along), dtype))
         total = body.add("Add", total, term) if total else term
-    if offset.any():
-        total = body.add("Add", total, body.constant(offset.reshape(along), dtype))
+    if taps.offset.any():
+        total = body.add("Add", total, body.constant(taps.offset.reshape(along), dtype))
     return total

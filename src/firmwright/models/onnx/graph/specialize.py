@@ -295,6 +295,9 @@ CONSTANT_KINDS = "biufVO"
 
 def read_constant_node(node: onnx.NodeProto) -> Array | None:
     """Return a Constant's value from its attribute; None if the value is not a tensor."""
+    if len(node.attribute) != 1:
+        problem = f"operator Constant (node '{node.name}'): {len(node.attribute)} attributes"
+        raise UserError(f"{problem}; expected one with the value")
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
