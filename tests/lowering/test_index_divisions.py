@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.networks.firmware import assert_exact
+from tests.networks.onnx_models import graph, node, value
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -60,13 +61,31 @@ def test_moved_elements_come_from_where_the_model_takes_them(case: str, tmp_path
         constants |= dict(zip(names, arguments, strict=True))
         nodes.append(helper.make_node(kind, [f"t{place}", *names], [f"t{place + 1}"], **attributes))
     float32 = onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
+    made = helper.make_graph(
         nodes,
         "graph",
         [helper.make_tensor_value_info("t0", float32, shape)],
         [helper.make_tensor_value_info(f"t{len(steps)}", float32, result)],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     data = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     assert_exact(model.SerializeToString(), tmp_path, [{"t0": data}])
+
+
+def test_a_column_that_is_quantized_as_a_row_is_compiled(tmp_path: Path) -> None:
+    constants: dict[str, Any] = {
+        "c": np.array([[1], [2]], "float32"),
+        "n": numbers(1, 1, 2),
+        "s": np.float32(0.5),
+        "z": np.int8(3),
+    }
+    nodes = [
+        node("Tanh", ["x"], ["t"]),
+        node("Add", ["t", "c"], ["a"]),
+        node("Reshape", ["a", "n"], ["r"]),
+        node("QuantizeLinear", ["r", "s", "z"], ["y"]),
+    ]
+    outputs = [value("y", [1, 1, 2], onnx.TensorProto.INT8)]
+    model = graph(nodes, [value("x", [2, 1])], outputs, constants)
+    assert_exact(model.SerializeToString(), tmp_path)

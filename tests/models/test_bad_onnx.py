@@ -199,6 +199,14 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain(node("Constant", [], ["a"]), node("Add", ["x", "a"], ["y"])),
         r"Constant \(node 'a'\): 0 attributes; expected one",
     ),
+    "attribute without a type": (
+        lambda: chain(node("RequantShift", ["x"], ["y"], div=TensorProto(name="d"))),
+        "'d': its data does not fit its shape",
+    ),
+    "cast to no type": (
+        lambda: chain(node("Cast", ["x"], ["y"], to=0)),
+        r"Cast \(node 'y'\): the value 0 is unknown",
+    ),
     "unknown domain": (
         lambda: of_domain("maker"),
         r"cannot be compiled:\n  maker.Relu \(node 'y'\)",

@@ -206,10 +206,20 @@ NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
         (pickled({"w": torch.zeros(2)}), "not an exported program but pickled weights"),
         (scripted(), "not an exported program but TorchScript"),
         (WHOLE[:2000], "not an exported program but a damaged file"),
+        (WHOLE.replace(b"archive/", b"\x80rchive/"), "not an exported program but a damaged file"),
         (damaged(WHOLE, b'"graph_module"', b"?"), "a damaged archive: .*; fetch the file again"),
         (NO_GRAPH, r"is damaged, or from another version of torch \(\w+: .*; fetch the file again"),
     ],
-    ids=["text", "pickle", "weights", "torchscript", "truncated", "checksum", "description"],
+    ids=[
+        "text",
+        "pickle",
+        "weights",
+        "torchscript",
+        "truncated",
+        "name",
+        "checksum",
+        "description",
+    ],
 )
 def test_what_is_no_exported_program(data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -43,7 +43,7 @@ def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return part
 
     def protect(index: tirx.Expr) -> tirx.Expr:
-        if not divides_more_than_variables(index):
+        if not is_misread(index):
             return index
         return structural_map(analyzer.simplify(index), (FLOORS, round_part))
 
@@ -76,10 +76,16 @@ def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
     structural_walk(body, ((tirx.For, bind_loop), (SBlock, bind_block)))
 
 
-def divides_more_than_variables(index: tirx.Expr) -> bool:
-    found: list[bool] = []
-    structural_walk(index, (FLOORS, lambda part: found.append(not counts_up(part))))
-    return any(found)
+def is_misread(index: tirx.Expr) -> bool:
+    """Return whether an index divides more than variables, or subtracts next to a division.
+
+    TVM's FlattenBuffer fails for ``i % 2 - i``.
+    """
+    divided: list[bool] = []
+    subtracted: list[tirx.Sub] = []
+    structural_walk(index, (FLOORS, lambda part: divided.append(not counts_up(part))))
+    structural_walk(index, (tirx.Sub, subtracted.append))
+    return any(divided) or bool(divided and subtracted)
 
 
 def counts_up(index: tirx.Expr) -> bool:

@@ -103,7 +103,10 @@ def describe_failure(error: Exception) -> str:
     if isinstance(error, UserError):
         return first_line(error)
     remedy = "replace the operator, or end the model before the operator"
-    return f"{first_line(error).rstrip('.')}; {remedy}"
+    text = first_line(error).rstrip(".")
+    if isinstance(error, KeyError):  # its text is only the key
+        text = f"the value {text} is unknown"
+    return f"{text}; {remedy}"
 
 
 def variable_name(source: str) -> str:

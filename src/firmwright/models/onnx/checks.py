@@ -57,19 +57,23 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
         for label in find_duplicates(v.name for v in names):
             yield f"two {what} are named '{label}'; expected different names"
-    for tensor in find_tensors(graph):
-        yield from tensor_problems(tensor)
     for node in graph.node:
         yield from reference_problems(node)
-    for node in (node for function in model.functions for node in function.node):
-        for tensor in find_node_tensors(node):
-            yield from tensor_problems(tensor)
     known = ["", *(v.name for v in graph.input), *(t.name for t in graph.initializer)]
     known += [t.values.name for t in graph.sparse_initializer]
     steps = [
         GraphNode(describe(n), tuple(n.input), tuple(o for o in n.output if o)) for n in graph.node
     ]
     yield from order_problems(known, steps, [v.name for v in graph.output])
+
+
+def data_problems(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the problems of the constants of a model and of its functions."""
+    for tensor in find_tensors(model.graph):
+        yield from tensor_problems(tensor)
+    for node in (node for function in model.functions for node in function.node):
+        for tensor in find_node_tensors(node):
+            yield from tensor_problems(tensor)
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

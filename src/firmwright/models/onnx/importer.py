@@ -41,7 +41,7 @@ from firmwright.models.importing import (
 )
 from firmwright.models.onnx.accepted_forms import find_graphs, normalize_forms
 from firmwright.models.onnx.attributes import has_only_text
-from firmwright.models.onnx.checks import EXPORT_AGAIN, check_model, describe
+from firmwright.models.onnx.checks import EXPORT_AGAIN, check_model, data_problems, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
     OperatorBuilder,
@@ -160,7 +160,8 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     graphs = (*find_graphs(model.graph), *model.functions)
     if not all(has_only_text(node) for graph in graphs for node in graph.node):
         raise UserError(damaged)
-    refuse_problems(f"{name}: not a valid ONNX model:", opset_problems(model), EXPORT_AGAIN)
+    problems = (*opset_problems(model), *data_problems(model))
+    refuse_problems(f"{name}: not a valid ONNX model:", problems, EXPORT_AGAIN)
     name_domains(model)
     try:
         remarks = normalize_forms(model)

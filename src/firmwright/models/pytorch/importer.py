@@ -177,7 +177,7 @@ def check_archive(data: bytes, name: str) -> None:
     """Raise UserError unless the file is an exported program, with the type of the file."""
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, UnicodeDecodeError):  # zipfile decodes the names of the members
         what = "weights or a module, pickled" if data[:1] == b"\x80" else "a damaged file"
         raise UserError(f"{name}: not an exported program but {what}; {EXPORT_HINT}") from None
     if any("/code/" in m for m in members):

@@ -237,7 +237,7 @@ class Specializer:
                 opset_imports=list(self.source.opset_import),
                 ir_version=self.source.ir_version,
             )
-        except (InferenceError, ValidationError):  # for example, integers in Conv are allowed here
+        except (InferenceError, ValidationError, ValueError):  # Conv may have integers here
             return
         self.types.update({name: kind for name, kind in types.items() if name})
         for name in node.output:
