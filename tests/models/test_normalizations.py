@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from firmwright.errors import UserError
-from firmwright.models.onnx.importer import import_model
+from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import SANITIZED, run_generated
 from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
@@ -82,8 +82,11 @@ def test_neighboring_channels_are_normalized(kind: str, tolerance: float) -> Non
     ends = [value(n, [2, 5, 3], element) for n in "xy"]
     normalize = node("LRN", ["x"], ["y"], size=3, alpha=0.5, beta=0.25, bias=2.0)
     x = (normal(2, 5, 3) * 3).astype(kind)
-    (found,) = run_imported(graph([normalize], ends[:1], ends[1:]).SerializeToString(), x)
+    data = graph([normalize], ends[:1], ends[1:]).SerializeToString()
+    (found,) = run_imported(data, x)
     squares = np.pad(x.astype("float64") ** 2, ((0, 0), (1, 1), (0, 0)))
     total = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
     assert found.dtype == kind
     np.testing.assert_allclose(found, x / (2 + total / 6) ** 0.25, tolerance)
+    ((reference,),) = run_reference(data, [{"x": x}]).outputs
+    np.testing.assert_allclose(found, reference, tolerance)

@@ -200,8 +200,7 @@ def refuse_node(
 ) -> None:
     """Raise UserError for results of variable length or without a reference, and for training.
 
-    ONNX Runtime supports LRN only with odd sizes. ONNX's evaluator normalizes as many channels as
-    the batch has images. So LRN of an even size has no reference.
+    ONNX Runtime supports LRN only with odd sizes.
     """
     if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
         raise UserError(

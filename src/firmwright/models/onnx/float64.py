@@ -28,11 +28,11 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
     Outputs have the model's types. Raises UserError if the evaluator rejects the model.
     """
-    from onnx.reference import ReferenceEvaluator
+    from firmwright.models.onnx.evaluator import make_evaluator
 
     try:
         model = widen_model(onnx.load_model_from_string(data))
-        evaluator = ReferenceEvaluator(model)
+        evaluator = make_evaluator(model)
         types = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
         names = list(evaluator.output_names)
 

@@ -83,12 +83,12 @@ def run_onnx_evaluator(
     data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
 ) -> ReferenceOutputs:
     """Evaluate with ONNX's reference evaluator, which supports all types that numpy supports."""
-    from onnx.reference import ReferenceEvaluator
+    from firmwright.models.onnx.evaluator import make_evaluator
 
     try:
         model = onnx.load_model_from_string(data)
         normalize_forms(model)
-        evaluator = ReferenceEvaluator(model)
+        evaluator = make_evaluator(model)
         names = list(evaluator.output_names)
         run = take_bytes(partial(evaluator.run, None), model)
         outputs = run_in_sequence(inputs, states, names, run)

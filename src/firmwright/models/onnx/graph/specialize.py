@@ -266,7 +266,7 @@ def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
     """Evaluate a node with ONNX's evaluator; None for a failure or results of other types."""
-    from onnx.reference import ReferenceEvaluator  # imported late: many networks do not need it
+    from firmwright.models.onnx.evaluator import make_evaluator  # imported late: often not needed
 
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
@@ -277,7 +277,7 @@ def evaluate_node(
         [helper.make_value_info(o, onnx.TypeProto()) for o in node.output if o],
     )
     try:
-        evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+        evaluator = make_evaluator(helper.make_model(graph, opset_imports=opsets))
         results = iter(evaluator.run(None, given))
     except Exception:  # numpy raises exceptions of many types; the converters report the node
         return None
