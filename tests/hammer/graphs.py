@@ -19,6 +19,7 @@ import onnx
 
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
+from firmwright.models.onnx.float64 import run_reference as run_in_float64
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.quantized_models import Quantizer
 from tests.hammer.random_models import draw_input, make_float_model
@@ -50,14 +51,16 @@ def try_model(model: onnx.ModelProto, folder: Path) -> str:
         raise FindingError(traceback.format_exc()) from None
     expected = FORMATS["onnx"].load().run_reference(data, samples).outputs
     outcome = compare(found, [outputs[0] for outputs in expected], find_step(model))
-    if outcome.startswith("differs"):
-        judge = FORMATS["onnx"].load_in_float64()
-        exact = judge.run_reference(data, samples).outputs if judge else expected
-        again = compare(found, [outputs[0] for outputs in exact], find_step(model))
-        if again.startswith("differs"):
-            raise FindingError(f"{outcome}; from float64: {again}")
-        return f"{again} in float64"
-    return outcome
+    if not outcome.startswith("differs"):
+        return outcome
+    try:
+        exact = run_in_float64(data, samples).outputs
+    except UserError as error:
+        raise FindingError(f"{outcome}; {error}") from None
+    again = compare(found, [outputs[0] for outputs in exact], find_step(model))
+    if again.startswith("differs"):
+        raise FindingError(f"{outcome}; from float64: {again}")
+    return f"{again} in float64"
 
 
 def find_step(model: onnx.ModelProto) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 
@@ -10,6 +13,9 @@ from firmwright.ir.small_types import find_limits, is_small_float
 from firmwright.ir.tensors import STORED_AS
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+
+BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
+"""The number of bits of weights that a PackedProduct reads."""
 
 
 def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
@@ -32,6 +38,46 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
     length = shape[get_attribute(node, "axis", 1)]
     places = np.arange(length) // get_attribute(node, "block_size", 0)
     return body, body.constant(places, "int64")
+
+
+def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MatMul whose weights are dequantized in blocks; its weights stay packed.
+
+    None if the weights are not integer constants of up to 8 bits, or do not become float32.
+    """
+    readers = (n for n in walk.source.graph.node if n.op_type == "DequantizeLinear")
+    source = next((n for n in readers if node.input[1] in n.output and has_blocks(n, walk)), None)
+    if source is None or any(name and name not in walk.constants for name in source.input):
+        return None
+    weights, scales, *points = (walk.constants[name] for name in source.input if name)
+    bits, block = BITS.get(weights.dtype.name, 0), get_attribute(source, "block_size", 0)
+    is_float = scales.dtype == walk.dtype(node.input[0]) == np.float32
+    by_depth = weights.ndim == 2 and get_attribute(source, "axis", 1) in (0, -2)
+    if not (bits and is_float and by_depth) or get_attribute(source, "output_dtype", 1) > 1:
+        return None
+    body, low = NodeBuilder(node, walk), int(find_limits(weights.dtype.name).min)
+    zeros = points[0] if points else np.zeros(scales.shape)
+    product = body.add(
+        "PackedProduct",
+        node.input[0],
+        body.constant(pack_blocks(weights.astype("int16") - low, bits, block), "uint8"),
+        body.constant(scales.T, "float32"),
+        body.constant(zeros.astype("int16").T - low, "uint8"),
+        bits=bits,
+        block_size=block,
+    )
+    return body.finish(product)
+
+
+def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[np.uint8]:
+    """Return digits (K, N) as bytes (N, blocks, bytes of a block); the first digit is lowest."""
+    depth, columns = digits.shape
+    count, per_byte = -(-depth // block), 8 // bits
+    filled = np.pad(digits.T, ((0, 0), (0, count * block - depth))).reshape(columns, count, block)
+    filled = np.pad(filled, ((0, 0), (0, 0), (0, -block % per_byte)))
+    parts = filled.reshape(columns, count, -1, per_byte) << (bits * np.arange(per_byte))
+    packed: npt.NDArray[np.uint8] = parts.sum(-1).astype("uint8")
+    return packed
 
 
 def spread(body: NodeBuilder, name: str, places: str) -> str:

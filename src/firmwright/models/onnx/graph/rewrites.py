@@ -17,7 +17,12 @@ from onnx import TensorProto, helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.attention import ATTENTION
-from firmwright.models.onnx.graph.blocks import has_blocks, rewrite_dequantize, rewrite_quantize
+from firmwright.models.onnx.graph.blocks import (
+    has_blocks,
+    pack_product,
+    rewrite_dequantize,
+    rewrite_quantize,
+)
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
     get_attribute,
@@ -320,6 +325,7 @@ REWRITES: dict[str, Rewrite] = {
     "Det": rewrite_det,
     "DequantizeLinear": rewrite_if(has_blocks, rewrite_dequantize),
     "IsInf": rewrite_is_inf,
+    "MatMul": pack_product,
     # x - floor(x / y) * y is not the remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     **MOMENTS,
