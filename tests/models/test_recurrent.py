@@ -33,7 +33,7 @@ def test_an_initial_state_of_another_size_is_refused() -> None:
             "its activations are Sigmoid, Swish, Tanh; expected 3 for each of 1 directions, of Aff",
         ),
         ({"activations": ["Sigmoid", "Tanh"]}, 3, "expected 3 for each of 1 directions"),
-        ({}, 2, "its input sequence_lens 's' may cut .* for whole sequences of 3 steps"),
+        ({}, 4, r"its input sequence_lens 's' is \[4\]; expected 1 numbers from 1 to 3"),
     ],
 )
 def test_settings_that_cannot_be_compiled_are_named(
@@ -87,3 +87,25 @@ def test_functions_and_limits_are_those_of_the_node(
     for ours, theirs in zip(run_generated(model, given, tmp_path)[0], expected.outputs[0],
                             strict=True):  # fmt: skip
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("operator", ["GRU", "LSTM"])
+def test_sequences_of_a_batch_end_at_their_lengths(operator: str, tmp_path: Path) -> None:
+    gates, random = {"GRU": 3, "LSTM": 4}[operator], np.random.default_rng(1)
+    constants = {
+        "w": random.normal(0, 1, (2, gates * 2, 3)).astype("float32"),
+        "r": random.normal(0, 1, (2, gates * 2, 2)).astype("float32"),
+        "s": np.array([3, 1], "int32"),
+    }
+    layer = node(operator, ["x", "w", "r", "", "s"], ["y", "h"], hidden_size=2,
+                 direction="bidirectional")  # fmt: skip
+    ends = [value("y", [4, 2, 2, 2]), value("h", [2, 2, 2])]
+    data = graph([layer], [value("x", [4, 2, 3])], ends, constants).SerializeToString()
+    given = {"x": random.normal(0, 1, (4, 2, 3)).astype("float32")}
+    (found,), (expected,) = (
+        run_generated(data, [given], tmp_path),
+        run_reference(data, [given]).outputs,
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)

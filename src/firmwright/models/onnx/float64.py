@@ -28,7 +28,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
     Outputs have the model's types. Raises UserError if the evaluator rejects the model.
     """
-    from firmwright.models.onnx.evaluator import make_evaluator
+    from firmwright.models.onnx.graph.evaluator import make_evaluator
 
     try:
         model = widen_model(onnx.load_model_from_string(data))

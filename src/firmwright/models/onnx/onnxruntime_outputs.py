@@ -83,7 +83,7 @@ def run_onnx_evaluator(
     data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
 ) -> ReferenceOutputs:
     """Evaluate with ONNX's reference evaluator, which supports all types that numpy supports."""
-    from firmwright.models.onnx.evaluator import make_evaluator
+    from firmwright.models.onnx.graph.evaluator import make_evaluator
 
     try:
         model = onnx.load_model_from_string(data)

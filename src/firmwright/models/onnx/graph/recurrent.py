@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -44,16 +45,37 @@ def name_without_step(name: str) -> str:
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
-def check_lengths(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Raise UserError for sequences that may end before the last step."""
-    lengths = node.input[4] if len(node.input) > 4 else ""
-    steps = (walk.shape(node.input[0]) or (0,))[get_attribute(node, "layout", 0)]
-    if lengths and (lengths not in walk.constants or (walk.constants[lengths] != steps).any()):
+def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int) -> Array:
+    """Return the number of steps of each sequence of the batch.
+
+    Raises UserError if they are no constants, or if one is not a number from 1 to ``steps``.
+    """
+    name = node.input[4] if len(node.input) > 4 else ""
+    if not name:
+        return np.full(batch, steps)
+    if name not in walk.constants:
         refuse(
             node,
-            f"its input sequence_lens '{lengths}' may cut sequences short; export the model "
-            f"without it, for whole sequences of {steps} steps",
+            f"its input sequence_lens '{name}' is known only at run time; export the model without "
+            f"it, for whole sequences of {steps} steps",
         )
+    lengths = walk.constants[name]
+    if lengths.shape != (batch,) or lengths.min() < 1 or lengths.max() > steps:
+        refuse_inconsistent(
+            node,
+            f"its input sequence_lens '{name}' is {lengths.tolist()}; expected {batch} numbers "
+            f"from 1 to {steps}",
+        )
+    return lengths
+
+
+def select_active(
+    body: NodeBuilder, active: Array, found: list[str], states: list[str], dtype: np.dtype[Any]
+) -> tuple[str, list[str]]:
+    """Return a step's output and next states, if some sequences of the batch ended before it."""
+    mask, zero = body.constant(active[:, None], "bool"), body.constant(0, dtype)
+    kept = [body.add("Where", mask, new, old) for new, old in zip(found, states, strict=True)]
+    return body.add("Where", mask, found[0], zero), kept
 
 
 def is_initial_state(name: str) -> bool:
@@ -229,7 +251,6 @@ class Layer:
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None:
             return None
-        check_lengths(node, walk)
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
@@ -238,6 +259,7 @@ class Layer:
                 f"its sequence has {steps} steps, of at most {MAX_STEPS}; export it for shorter "
                 "ones, and keep its state between runs",
             )
+        lengths = read_lengths(node, walk, steps, batch)
         body = NodeBuilder(node, walk)
         data = (
             body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
@@ -252,8 +274,17 @@ class Layer:
             current = [direction.get_initial_state(i, hold) for i in range(self.states)]
             for step in reversed(range(steps)) if back else range(steps):
                 body.scope = f"{index}/{STEP}{step}/"
-                current = self.cell(direction, direction.pick(direction.data, step), current)
-                by_step[step].append(current[0])
+                active = lengths > step
+                if not active.any():
+                    zeros = np.zeros((batch, direction.size))
+                    by_step[step].append(body.constant(zeros, direction.dtype))
+                    continue
+                found = self.cell(direction, direction.pick(direction.data, step), current)
+                shown = found[0]
+                if not active.all():
+                    shown, found = select_active(body, active, found, current, direction.dtype)
+                current = found
+                by_step[step].append(shown)
             body.scope = ""
             for end, state in zip(ends, current, strict=True):
                 end.append(state)

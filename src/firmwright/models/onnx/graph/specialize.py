@@ -266,7 +266,9 @@ def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
     """Evaluate a node with ONNX's evaluator; None for a failure or results of other types."""
-    from firmwright.models.onnx.evaluator import make_evaluator  # imported late: often not needed
+    from firmwright.models.onnx.graph.evaluator import (
+        make_evaluator,
+    )  # imported late: often not needed
 
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
