@@ -203,6 +203,24 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain(node("RequantShift", ["x"], ["y"], div=TensorProto(name="d"))),
         "'d': its data does not fit its shape",
     ),
+    "resize of a long axis": (
+        lambda: graph(
+            [node("Resize", ["x", "", "s"], ["y"], mode="linear")],
+            [value("x", [1, 1, 40000])],
+            [value("y", [1, 1, 20000])],
+            {"s": np.array([1, 1, 0.5], "float32")},
+        ),
+        r"Resize \(node 'y'\): it weights 40000 elements of an axis, of at most 32768",
+    ),
+    "resize by no number": (
+        lambda: graph(
+            [node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="align_corners")],
+            [value("x", [1, 1, 4])],
+            [value("y", [1, 1, 4])],
+            {"s": np.array([1, 1, np.nan], "float32")},
+        ),
+        r"Resize \(node 'y'\): its scales are \[1.0, 1.0, nan\]; expected positive numbers",
+    ),
     "cast to no type": (
         lambda: chain(node("Cast", ["x"], ["y"], to=0)),
         r"Cast \(node 'y'\): the value 0 is unknown",

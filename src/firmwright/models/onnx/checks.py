@@ -69,11 +69,10 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 def data_problems(model: onnx.ModelProto) -> Iterator[str]:
     """Yield the problems of the constants of a model and of its functions."""
-    for tensor in find_tensors(model.graph):
+    nodes = (node for function in model.functions for node in function.node)
+    inner = (tensor for node in nodes for tensor in find_node_tensors(node))
+    for tensor in (*find_tensors(model.graph), *inner):
         yield from tensor_problems(tensor)
-    for node in (node for function in model.functions for node in function.node):
-        for tensor in find_node_tensors(node):
-            yield from tensor_problems(tensor)
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -87,7 +86,8 @@ def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
     for attribute in node.attribute:
-        yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
+        single = [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else ()
+        yield from (*single, *attribute.tensors)
         sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()
         for each in (*sparse, *attribute.sparse_tensors):
             yield from (each.values, each.indices)

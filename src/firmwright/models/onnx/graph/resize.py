@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute, refuse
 from firmwright.models.onnx.graph.session import open_session
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
@@ -41,8 +41,17 @@ EARLY_MODE = "simple"
 WHOLE = (0.0, 1.0)
 """The region of a whole axis."""
 
+LARGEST_WHOLE = 1 << 24
+"""The number up to which float32 has all whole numbers."""
+
+LONGEST = 1 << 15
+"""The maximum length of an axis with weighted elements; its weights need the square of it."""
+
 BLOCK = 1 << 22
 """The number of float32 elements that ONNX Runtime resizes at once."""
+
+CROP = "tf_crop_and_resize"
+"""The coordinate transformation mode that has regions, and a value outside of the picture."""
 
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
@@ -87,8 +96,28 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
         if stored or are_whole(stretches, shape):
             return omit_empty_inputs(node, walk)
-    body, dtype = NodeBuilder(node, walk), walk.dtype(result)
+    return resize_axes(node, walk, stretches, settings, shape)
+
+
+def resize_axes(
+    node: onnx.NodeProto,
+    walk: Specializer,
+    stretches: Mapping[int, AxisResize],
+    settings: Mapping[str, Any],
+    shape: tuple[int, ...],
+) -> Nodes | None:
+    """Return the affine functions of the axes; None if neither evaluator accepts the node."""
+    body, result = NodeBuilder(node, walk), node.input[0]
+    dtype = walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
+        if is_identity(stretch, shape[axis], settings):
+            continue
+        if shape[axis] > LONGEST and settings["mode"] not in (None, "nearest"):
+            refuse(
+                node,
+                f"it weights {shape[axis]} elements of an axis, of at most {LONGEST}; resize in "
+                "the nearest mode, or split the axis",
+            )
         taps = find_taps(shape[axis], stretch, settings)
         if taps is None:
             return None
@@ -96,6 +125,12 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         if not result:
             return None
     return body.finish(result)
+
+
+def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -> bool:
+    """Return whether an axis keeps its length, and so its elements; a crop may move them."""
+    cropped = settings["coordinate_transformation_mode"] == CROP
+    return not cropped and not stretch.guide and find_factor(stretch, length) == 1
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
@@ -178,6 +213,8 @@ def find_axis_resizes(
     roi = roi if roi.size == 2 * len(axes) else np.repeat([0.0, 1.0], len(axes))
     if values.size != len(axes):
         return None
+    if not (np.isfinite(values) & (values > 0)).all():
+        refuse(node, f"its {parameter} are {values.tolist()}; expected positive numbers")
     policy = get_attribute(node, "keep_aspect_ratio_policy", "stretch")
     if parameter == "sizes" and policy != "stretch":
         scales = [values[i] / shape[a] for i, a in enumerate(axes)]
@@ -229,8 +266,15 @@ def find_factor(stretch: AxisResize, length: int) -> float:
 def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> Taps | None:
     """Return the affine function of an axis; None if neither evaluator accepts the node.
 
-    The unit vectors are resized in blocks, because an axis can have thousands of elements.
+    The unit vectors are resized in blocks, because an axis can have thousands of elements. In the
+    nearest mode, the positions of the elements are resized.
     """
+    cropped = settings["coordinate_transformation_mode"] == CROP
+    if settings["mode"] in (None, "nearest") and not cropped and length <= LARGEST_WHOLE:
+        line = resize_rows(np.arange(length, dtype="float32")[None], stretch, settings)
+        if line is None:
+            return None
+        return Taps(length, line.astype("int64"), np.ones_like(line), np.zeros(line.shape[1]))
     zero = resize_rows(np.zeros((1, length), "float32"), stretch, settings)
     if zero is None:
         return None
