@@ -181,6 +181,18 @@ def test_outputs_are_those_of_torch(model: Any, tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, 2e-5, 1e-5, err_msg=str(number))
 
 
+@pytest.mark.needs("gcc")
+def test_a_condition_selects_one_of_three_branches(tmp_path: Path) -> None:
+    model = Choice()
+    data = exported(model, torch.zeros(1, 6))
+    inputs = [torch.full((1, 6), number) for number in (3.0, 1.0, -1.0)]
+    found = run_generated(data, [{"x": x.numpy()} for x in inputs], tmp_path, ("-O0",), "pt2")
+    with torch.no_grad():
+        wanted = (model.second(inputs[0]) * 2, model.first(inputs[1]), model.second(inputs[2]))
+    for (ours,), theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, 2e-5, 1e-5)
+
+
 def mix_types(x: Any) -> Any:
     narrow = torch.complex(x, x * 2)
     wide = torch.complex(x.double(), x.double() + 1)
