@@ -48,7 +48,7 @@ def name_without_step(name: str) -> str:
 def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int) -> Array:
     """Return the number of steps of each sequence of the batch.
 
-    Raises UserError if they are no constants, or if one is not a number from 1 to ``steps``.
+    Raises UserError unless they are constants from 1 to ``steps``.
     """
     name = node.input[4] if len(node.input) > 4 else ""
     if not name:
