@@ -49,7 +49,7 @@ def find_sources(
 
 
 def find_problem(binding: relax.VarBinding) -> str:
-    """Return the problem with an operator's results, or '' if there is none."""
+    """Return the problem with an operator's results, or '' without a problem."""
     kind = binding.var.ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     return next(filter(None, map(find_result_problem, results)), "")

@@ -195,8 +195,8 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
 def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
     """Return the cycles of a region by its device's cost model.
 
-    Without a model, assume one cycle per multiply-accumulate, or per element if there are none.
-    Only the order of the regions depends on this estimate.
+    Without a model, assume one cycle per multiply-accumulate; a layer without them has
+    one cycle per element. Only the order of the regions depends on this estimate.
     """
     if kernel.cycles is not None:
         return kernel.cycles.total
