@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import tvm
@@ -78,6 +79,12 @@ RULES = (
     Rule("window", {"plain": {"is": True}}, "it counts padding, or has a dilation", POOLED),
     Rule("axis", {"last": {"is": True}}, "its axis is not the last one", ("softmax",)),
     Rule("bounds", {"bounds": {"one_of": [[0, 6], [-1, 1]]}}, "its bounds are {bounds}", ("clip",)),
+    Rule(
+        "slope",
+        {"slope": {"within": [0, inf]}},
+        "its slope is {slope}; the accelerator rounds the products of negative slopes differently",
+        ("leakyrelu",),
+    ),
     Rule("method", {"method": {"is": "linear"}}, "its method is {method}", ("image.resize2d",)),
     Rule("zero", {"pads_zero": {"is": True}}, "it pads with a value other than zero", ("pad",)),
 )
@@ -207,6 +214,8 @@ def find_facts(layer: Layer, rounding: str) -> dict[str, Any]:
         facts["last"] = int(layer.attributes.axis) % axes == axes - 1
     elif layer.kind == "clip" and layer.arithmetic:
         facts["bounds"] = [float(bound.value) for bound in layer.call.args[1:]]
+    elif layer.kind == "leakyrelu":
+        facts["slope"] = float(layer.attributes.alpha)
     elif layer.kind == "image.resize2d":
         facts |= {"layout": str(layer.attributes.layout), "method": str(layer.attributes.method)}
     elif layer.kind == "pad":

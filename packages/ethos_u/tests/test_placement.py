@@ -10,7 +10,7 @@ from firmwright_ethos_u.flatbuffer import NetworkWriter
 from firmwright_ethos_u.layers import NONE, RELU, RELU6, find_activation
 from firmwright_ethos_u.placement import place_layers
 from partition import compare_region
-from single import SAME, VALID, Array, binary, convolution, pooling, random
+from single import SAME, VALID, Array, binary, convolution, pooling, random, unary
 
 from firmwright.device import Context, Placement, StoredTensor
 from firmwright.models.tflite.importer import import_model
@@ -79,6 +79,13 @@ def test_rules_of_weights_and_bias() -> None:
     writer.operator("CONV_2D", [source, weights, bias], [target], "Conv2DOptions", **CONVOLUTION)
     network = writer.build([source, weights], [target])
     assert list_rules(place(network)) == ["scale", "constant"]  # the weights are transposed first
+
+
+@pytest.mark.parametrize(("slope", "rules"), [(0.1, []), (-0.5, ["slope"])])
+def test_rule_of_slopes(slope: float, rules: list[str]) -> None:
+    ports = ((0.05, 4), (0.04, -3))
+    network, _ = unary(np.random.default_rng(1), "LEAKY_RELU", "int8", ports, alpha=slope)
+    assert list_rules(place(network)) == rules
 
 
 @pytest.mark.parametrize(
