@@ -30,7 +30,7 @@ class Port:
     size: int
     element_size: int
     shape: tuple[int, ...]
-    dtype: str = "int8"
+    dtype: str
 
 
 @dataclass(frozen=True)
@@ -107,4 +107,5 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
 def read_port(tensor: Any) -> Port:
     """Return the location of an input or an output."""
     shape = tuple(tensor.shape)
-    return Port(tensor.region, tensor.address, tensor.size, tensor.element_size, shape)
+    size = tensor.element_size
+    return Port(tensor.region, tensor.address, tensor.size, size, shape, f"int{8 * size}")

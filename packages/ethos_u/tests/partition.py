@@ -23,6 +23,8 @@ def compare_region(network: bytes, inputs: list[Array], target: str = "ethos_u, 
     module, partition = partition_module(canonicalize(imported), interface, mix)
     (region,) = partition.regions
     assert region.device == "ethos_u"
+    kernel = mix[0].target.lower(region, module, mix[0].context).kernel  # checks its parameters
+    assert kernel.region == region.name
     function = tvm.IRModule({"main": module[region.name].without_attr("global_symbol")})
     layers = find_layers(function)
     compiled = compile_function(function, layers, mix[0].context)
