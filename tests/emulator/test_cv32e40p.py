@@ -109,7 +109,7 @@ def test_an_instruction_that_the_core_lacks_is_named(build: BuildFirmware) -> No
 
 def test_a_platform_of_another_core_is_rejected() -> None:
     other = replace(RV32, architecture="rv32imac")
-    assert "runs 'rv32ic' and 'rv32imc', not 'rv32imac'" in RTL.explain_unusable(other)
+    assert "runs 'rv32ic', 'rv32imc', 'rv32imc_xcv', not 'rv32imac'" in RTL.explain_unusable(other)
     diana = replace(RV32, accelerators={"soma_dory": {}})
     assert "has no soma_dory" in RTL.explain_unusable(diana)
     elsewhere = replace(RV32, board="posix")

@@ -45,6 +45,7 @@ COUNT_OF_TILES = COUNT * 3 // 4
 """Layers with other tiles than the default tile of a form."""
 
 PLATFORMS = {
+    "xcvsimd": "cv32e40p-bare",
     "rv32m": "rv32-bare",
     "armv7e-m-dsp": "cortex-m4-bare",
     "armv8.1-m-mve": "cortex-m55-bare",

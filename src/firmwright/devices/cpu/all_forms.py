@@ -5,7 +5,7 @@ A core whose instructions include another core's instructions is listed before t
 
 from __future__ import annotations
 
-from firmwright.devices.cpu.forms import dot, dsp, mve, neon, packed, portable, rv32, x64
+from firmwright.devices.cpu.forms import dot, dsp, mve, neon, packed, portable, rv32, x64, xcv
 from firmwright.devices.cpu.forms.form import Form
 
 FORMS: tuple[Form, ...] = (
@@ -16,6 +16,7 @@ FORMS: tuple[Form, ...] = (
     *packed.DSP_FORMS,
     *dsp.FORMS,
     *packed.FORMS,
+    *xcv.FORMS,
     *rv32.FORMS,
     *portable.FORMS,
 )

@@ -15,8 +15,12 @@ from firmwright.toolchain.opened_files import OpenedFiles
 PROGRAMS = ("verilator", "g++", "make")
 """The programs that build the simulator. Their Debian packages have the same names."""
 
-ARCHITECTURES = ("rv32ic", "rv32imc")
-"""The architectures whose instructions the core has."""
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "rv32ic": (),
+    "rv32imc": (),
+    "rv32imc_xcv": ("COREV_PULP=1",),
+}
+"""The parameters of the core that differ from the defaults, by architecture."""
 
 MACHINE = "qemu-virt-rv32"
 """The machine whose devices the simulator has, as descriptions of boards name it."""
@@ -26,13 +30,18 @@ class Cv32e40p(Emulator):
     """The RTL of CV32E40P in Verilator, with the devices of QEMU's machine ``virt``."""
 
     def run(self, run: Run, /) -> Execution:
-        """Run the firmware in unicorn, which explains every fault, and then on the RTL."""
+        """Run the firmware in unicorn, which explains every fault, and then on the RTL.
+
+        unicorn lacks the instructions that a parameter adds. Then only the RTL runs the firmware.
+        """
         if unusable := self.explain_unusable(run.platform):
             raise UserError(unusable)
         from firmwright.emulator.cv32e40p.simulation import simulate
         from firmwright.emulator.unicorn_emulator import run_in_unicorn
 
-        return simulate(run, run_in_unicorn(run), self.find_version(run.platform))
+        parameters = PARAMETERS[run.platform.architecture]
+        known = None if parameters else run_in_unicorn(run)
+        return simulate(run, parameters, known, self.find_version(run.platform))
 
     def find_version(self, platform: Platform, /) -> str:
         """Return the versions of the RTL and of Verilator."""
@@ -75,8 +84,8 @@ class Cv32e40p(Emulator):
 
 def find_other_core(platform: Platform) -> str:
     """Return why a platform's firmware is not for this core and its devices; '' if it is."""
-    if platform.architecture not in ARCHITECTURES:
-        known = " and ".join(f"'{name}'" for name in ARCHITECTURES)
+    if platform.architecture not in PARAMETERS:
+        known = ", ".join(f"'{name}'" for name in PARAMETERS)
         return f"runs {known}, not '{platform.architecture}'; choose another emulator"
     if load_board(platform.board).machine != MACHINE:
         return (

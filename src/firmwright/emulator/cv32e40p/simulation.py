@@ -36,21 +36,26 @@ class Counts:
     stalls: dict[str, int] = field(default_factory=dict)
 
 
-def simulate(run: Run, known: Execution, version: str) -> Execution:
-    """Run the firmware on the RTL.
+def simulate(
+    run: Run, parameters: tuple[str, ...], known: Execution | None, version: str
+) -> Execution:
+    """Run the firmware on the RTL with these parameters.
 
-    ``known`` is the run in another emulator: its instructions are the total of the progress.
-    Raises UserError if the RTL traps, or if it does not reach the exit.
+    ``known`` is the run in another emulator: its instructions are the total of the progress. It is
+    None if no other emulator has the instructions. Raises UserError if the RTL traps, or if it does
+    not reach the exit.
     """
-    simulator, is_new = prepare_simulator()
+    check_segments(run)
+    simulator, is_new = prepare_simulator(parameters)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         write_run(run, folder)
-        run_simulator(simulator, folder, run, known.instructions or 0)
+        run_simulator(simulator, folder, run, known.instructions if known else None)
         counts = read_counts(run, folder / "counts.txt")
         console = (folder / "console.bin").read_bytes()
     if counts.end != "exit":
-        raise UserError(f"{run.firmware.path}: {describe_end(run, counts)}")
+        also = "; unicorn runs the firmware to its exit" if known else ""
+        raise UserError(f"{run.firmware.path}: {describe_end(run, counts)}{also}")
     return Execution(
         emulator=f"cv32e40p {version}",
         exit_code=counts.number,
@@ -75,6 +80,19 @@ def make_notes(version: str, is_new: bool) -> Iterator[str]:
         yield f"built the simulator of the RTL {version}"
     if not version.startswith(f"{TESTED_VERSION},"):
         yield f"firmwright's tests use {PACKAGE} {TESTED_VERSION}"
+
+
+def check_segments(run: Run) -> None:
+    """Raise UserError if a segment of the firmware is outside the memories."""
+    memories = run.platform.memories.values()
+    for segment in run.firmware.segments:
+        end = segment.address + len(segment.data)
+        if not any(m.origin <= segment.address and end <= m.origin + m.size for m in memories):
+            raise UserError(
+                f"{run.firmware.path}: {len(segment.data)} bytes at {segment.address:#010x} are "
+                f"outside the memories of platform {run.platform.name}; correct `memories`, or the "
+                "board's linker script"
+            )
 
 
 def write_run(run: Run, folder: Path) -> None:
@@ -102,14 +120,15 @@ def write_line(keyword: str, *numbers: int) -> str:
     return f"{keyword} {' '.join(f'{number:x}' for number in numbers)}\n"
 
 
-def run_simulator(simulator: Path, folder: Path, run: Run, total: int) -> None:
-    """Run the simulator to its end, and report the counted instructions of ``total``."""
+def run_simulator(simulator: Path, folder: Path, run: Run, total: int | None) -> None:
+    """Run the simulator to its end, and report the counted instructions of a known ``total``."""
     with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             with end_with_copies(process):
                 for line in process.stdout:
-                    report("instructions", min(int(line), total), total)
+                    if total is not None:
+                        report("instructions", min(int(line), total), total)
         except BaseException:
             process.kill()
             raise
@@ -145,4 +164,4 @@ def describe_end(run: Run, counts: Counts) -> str:
         "stuck": "the core retires no further instruction",
     }[counts.end]
     place = run.firmware.symbols.describe_address(counts.last)
-    return f"{happened}; at {place}, on the RTL of CV32E40P; unicorn runs the firmware to its exit"
+    return f"{happened}; at {place}, on the RTL of CV32E40P"

@@ -34,34 +34,35 @@ FLAGS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-BLKANDNBLK"),
     *("-MAKEFLAGS", "OPT_FAST=-O3 OPT_SLOW=-O0"),
 )
-"""The arguments of Verilator, without files. The parameters of the core have their defaults."""
+"""The arguments of Verilator, without files and without the parameters of the core."""
 
 
 VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
 """Variables of the environment that Verilator's makefile adds to its flags."""
 
 
-def prepare_simulator() -> tuple[Path, bool]:
+def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
     """Return the simulator, and whether it was built now.
 
-    Several processes may call this at once: one of them builds. Raises UserError if Verilator or
+    ``parameters`` are the parameters of the core that differ from the defaults. Several processes may call this at once: one of them builds. Raises UserError if Verilator or
     g++ fails.
     """
     folder = find_folder()
     with (folder / "cv32e40p.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         rtl = list_rtl()
-        stem = f"cv32e40p-{compute_key(rtl)}"
+        stem = f"cv32e40p-{compute_key(rtl, parameters)}"
         if kept := find_kept(folder, stem, ""):
             return kept, False
         with tempfile.TemporaryDirectory(dir=folder, prefix="cv32e40p-") as work:
-            built = build_simulator(rtl, Path(work))
+            built = build_simulator(rtl, parameters, Path(work))
             return keep(built, folder, stem, ""), True
 
 
-def compute_key(rtl: list[Path]) -> str:
+def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
     """Return the digest of all files, arguments and versions that decide the simulator."""
-    facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine(), *FLAGS]
+    facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine()]
+    facts += [*FLAGS, *parameters]
     key = hashlib.sha256("\0".join(facts).encode())
     own = sorted(Path(ask("verilator", "--getenv", "VERILATOR_ROOT")).glob("include/verilated*"))
     contents = [read_source(name) for name in SOURCES]
@@ -71,7 +72,7 @@ def compute_key(rtl: list[Path]) -> str:
     return key.hexdigest()[:16]
 
 
-def build_simulator(rtl: list[Path], work: Path) -> Path:
+def build_simulator(rtl: list[Path], parameters: tuple[str, ...], work: Path) -> Path:
     """Build the simulator in a folder; return its path."""
     for name in SOURCES:
         (work / name).write_bytes(read_source(name))
@@ -79,7 +80,8 @@ def build_simulator(rtl: list[Path], work: Path) -> Path:
         {f"-I{path.parent}" for path in rtl if path.suffix == ".svh"}
         | {f"-I{find_rtl() / name}" for name in ("rtl/include", "bhv", "bhv/include")}
     )
-    command = ["verilator", *FLAGS, *includes, "--Mdir", str(work / "made"), "-o", "simulator"]
+    given = [f"-G{parameter}" for parameter in parameters]
+    command = ["verilator", *FLAGS, *given, *includes, "--Mdir", str(work / "made"), "-o", "simulator"]
     command += [str(work / "observed.vlt"), *map(str, rtl), str(work / "simulator.cpp")]
     environment = {name: text for name, text in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(

@@ -1,0 +1,94 @@
+"""Defines forms for 32-bit RISC-V cores with CORE-V's instructions, such as CV32E40P.
+
+A word has four successive taps of a channel, and one instruction adds four products of bytes. Loads
+move their pointers, and a hardware loop needs no instructions for its branch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
+from firmwright.ir.layer import Array, Layer, LayerKind
+
+FEATURES = frozenset({"xcvalu", "xcvhwlp", "xcvmem", "xcvsimd"})
+"""The extensions that each form uses."""
+
+TAPS = 4
+"""Bytes in a word."""
+
+CHANNELS = 4
+"""Output channels at once: with four pixels their sums need 16 of 28 registers."""
+
+
+def arrange_numbers(layer: Layer, channels: Array) -> Array:
+    """Return the numbers of blocks of channels (blocks, lanes), flat int32.
+
+    A block has its biases, multipliers, offsets and shifts. With the offsets, sums become results,
+    and not steps above the lowest result. A channel without a multiplier has its mantissa in place
+    of an offset.
+    """
+    scales = make_requantization(layer)
+    offsets = scales.offsets + (scales.multipliers != 0) * (layer.low << scales.shifts)
+    columns = (layer.folded_bias, scales.multipliers, offsets, scales.shifts)
+    return np.stack([c[channels] for c in columns], axis=1).reshape(-1).astype("int32")
+
+
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
+    """Pack (channel block, word, channel, tap); the last block overlaps the block before it."""
+    words = -(-layer.taps // TAPS) * TAPS
+    channels = fill_lanes(layer.out_channels, CHANNELS)
+    padded = pad_matrix(layer, layer.out_channels, words)
+    blocks = padded.reshape(layer.out_channels, -1, TAPS)[channels].transpose(0, 2, 1, 3)
+    direct = layer.is_pointwise and words == layer.taps
+    return Packing(
+        {
+            "weights": blocks.astype("int8").reshape(-1),
+            "numbers": arrange_numbers(layer, channels),
+            **make_border(layer),
+        },
+        {**describe_record(layer), "words": words},
+        {
+            "pixels": tile.pixels,
+            "pointwise": layer.is_pointwise,
+            "direct": direct,
+            "guarded": any(layer.padding),
+        },
+        () if direct else (Scratch("patch", layer.input_dtype, tile.pixels * words + TAPS),),
+    )
+
+
+def pack_dense(layer: Layer) -> Packing:
+    """Pack a layer of one pixel as a convolution."""
+    return pack_convolution(layer, Tile(1, CHANNELS))
+
+
+FOUR_CHANNELS = Condition("four output channels or more", lambda layer: layer.out_channels >= 4)
+
+FORMS = (
+    Form(
+        name="xcv_conv2d",
+        kind=LayerKind.CONV2D,
+        features=FEATURES,
+        conditions=(INTEGERS, FOUR_CHANNELS),
+        pack=pack_convolution,
+        cost=0.5,
+        sentence="cv.sdotsp.b computes four products, for four pixels by four channels.",
+        headers=("xcv.h",),
+        tiles=(Tile(4, CHANNELS), Tile(2, CHANNELS)),
+    ),
+    Form(
+        name="xcv_dense",
+        kind=LayerKind.DENSE,
+        features=FEATURES,
+        conditions=(INTEGERS, FOUR_CHANNELS),
+        pack=pack_dense,
+        cost=0.7,
+        sentence="cv.sdotsp.b computes four products, for four channels at once.",
+        headers=("xcv.h",),
+    ),
+)
