@@ -81,7 +81,16 @@ def build_simulator(rtl: list[Path], parameters: tuple[str, ...], work: Path) ->
         | {f"-I{find_rtl() / name}" for name in ("rtl/include", "bhv", "bhv/include")}
     )
     given = [f"-G{parameter}" for parameter in parameters]
-    command = ["verilator", *FLAGS, *given, *includes, "--Mdir", str(work / "made"), "-o", "simulator"]
+    command = [
+        "verilator",
+        *FLAGS,
+        *given,
+        *includes,
+        "--Mdir",
+        str(work / "made"),
+        "-o",
+        "simulator",
+    ]
     command += [str(work / "observed.vlt"), *map(str, rtl), str(work / "simulator.cpp")]
     environment = {name: text for name, text in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(

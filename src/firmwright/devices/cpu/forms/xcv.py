@@ -11,6 +11,7 @@ import numpy as np
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.plane import Axis, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
 from firmwright.ir.layer import Array, Layer, LayerKind
@@ -67,6 +68,68 @@ def pack_dense(layer: Layer) -> Packing:
     return pack_convolution(layer, Tile(1, CHANNELS))
 
 
+def repeat_byte(value: int) -> int:
+    """Return the signed word whose four bytes are the lowest byte of a value."""
+    return int.from_bytes(bytes([value & 255] * TAPS), "little", signed=True)
+
+
+def fit_row(layer: Layer, tile: Tile) -> Tile:
+    """Return a tile whose number of pixels divides the length of a row."""
+    length = Axis(layer, order_axes(layer)[1]).out_size
+    return Tile(max(n for n in range(1, tile.pixels + 1) if length % n == 0), 1)
+
+
+def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
+    """Pack (channel, column, row); each row extends along the longer axis.
+
+    A word has a column of a channel's kernel, with zeros after the last row. The C collects the
+    columns of four channels for one row of the output.
+    """
+    axes = order_axes(layer)
+    rows, length = (Axis(layer, axis) for axis in axes)
+    taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in reversed(axes)))
+    words = np.pad(taps, ((0, 0), (0, 0), (0, TAPS - rows.kernel)))
+    line = length.padded_size
+    return Packing(
+        {
+            "weights": words.astype("int8").reshape(-1),
+            "numbers": arrange_numbers(layer, np.arange(layer.channels)[:, None]),
+        },
+        {
+            "channels": layer.channels,
+            "rows": rows.size,
+            "row_step": rows.step,
+            "row_before": rows.before,
+            "row_stride": rows.stride,
+            "row_dilation": rows.dilation,
+            "length": length.size,
+            "step": length.step,
+            "before": length.before,
+            "line": line,
+            "out_rows": rows.out_size,
+            "out_row_step": rows.out_step,
+            "out_length": length.out_size,
+            "out_step": length.out_step,
+            "zero": repeat_byte(layer.input_zero_point),
+        },
+        {
+            "pixels": tile.pixels,
+            "columns": sorted(
+                {
+                    pixel * length.stride + column * length.dilation
+                    for pixel in range(tile.pixels)
+                    for column in range(length.kernel)
+                }
+            ),
+            "kernel_rows": rows.kernel,
+            "kernel_length": length.kernel,
+            "stride": length.stride,
+            "dilation": length.dilation,
+        },
+        (Scratch("columns", "int32", CHANNELS * line),),
+    )
+
+
 FOUR_CHANNELS = Condition("four output channels or more", lambda layer: layer.out_channels >= 4)
 
 FORMS = (
@@ -80,6 +143,25 @@ FORMS = (
         sentence="cv.sdotsp.b computes four products, for four pixels by four channels.",
         headers=("xcv.h",),
         tiles=(Tile(4, CHANNELS), Tile(2, CHANNELS)),
+    ),
+    Form(
+        name="xcv_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=FEATURES,
+        conditions=(
+            INTEGERS,
+            FOUR_CHANNELS,
+            Condition(
+                "a kernel of at most four rows",
+                lambda layer: layer.kernel[order_axes(layer)[0]] <= 4,
+            ),
+        ),
+        pack=pack_depthwise,
+        cost=2.3,
+        sentence="A word has a column of the kernel; cv.sdotsp.b computes its products.",
+        headers=("xcv.h",),
+        tiles=(Tile(8, 1), Tile(4, 1)),
+        fit_tile=fit_row,
     ),
     Form(
         name="xcv_dense",
