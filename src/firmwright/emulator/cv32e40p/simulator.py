@@ -44,7 +44,9 @@ VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
 def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
     """Return the simulator, and whether it was built now.
 
-    ``parameters`` are the parameters of the core that differ from the defaults. Several processes may call this at once: one of them builds. Raises UserError if Verilator or
+    ``parameters`` are the parameters of the core that differ from the defaults.
+
+    Several processes may call this at once: one of them builds. Raises UserError if Verilator or
     g++ fails.
     """
     folder = find_folder()

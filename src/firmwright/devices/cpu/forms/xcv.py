@@ -13,10 +13,11 @@ from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch,
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
 from firmwright.devices.cpu.forms.plane import Axis, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.split_factors import find_split_factors
 from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
 from firmwright.ir.layer import Array, Layer, LayerKind
 
-FEATURES = frozenset({"xcvalu", "xcvhwlp", "xcvmem", "xcvsimd"})
+FEATURES = frozenset({"xcvalu", "xcvhwlp", "xcvmac", "xcvmem", "xcvsimd"})
 """The extensions that each form uses."""
 
 TAPS = 4
@@ -29,14 +30,24 @@ CHANNELS = 4
 def arrange_numbers(layer: Layer, channels: Array) -> Array:
     """Return the numbers of blocks of channels (blocks, lanes), flat int32.
 
-    A block has its biases, multipliers, offsets and shifts. With the offsets, sums become results,
-    and not steps above the lowest result. A channel without a multiplier has its mantissa in place
-    of an offset.
+    A block has its biases, offsets, shifts and factors: split ones, or else multipliers for high
+    products. With the offsets, sums become results, and not steps above the lowest result. A
+    channel without a multiplier has its mantissa in place of an offset.
     """
-    scales = make_requantization(layer)
-    offsets = scales.offsets + (scales.multipliers != 0) * (layer.low << scales.shifts)
-    columns = (layer.folded_bias, scales.multipliers, offsets, scales.shifts)
-    return np.stack([c[channels] for c in columns], axis=1).reshape(-1).astype("int32")
+    split, scales = find_split_factors(layer), make_requantization(layer)
+    if split:
+        columns = (split.offsets, split.shifts, split.uppers, split.lowers)
+    else:
+        offsets = scales.offsets + (scales.multipliers != 0) * (layer.low << scales.shifts)
+        columns = (offsets, scales.shifts, scales.multipliers, 0 * offsets)
+    numbers = [column[channels] for column in (layer.folded_bias, *columns)]
+    return np.stack(numbers, axis=1).reshape(-1).astype("int32")
+
+
+def describe_factors(layer: Layer) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the members of a record and the template variables that belong to the numbers."""
+    split = find_split_factors(layer)
+    return {"fraction": split.fraction if split else 0}, {"split": split is not None}
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
@@ -46,15 +57,17 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     padded = pad_matrix(layer, layer.out_channels, words)
     blocks = padded.reshape(layer.out_channels, -1, TAPS)[channels].transpose(0, 2, 1, 3)
     direct = layer.is_pointwise and words == layer.taps
+    record, variables = describe_factors(layer)
     return Packing(
         {
             "weights": blocks.astype("int8").reshape(-1),
             "numbers": arrange_numbers(layer, channels),
             **make_border(layer),
         },
-        {**describe_record(layer), "words": words},
+        {**describe_record(layer), **record, "words": words},
         {
             "pixels": tile.pixels,
+            **variables,
             "pointwise": layer.is_pointwise,
             "direct": direct,
             "guarded": any(layer.padding),
@@ -90,12 +103,14 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in reversed(axes)))
     words = np.pad(taps, ((0, 0), (0, 0), (0, TAPS - rows.kernel)))
     line = length.padded_size
+    record, variables = describe_factors(layer)
     return Packing(
         {
             "weights": words.astype("int8").reshape(-1),
             "numbers": arrange_numbers(layer, np.arange(layer.channels)[:, None]),
         },
         {
+            **record,
             "channels": layer.channels,
             "rows": rows.size,
             "row_step": rows.step,
@@ -121,6 +136,7 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
                     for column in range(length.kernel)
                 }
             ),
+            **variables,
             "kernel_rows": rows.kernel,
             "kernel_length": length.kernel,
             "stride": length.stride,
