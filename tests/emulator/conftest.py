@@ -50,6 +50,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> BuildFirmwar
         project = tmp_path_factory.mktemp("firmware")
         _render_board(platform, project)
         (project / source).write_bytes((SOURCES / source).read_bytes())
+        (project / "xcv.h").write_text((TEMPLATES / "c/layers/xcv.h.j2").read_text("utf-8"))
         settings = Build(load_toolchain(toolchain or platform.toolchains[0]), platform, cflags)
         try:
             compiler = find_compiler(settings.toolchain, platform.architecture)

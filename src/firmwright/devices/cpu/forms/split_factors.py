@@ -24,7 +24,7 @@ LIMIT = 2**31
 """The limit for the magnitudes of products and of their sums."""
 
 DISTANCES = sorted(range(-8, 9), key=abs)
-"""Distances of a factor from the nearest integer to the exact factor, in the order of the trials."""
+"""Distances of a factor from the nearest integer to the exact one, in the order of the trials."""
 
 
 @dataclass(frozen=True, eq=False)
