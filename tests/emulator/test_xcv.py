@@ -44,7 +44,7 @@ def test_loops_that_move_the_stack_pointer_are_not_proven(build: BuildFirmware) 
 
 def test_the_rtl_alone_names_the_instruction_that_it_lacks(build: BuildFirmware) -> None:
     elf = build("atomic.c", "rv32-bare")
-    with pytest.raises(UserError, match="illegal instruction; at .*, on the RTL of CV32E40P$"):
+    with pytest.raises(UserError, match=r"illegal instruction; at .*, on the RTL of CV32E40P$"):
         run_firmware(elf, XCV, "cv32e40p", b"", "counted", 1000)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from firmwright.devices.cpu.forms import matrices
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
@@ -15,7 +16,7 @@ from firmwright.devices.cpu.forms.plane import Axis, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.devices.cpu.forms.split_factors import find_split_factors
 from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
-from firmwright.ir.layer import Array, Layer, LayerKind
+from firmwright.ir.layer import Array, Layer, LayerKind, MatrixProduct
 
 FEATURES = frozenset({"xcvalu", "xcvhwlp", "xcvmac", "xcvmem", "xcvsimd"})
 """The extensions that each form uses."""
@@ -25,6 +26,9 @@ TAPS = 4
 
 CHANNELS = 4
 """Output channels at once: with four pixels their sums need 16 of 28 registers."""
+
+PIXELS = 4
+"""The rows of a product that are computed at once."""
 
 
 def arrange_numbers(layer: Layer, channels: Array) -> Array:
@@ -146,6 +150,31 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     )
 
 
+def pack_product(product: MatrixProduct) -> Packing:
+    """Pack the numbers of a product; the C copies four columns of the right at a time."""
+    split = find_split_factors(product.sums)
+    scale = arrange_numbers(product.sums, np.zeros((1, 1), np.int64))[1:].tolist()
+    names = ("offset", "shift", "upper" if split else "multiplier", "lower")
+    lowered = matrices.lower_by(product)
+    record, variables = describe_factors(product.sums)
+    return Packing(
+        {},
+        {
+            **matrices.describe_product(product),
+            **record,
+            **dict(zip(names, scale, strict=True)),
+            "right_zero": product.right.zero_point - lowered,
+        },
+        {
+            **variables,
+            "pixels": min(PIXELS, product.rows),
+            "lowered": lowered,
+            "transposed": product.right.steps[1] != 1,
+        },
+        (Scratch("starts", "int32", product.rows), Scratch("packed", "int32", product.inner)),
+    )
+
+
 FOUR_CHANNELS = Condition("four output channels or more", lambda layer: layer.out_channels >= 4)
 
 FORMS = (
@@ -187,6 +216,23 @@ FORMS = (
         pack=pack_dense,
         cost=0.7,
         sentence="cv.sdotsp.b computes four products, for four channels at once.",
+        headers=("xcv.h",),
+    ),
+    Form(
+        name="xcv_matmul",
+        kind=LayerKind.MATMUL,
+        features=FEATURES,
+        conditions=(
+            matrices.SCALED,
+            Condition("four columns or more", lambda product: product.columns >= 4),
+            Condition(
+                "words of four products, and a right operand with contiguous rows or columns",
+                lambda product: product.inner % TAPS == 0 and 1 in product.right.steps[1:],
+            ),
+        ),
+        pack=pack_product,
+        cost=0.7,
+        sentence="cv.sdotsp.b computes four products, for four rows by four columns.",
         headers=("xcv.h",),
     ),
 )
