@@ -37,7 +37,8 @@ class CycleTable:
     ``refill`` are the cycles that a branch needs in addition if it jumps. The costs of
     instructions that always jump include them. ``misaligned`` is added if the jump leads to an
     instruction of 32 bits at an address that is not a multiple of 4. ``lacks`` are the kinds of
-    instructions that the core does not have.
+    instructions that the core does not have. ``architectures`` are the architectures of the core;
+    if there are none, the table is for every architecture of the instruction set.
     """
 
     core: str
@@ -45,6 +46,7 @@ class CycleTable:
     refill: int
     kinds: Mapping[str, InstructionCost]
     misaligned: int = 0
+    architectures: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
 

@@ -141,7 +141,7 @@ def _find_unknown_features(data: Data) -> Iterator[Finding]:
 
 
 def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
-    """Yield a cycle table that does not exist, or that is for other instructions."""
+    """Yield a cycle table that does not exist, or that is for another core."""
     if "cycles" not in data:
         return
     name = resolve_own(data["cycles"], folder)
@@ -155,10 +155,12 @@ def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
     except UserError as error:
         yield Finding(("cycles",), str(error))
         return
-    family = find_family(data["architecture"])
-    if family not in (None, load_instruction_set(table.instruction_set).family):
+    architecture = data["architecture"]
+    family = find_family(architecture)
+    fits = family in (None, load_instruction_set(table.instruction_set).family)
+    if not fits or (table.architectures and architecture not in table.architectures):
         message = f"the table '{data['cycles']}' is for {table.core}, not for "
-        yield Finding(("cycles",), f"{message}'{data['architecture']}'; use a table for its core")
+        yield Finding(("cycles",), f"{message}'{architecture}'; use a table for its core")
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
 
 WITHOUT_FLOATS = frozenset({
     "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
-    "rv32ic", "rv32imc", "rv32imac",
+    "rv32ic", "rv32imc", "rv32imac", "rv32imc_xcv",
 })  # fmt: skip
 """Architectures that compute floats in software."""
 
