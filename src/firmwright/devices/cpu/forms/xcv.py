@@ -18,8 +18,11 @@ from firmwright.devices.cpu.forms.split_factors import find_split_factors
 from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
 from firmwright.ir.layer import Array, Layer, LayerKind, MatrixProduct
 
-FEATURES = frozenset({"xcvalu", "xcvhwlp", "xcvmac", "xcvmem", "xcvsimd"})
-"""The extensions that each form uses."""
+RESULTS = frozenset({"xcvalu", "xcvmac", "xcvsimd"})
+"""The extensions for dot products, and for results from sums."""
+
+LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
+"""The extensions of forms with hardware loops, whose loads move their pointers."""
 
 TAPS = 4
 """Bytes in a word."""
@@ -181,7 +184,7 @@ FORMS = (
     Form(
         name="xcv_conv2d",
         kind=LayerKind.CONV2D,
-        features=FEATURES,
+        features=LOOPS,
         conditions=(INTEGERS, FOUR_CHANNELS),
         pack=pack_convolution,
         cost=0.5,
@@ -192,7 +195,7 @@ FORMS = (
     Form(
         name="xcv_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
-        features=FEATURES,
+        features=RESULTS,
         conditions=(
             INTEGERS,
             FOUR_CHANNELS,
@@ -211,7 +214,7 @@ FORMS = (
     Form(
         name="xcv_dense",
         kind=LayerKind.DENSE,
-        features=FEATURES,
+        features=LOOPS,
         conditions=(INTEGERS, FOUR_CHANNELS),
         pack=pack_dense,
         cost=0.7,
@@ -221,7 +224,7 @@ FORMS = (
     Form(
         name="xcv_matmul",
         kind=LayerKind.MATMUL,
-        features=FEATURES,
+        features=LOOPS,
         conditions=(
             matrices.SCALED,
             Condition("four columns or more", lambda product: product.columns >= 4),
