@@ -37,8 +37,8 @@ class CycleTable:
     ``refill`` are the cycles that a branch needs in addition if it jumps. The costs of
     instructions that always jump include them. ``misaligned`` is added if the jump leads to an
     instruction of 32 bits at an address that is not a multiple of 4. ``lacks`` are the kinds of
-    instructions that the core does not have. ``architectures`` are the architectures of the core;
-    if there are none, the table is for every architecture of the instruction set.
+    instructions that the core does not have. ``architectures`` are the architectures of the core.
+    An empty list is for every architecture of the instruction set.
     """
 
     core: str
