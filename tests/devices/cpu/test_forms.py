@@ -14,7 +14,7 @@ import pytest
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.emulator import run_firmware
+from firmwright.emulator import load_emulator, run_firmware
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind, LayerRounding
 from firmwright.project.network import Network
@@ -104,6 +104,8 @@ def run_layers(
         find_compiler(build.toolchain, platform.architecture)
     except UserError as error:
         pytest.skip(str(error))
+    if unusable := load_emulator(platform.emulators[0]).explain_unusable(platform):
+        pytest.skip(unusable)
     # An emulator looks up network_run, which a compiler may inline into a joined main.
     list_files = join_sources if platform.architecture == "native" else list_sources
     elf = link_network(network, build, folder, cache, list_files=list_files)
