@@ -20,7 +20,7 @@ BOARDS = {
 }
 """By family: the board, and the addresses at which flash and RAM begin."""
 
-NOT_IN_UNICORN = {"cortex-m55"}
+NOT_IN_UNICORN = {"cortex-m55", "rv32imc_xcv"}
 ARCHITECTURES = {a for f in BOARDS for a in load_families()[f]} - NOT_IN_UNICORN
 BUILDS = [
     (architecture, toolchain)

@@ -153,7 +153,8 @@ def test_data_that_just_fits_links(build: BuildFirmware, platform: str, toolchai
 
 def test_every_board_has_a_machine_or_is_the_host() -> None:
     platforms = [load_platform(name) for name in platform_names()]
-    emulated = [platform for platform in platforms if platform.emulators]
+    # unicorn has the machine of cv32e40p-bare, but no CORE-V instructions.
+    emulated = [p for p in platforms if p.emulators and "xcvsimd" not in p.features]
     for platform in emulated:
         known = find_machines(platform.accelerators)
         assert ("unicorn" in platform.emulators) == (load_board(platform.board).machine in known)

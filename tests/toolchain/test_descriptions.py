@@ -55,6 +55,7 @@ def test_platforms_and_toolchains_are_there() -> None:
             "cortex-m55-bare",
             "cortex-m55-tcm",
             "cortex-m7-bare",
+            "cv32e40p-bare",
             "diana",
             "diana-chip",
             "host",
