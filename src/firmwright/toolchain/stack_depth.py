@@ -242,7 +242,10 @@ class Trace:
             self._jump(step.target, depth)
         elif not switch and step.kind in ("call", "computed_call"):
             self._frame.calls.add((depth, step.target))
-        return END if far or switch or step.block or step.kind in ENDS else (step.next, depth)
+        # A compiler puts data after a call only if the called function does not return.
+        last = step.kind == "call" and self._program.is_data(step.next)
+        ends = far or switch or last or step.block or step.kind in ENDS
+        return END if ends else (step.next, depth)
 
     def _run_block(self, step: Instruction, depth: int, holds: bool) -> tuple[int, int]:
         """Return the address after a conditional block and the depth there, or END.
