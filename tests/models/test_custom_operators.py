@@ -119,7 +119,13 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
          r"input 0 is float32; expected int16, as TFLite's kernel"),
         (SignalCase("SignalWindow", (WORDS,), (WORDS,), {"shift": 1}), "has 1 inputs; expected 2"),
         (SignalCase("SignalWindow", (WORDS, WORDS), (WORDS,), {"bits": 1}),
-         r"the option 'shift' is missing \(options: bits\)"),
+         r"the option 'shift' is not a positive number or 0 \(options: bits 1\)"),
+        (SignalCase("SignalDelay", (WORDS,), (WORDS,), {"delay_length": -3}),
+         r"the option 'delay_length' is not a positive number or 0 \(options: delay_length -3\)"),
+        (SignalCase("SignalDelay", (WORDS,), (WORDS,), {"delay_length": 2**32}),
+         r"its options need int16 \[1, 4294967296\]; a tensor must be smaller than 2 GiB"),
+        (SignalCase("SignalWindow", (WORDS, port("int16", 5)), (WORDS,), {"shift": 1}),
+         "16 samples are not rows of the window's length, 5"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),
          "fft_length is 24; expected a power of two from 4 to 65536"),
         (SignalCase("SignalFramer", (WORDS,), (port("int16", 3, 8), port("bool")),
@@ -131,6 +137,17 @@ def test_operators_that_do_not_fit(case: SignalCase, message: str) -> None:
     named = rf"^net: operator {case.operator} \(tensor '"
     with pytest.raises(UserError, match=rf"{named}.*{message}"):
         import_model(build_model(case), "net", {})
+
+
+def test_constants_that_do_not_fit() -> None:
+    widths = np.array([9, 9], "int16")
+    tables = (np.zeros(16, "int16"), np.zeros(16, "int16"), widths, widths, widths)
+    results = (port("uint64", 1),)
+    case = SignalCase(
+        "SignalFilterBank", (port("uint32", 16),), results, {"num_channels": 1}, tables
+    )
+    with pytest.raises(UserError, match=r"SignalFilterBank \(tensor 't6'\): its inputs, constants"):
+        run_reference(build_model(case), [{"t0": np.zeros(16, "uint32")}])
 
 
 SIZES = {

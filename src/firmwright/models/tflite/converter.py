@@ -17,6 +17,7 @@ from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONVERSIONS
 from firmwright.models.tflite.complex_numbers import has_complex
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
+from firmwright.models.tflite.custom_conversion import read_custom_code
 from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
@@ -125,7 +126,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 self.check_sizes(operator, kind)
                 result = self.convert_operator(operator, kind)
             except UserError as error:
-                raise UserError(f"operator {kind} (tensor '{names[0]}'): {error}") from error
+                shown = read_custom_code(self.model, operator) if kind == "CUSTOM" else kind
+                raise UserError(f"operator {shown} (tensor '{names[0]}'): {error}") from error
             except Exception as error:
                 raise UserError(
                     f"cannot import operator {kind} (tensor '{names[0]}'): "

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import DiagnosticError, UserError
+from firmwright.ir.tensors import LARGEST_TENSOR
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.custom_operators import (
     CustomOperator,
@@ -118,9 +120,13 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
                 "kernel: convert the model again"
             )
     for name in definition.requires:
-        if name not in options:
-            known = ", ".join(sorted(options)) or "none"
-            raise UserError(f"the option '{name}' is missing (options: {known}); convert it again")
+        value = options.get(name)
+        if not isinstance(value, int | float) or (isinstance(value, int) and value < 0):
+            stated = ", ".join(f"{key} {value!r}" for key, value in sorted(options.items()))
+            raise UserError(
+                f"the option '{name}' is not a positive number or 0 (options: {stated or 'none'}); "
+                "convert the model again"
+            )
     definition.constants(inputs, options)
 
 
@@ -140,6 +146,7 @@ def add_states(data: bytes) -> bytes:
             check_call(call.operator, call.inputs, call.options)
             results = check_results(call)
             states = call.operator.states(call.inputs, call.options)
+            check_sizes([*results, *states])
         added = set_shapes(graph, operator, results) or added
         for number, kind in enumerate(states):
             result = decode_text(graph.tensors[operator.outputs[0]].name)
@@ -151,6 +158,13 @@ def add_states(data: bytes) -> bytes:
             operator.inputs = [*(int(i) for i in operator.inputs), len(graph.tensors) - 1]
             added = True
     return pack(model, len(data)) if added else data
+
+
+def check_sizes(kinds: Kinds) -> None:
+    """Raise UserError for a tensor that exceeds the limit of the generated C."""
+    for kind in kinds:
+        if prod(kind.shape) > LARGEST_TENSOR:
+            raise UserError(f"its options need {kind}; a tensor must be smaller than 2 GiB")
 
 
 def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:

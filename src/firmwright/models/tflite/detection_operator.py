@@ -70,8 +70,8 @@ def read_sizes(inputs: Kinds, options: Options) -> Detections:
         predictions[2] - classes,
         options["max_detections"],
         options["max_classes_per_detection"],
-        options.get("detections_per_class", 100),
-        bool(options.get("use_regular_nms", False)),
+        int(options.get("detections_per_class") or 100),
+        bool(options.get("use_regular_nms")),
     )
 
 
@@ -107,7 +107,7 @@ def clear_undefined(results: Sequence[Array], options: Options) -> list[Array]:
     boxes, classes, scores, count = results
     per_box, number = options["max_classes_per_detection"], int(count.reshape(-1)[0])
     places = np.arange(scores.size)
-    if options.get("use_regular_nms", False):
+    if options.get("use_regular_nms"):
         defined = places < number
     else:
         of_box = places % per_box < min(per_box, options["num_classes"])

@@ -14,6 +14,7 @@ import tflite
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from firmwright.errors import UserError
 from firmwright.models.tflite.checks import operator_kinds
 from firmwright.models.tflite.custom_calls import read_call
 from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor
@@ -202,7 +203,13 @@ class _PythonPart:
         variables = [i for i in to_indices(operator.inputs) if is_variable(model, i)]
         kinds = call.list_results(given)
         kinds += [describe_tensor(model.subgraphs[0].tensors[i]) for i in variables]
-        found = call.operator.reference(inputs, call.options, kinds)
+        try:
+            found = call.operator.reference(inputs, call.options, kinds)
+        except (ArithmeticError, IndexError, ValueError) as error:
+            raise UserError(
+                f"{call.label}: its inputs, constants and results do not fit: {error}; convert the "
+                "model again"
+            ) from error
         results = to_indices(operator.outputs)
         values.update(zip(results, found, strict=False))
         self._states.update(zip(variables, found[len(results) :], strict=True))

@@ -21,6 +21,9 @@ from firmwright.models.tflite.custom_operators import (
 )
 
 INT16, UINT32 = ("int16",), ("uint32",)
+MOST_GAINS = 125
+"""The entries of SignalPCAN's table: 2 for small numbers, 4 for each number of bits from 2 on."""
+
 FFT_TYPES = ("int16", "int32", "float32")
 
 
@@ -87,6 +90,34 @@ def count_rows(kind: TensorKind) -> int:
     return prod(kind.shape[:-1])
 
 
+def number_window(inputs: Kinds, options: Options) -> list[int]:
+    """Return rows, their length and the shift. Raises UserError if the rows have other lengths."""
+    size, length = prod(inputs[0].shape), prod(inputs[1].shape)
+    if size % length:
+        raise UserError(f"{size} samples are not rows of the window's length, {length}")
+    return [size // length, length, options["shift"]]
+
+
+def number_pcan(inputs: Kinds, options: Options) -> list[int]:
+    """Return the channels and the shift. Raises UserError for too small tables."""
+    channels, noise, gains = (prod(kind.shape) for kind in inputs)
+    if noise != channels or gains < MOST_GAINS:
+        raise UserError(
+            f"{noise} estimates of the noise and {gains} gains for {channels} channels; expected "
+            f"{channels} estimates and {MOST_GAINS} gains"
+        )
+    return [channels, options["snr_shift"]]
+
+
+def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
+    """Return the channels. Raises UserError for tables of other lengths."""
+    tables = [prod(kind.shape) for kind in inputs[3:]]
+    channels = options["num_channels"]
+    if set(tables) != {channels + 1}:
+        raise UserError(f"{channels} channels, tables of {tables}; expected {channels + 1} each")
+    return [channels]
+
+
 def number_framer(inputs: Kinds, options: Options) -> list[int]:
     """Return rows, frames per row, their length and step, samples kept, their stride, and steps."""
     size, step = options["frame_size"], options["frame_step"]
@@ -114,7 +145,7 @@ SIGNAL = {
     "SignalWindow": CustomOperator(
         "signal_window",
         reshape(signal_reference.compute_window),
-        numbers=lambda i, o: [prod(i[0].shape) // i[1].shape[0], i[1].shape[0], o["shift"]],
+        numbers=number_window,
         accepts=(INT16, INT16),
         requires=("shift",),
     ),
@@ -150,8 +181,9 @@ SIGNAL = {
     "SignalFilterBank": CustomOperator(
         "signal_filter_bank",
         reshape(signal_reference.compute_filter_bank),
-        numbers=lambda i, _: [prod(i[5].shape) - 1],
+        numbers=number_filter_bank,
         accepts=(UINT32, *[INT16] * 5),
+        requires=("num_channels",),
     ),
     "SignalFilterBankSquareRoot": CustomOperator(
         "signal_filter_bank_square_root",
@@ -170,7 +202,7 @@ SIGNAL = {
     "SignalPCAN": CustomOperator(
         "signal_pcan",
         reshape(signal_reference.compute_pcan),
-        numbers=lambda i, o: [prod(i[0].shape), o["snr_shift"]],
+        numbers=number_pcan,
         accepts=(UINT32, UINT32, INT16),
         requires=("snr_shift",),
     ),
