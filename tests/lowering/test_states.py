@@ -23,6 +23,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
+from tests.lowering.test_float_layers import run_on
 from tests.networks.firmware import (
     SANITIZED,
     Outputs,
@@ -95,6 +96,16 @@ def test_an_integer_lstm_is_exact(data: bytes, tmp_path: Path) -> None:
     assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
     assert not lowered(data).kernels.float_operators
     assert (tmp_path / "sources/network/network_lstm_gates.h").is_file()
+
+
+def test_the_dsp_instructions_of_an_integer_lstm_are_exact(tmp_path: Path) -> None:
+    data = write_integer_lstm(12, -11, 3, clip=10)
+    samples = random_samples(data, 1, 1)
+    ((expected,),) = run_generated(data, samples, tmp_path / "host")
+    found = run_on(data, samples[0], "cortex-m4-bare", tmp_path / "core")
+    np.testing.assert_array_equal(found, expected)
+    notes = [k.note for k in lowered(data, platform="cortex-m4-bare").kernels.kernels]
+    assert sum("Form dsp_sums" in (note or "") for note in notes) == 24
 
 
 @pytest.mark.parametrize("write", [write_svdf_keywords, write_streaming_dscnn])
