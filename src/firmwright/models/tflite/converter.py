@@ -125,6 +125,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             try:
                 self.check_sizes(operator, kind)
                 result = self.convert_operator(operator, kind)
+                result = None if result is None else self.bb.normalize(result)
             except UserError as error:
                 shown = read_custom_code(self.model, operator) if kind == "CUSTOM" else kind
                 raise UserError(f"operator {shown} (tensor '{names[0]}'): {error}") from error
@@ -135,7 +136,6 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 ) from error
             if result is None:  # folded into the operators that read it
                 continue
-            result = self.bb.normalize(result)
             count = len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1
             if count != len(names):
                 raise UserError(
