@@ -6,6 +6,7 @@ TFLite, tests/lowering/test_qdq_properties.py for ONNX.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,13 +190,21 @@ def test_a_pair_of_tensors_is_a_layer_whatever_shapes_they_had(kind: str, tmp_pa
     assert_exact(data, tmp_path, graph.samples(4, seed=1))
 
 
-def test_constants_of_4_bits_in_loops_are_noted() -> None:
-    table = np.random.default_rng(0).integers(-8, 8, (64, 16)).astype("int4")
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("numbers", "bytes_"),
+    [(range(-8, 8), 512), ((-1, 0, 1), 256), ((-1, 1), 128), ((3, 67, 99), 256)],
+)
+def test_constants_of_few_bits_in_loops_are_packed(
+    numbers: Sequence[int], bytes_: int, tmp_path: Path
+) -> None:
+    table = np.random.default_rng(0).choice(np.array(numbers, "int8"), (64, 16))
     nodes = [
         node("DequantizeLinear", ["table", "scale"], ["rows"]),
         node("Gather", ["rows", "x"], ["y"]),
     ]
     constants: dict[str, Any] = {"table": table, "scale": np.float32(0.5)}
     data = graph(nodes, [value("x", (3,), INT32)], [value("y", (3, 16))], constants, opset=21)
-    kernels = lowered(data.SerializeToString()).kernels.kernels
-    assert ["because loops do not unpack them" in (k.note or "") for k in kernels] == [False, True]
+    model = data.SerializeToString()
+    assert [a.nbytes for a in lowered(model).weights.values() if a.size > 1] == [bytes_]
+    assert_exact(model, tmp_path, [{"x": np.array([0, 63, -2], "int32")}])

@@ -7,7 +7,7 @@ parameters, and temporaries of one element become variables.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -41,11 +41,15 @@ FLATTENING_PASSES = (
 )
 """The passes that turn blocks into plain loops over arrays of one axis."""
 
-LOWERING_PASSES = (
+PREPARING_PASSES = (
     bound_data_indices,
     remove_marks,
     *FLATTENING_PASSES,
     lowered.NarrowDataType(32),
+)
+"""The passes that turn a scheduled function into plain loops with indices of 32 bits."""
+
+LOWERING_PASSES = (
     schedulable.LoopPartition(),
     lowered.VectorizeLoop(False),
     lowered.StorageRewrite(),
@@ -58,7 +62,7 @@ LOWERING_PASSES = (
     keep_types,
     drop_unread,
 )
-"""The passes that turn TIR into statements and expressions that C also has."""
+"""The passes that turn plain loops into statements and expressions that C also has."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,22 @@ class CFunction:
     library_functions: tuple[LibraryFunction, ...]
 
 
-def print_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
-    """Lower a scheduled PrimFunc to C; ``names`` are the names of its buffer parameters."""
+def print_c(
+    function: tirx.PrimFunc,
+    names: Sequence[str],
+    change: Callable[[tirx.PrimFunc], tirx.PrimFunc] = lambda plain: plain,
+) -> CFunction:
+    """Lower a scheduled PrimFunc to C; ``names`` are the names of its buffer parameters.
+
+    ``change`` rewrites the plain loops over arrays of one axis.
+    """
     target = tvm.target.Target("c")
     attributes = {"global_symbol": "kernel", "target": target, "tirx.noalias": True}
     module = tvm.IRModule({"kernel": function.with_attr(attributes)})
     with tvm.transform.PassContext(opt_level=3):
+        for step in PREPARING_PASSES:
+            module = step(module)
+        module.update_func(module.get_global_var("kernel"), change(module["kernel"]))
         for step in LOWERING_PASSES:
             module = step(module)
     function = module["kernel"]

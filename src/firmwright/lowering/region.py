@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -41,6 +41,7 @@ from firmwright.lowering.kernels.scatter import index_put, scatter_elements, sca
 from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.loop_structure import ScheduledRegion, schedule_region
 from firmwright.lowering.onnx_rounding import OnnxRounding
+from firmwright.lowering.packed_constants import Packed, pack_constants, read_packed
 from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
@@ -82,12 +83,14 @@ def lower_region(
     strategies: Sequence[Strategy] = (),
     scheduler: Scheduler = schedule_region,
     finish: Scheduler = ScheduledRegion,
+    packs: bool = False,
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
     ``strategies`` are the user's strategies, then the device's. ``scheduler`` makes the loops of
     the region if no selected strategy has a schedule. If one has, ``finish`` adapts its loops to
-    the device. Raises UserError, which names the operators, if TVM has no C for one of them.
+    the device. If it ``packs``, constants of 1, 2 or 4 bits are packed. Raises UserError, which
+    names the operators, if TVM has no C for one of them.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
@@ -98,12 +101,16 @@ def lower_region(
         function = unwrap_library_calls(fuse(module, region.name))
         function = replace_sign_casts(start_at_infinity(function))
         scheduled = legalization.choose_scheduler(scheduler, finish)(store_bit_patterns(function))
-        kernel = build_kernel(region, module[region.name], constants, scheduled, use)
+        packed = pack_constants(constants) if packs else {}
+        kernel = build_kernel(region, module[region.name], constants, packed, scheduled, use)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # also errors of TVM
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
-    arrays = {f"{region.name}_{name}": to_bit_patterns(array) for name, array in constants}
+    arrays = {
+        f"{region.name}_{name}": packed[name].data if name in packed else to_bit_patterns(array)
+        for name, array in constants
+    }
     return LoweredRegion(kernel, arrays)
 
 
@@ -111,22 +118,25 @@ def build_kernel(
     region: Region,
     function: relax.Function,
     constants: Sequence[NamedArray],
+    packed: Mapping[str, Packed],
     scheduled: ScheduledRegion,
     use: ArithmeticUse,
 ) -> Kernel:
     """Return the C of a region.
 
-    The parameters of the Relax ``function`` are the inputs and then the ``constants``. Raises
-    ValueError for a call of a function that firmware does not have.
+    The parameters of the Relax ``function`` are the inputs and then the ``constants``, some of
+    which are ``packed``. Raises ValueError for a call of a function that firmware does not have.
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
     inputs = make_parameters("input", region.inputs, function.params[: len(region.inputs)])
     outputs = make_parameters("output", region.outputs, returned)
-    weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in constants)
+    stored = [(n, packed[n].data if n in packed else a) for n, a in constants]
+    weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in stored)
     names = [p.name for p in (*inputs, *weights, *outputs)]
     names += [p.name for p in scheduled.pointers]
-    result = print_c(scheduled.function, names)
+    read = {len(inputs) + i: packed[n] for i, (n, _) in enumerate(constants) if n in packed}
+    result = print_c(scheduled.function, names, lambda plain: read_packed(plain, read))
     files = write_operator_files(result.functions)
     return Kernel(
         region=name,

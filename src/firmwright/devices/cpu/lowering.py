@@ -10,7 +10,6 @@ from tvm import relax
 
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, Packing, choose
-from firmwright.devices.cpu.forms.packed import has_four_bits
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
     AnyLayer,
@@ -41,13 +40,15 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     if layer and choice.form:
         lowered = lower_by_form(region, module, layer, choice.form, choice.shared)
         reason = explain_width(layer, choice.form, context.platform.features)
-        note = f"Weights of 4 bits are stored in 8 bits, because {reason}." if reason else ""
+        note = (
+            f"Weights of 4 bits are stored in 8 bits, because {reason}. `compress` packs them."
+            if reason
+            else ""
+        )
         return add_note(lowered, note)
-    lowered = lower_region(region, module, context.rounding, context.strategies)
-    notes = [f"Plain loops: {'. '.join(choice.refusals)}."] if choice.refusals else []
-    if any(map(has_four_bits, lowered.weights.values())):
-        notes.append("Constants of 4 bits are stored in 8 bits, because loops do not unpack them.")
-    return add_note(lowered, " ".join(notes))
+    lowered = lower_region(region, module, context.rounding, context.strategies, packs=True)
+    note = f"Plain loops: {'. '.join(choice.refusals)}." if choice.refusals else ""
+    return add_note(lowered, note)
 
 
 def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:

@@ -46,12 +46,6 @@ MOST_TAPS = 2**15
 """The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
 
 
-def has_four_bits(array: Array) -> bool:
-    """Return whether an array is a large matrix or kernel of bytes whose values fit 4 bits."""
-    is_large = array.dtype.itemsize == 1 and array.ndim > 1 and array.size >= LEAST_WEIGHTS
-    return is_large and array.dtype.kind in "iu" and int(np.ptp(array.astype("int32"))) < LEVELS
-
-
 def is_packable(layer: Layer) -> bool:
     """Return whether the weights of a large layer fit 4 bits, and the sums fit 32 bits."""
     is_large = layer.weights.size >= LEAST_WEIGHTS

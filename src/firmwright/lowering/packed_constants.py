@@ -1,0 +1,98 @@
+"""Packs constants of 1, 2 or 4 bits; the loops that read them split the bytes.
+
+The lowest bits of a byte are the first digit. A number is its digit times the constant's step, plus
+the constant's lowest number. So the numbers -1 and 1 need one bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import tirx
+from tvm_ffi import structural_map, structural_walk
+
+from firmwright.codegen.local_arrays import find_array
+
+WIDTHS = (1, 2, 4)
+"""Bits per number, so that a byte has a whole number of them."""
+
+LEAST_ELEMENTS = 512
+"""The minimum number of elements of a constant; smaller ones save less than the C needs."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed constant: its bytes, the bits per digit, the step, and the lowest number."""
+
+    data: npt.NDArray[np.uint8]
+    bits: int
+    step: int
+    low: int
+
+
+def pack_constant(array: npt.NDArray[Any]) -> Packed | None:
+    """Return a large constant of bytes in the fewest bits; None if it needs more than 4 bits."""
+    if array.dtype.name not in ("int8", "uint8") or array.size < LEAST_ELEMENTS:
+        return None
+    low = int(array.min())
+    above = array.reshape(-1).astype(np.int64) - low
+    step = int(np.gcd.reduce(above)) or 1
+    digits = above // step
+    bits = next((width for width in WIDTHS if digits.max() < 1 << width), None)
+    if bits is None:
+        return None
+    per_byte = 8 // bits
+    padded = np.pad(digits, (0, -array.size % per_byte)).reshape(-1, per_byte)
+    data = (padded << bits * np.arange(per_byte)).sum(1)
+    return Packed(data.astype(np.uint8), bits, step, low)
+
+
+def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[str, Packed]:
+    """Return the constants that are packed, by name."""
+    found = ((name, pack_constant(array)) for name, array in constants)
+    return {name: packed for name, packed in found if packed is not None}
+
+
+def read_packed(function: tirx.PrimFunc, packed: Mapping[int, Packed]) -> tirx.PrimFunc:
+    """Return a function that reads packed constants, by the numbers of their parameters.
+
+    All arrays of the function have one axis.
+    """
+    constants = {function.params[number]: constant for number, constant in packed.items()}
+
+    def add_view(view: tirx.DeclBuffer) -> None:
+        source = constants.get(find_array(view.data))
+        if source is not None:
+            constants[view.buffer] = source
+
+    structural_walk(function.body, (tirx.DeclBuffer, add_view))
+    stored = {
+        variable: tirx.decl_buffer([constant.data.size], "uint8", variable.name)
+        for variable, constant in constants.items()
+    }
+    read = {stored[variable]: constant for variable, constant in constants.items()}
+
+    def store(variable: tvm.ir.Var) -> tvm.ir.Var:
+        return stored.get(variable, variable)
+
+    def load(load: tvm.ir.TensorLoad) -> tirx.Expr:
+        constant = read.get(load.source)
+        return load if constant is None else read_number(load, constant)
+
+    return structural_map(function, [(tvm.ir.Var, store), (tvm.ir.TensorLoad, load)])
+
+
+def read_number(load: tvm.ir.TensorLoad, packed: Packed) -> tirx.Expr:
+    """Return the number at the index of a load, from the byte that contains the number."""
+    (index,) = load.indices
+    shift = WIDTHS[::-1].index(packed.bits) + 1
+    byte = tirx.BufferLoad(load.source, [index >> shift])
+    place = (index & ((1 << shift) - 1)) * packed.bits
+    digit = tirx.Cast("int32", byte) >> place & ((1 << packed.bits) - 1)
+    scaled = digit * packed.step if packed.step > 1 else digit
+    return tirx.Cast(str(load.ty.dtype), scaled + packed.low)
