@@ -221,6 +221,7 @@ def test_weights_of_few_bits_stay_packed(tmp_path: Path, bits: int) -> None:
     (remark,) = import_model(data, "m.onnx", {})[1].remarks
     assert remark.startswith("MatMulNBits ('y'): accuracy_level is ignored")
     network = lowered(data)
+    assert network.partition.macs == 6 * 39 * COLUMNS
     assert sum(array.nbytes for array in network.weights.values()) == sum(
         (stored.nbytes, 4 * COLUMNS * 3, COLUMNS * 3, 4 * COLUMNS)
     )

@@ -76,6 +76,10 @@ CHEAP = LAYOUT | relax_names("astype dequantize")
 """Operators that may be evaluated again for each use inside a reduction."""
 
 
+PACKED_PRODUCT = "packed_product"
+"""The beginning of the names of TIR functions that multiply by weights of a MatMulNBits."""
+
+
 def count_macs(call: tvm.ir.Call) -> int:
     """Return the multiply-accumulates of a convolution or matrix product, 0 for other operators."""
     name = operator_name(call)
@@ -89,6 +93,8 @@ def count_macs(call: tvm.ir.Call) -> int:
         return prod(static_shape(call.args[0])) * prod(kernel) // kernel[layout.index("I")]
     if name == "relax.matmul":
         return prod(static_shape(call)) * static_shape(call.args[0])[-1]
+    if name == "relax.call_tir" and call.args[0].name_hint.startswith(PACKED_PRODUCT):
+        return prod(static_shape(call)) * static_shape(call.args[1].fields[0])[-1]
     return 0
 
 

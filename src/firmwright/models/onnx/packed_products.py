@@ -13,6 +13,7 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
+from firmwright.ir.operators import PACKED_PRODUCT
 from firmwright.ir.relax import static_shape
 from firmwright.models.onnx.local_arrays import make_local
 
@@ -47,7 +48,7 @@ def convert_packed_product(
         )
 
     flat = builder.normalize(relax.op.reshape(data, [rows, depth]))
-    product = builder.emit_te(compute, flat, stored, *factors, primfunc_name_hint="packed_product")
+    product = builder.emit_te(compute, flat, stored, *factors, primfunc_name_hint=PACKED_PRODUCT)
     return relax.op.reshape(product, [*outer, columns])
 
 
