@@ -43,7 +43,8 @@ def compress(network: Network) -> Network:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_layers_of_4_bits_decode_their_weights(kind: Weighted, tmp_path: Path) -> None:
     builder = ModelBuilder()
-    add_weighted(builder, kind, "int8", "int4", "int32", np.random.default_rng(0))
+    # With this seed, a form that stores bytes computes each layer.
+    add_weighted(builder, kind, "int8", "int4", "int32", np.random.default_rng(6))
     data = shaped(builder)
     network, samples = lowered(data), random_samples(data, 2, seed=1)
     small = compress(network)

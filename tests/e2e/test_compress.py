@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import tarfile
+
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -31,6 +35,12 @@ def test_compressed_constants_give_the_same_outputs(repository: Repository) -> N
     assert "constants are encoded; constants need " in done.stdout
     manifest = repository.manifest("build/small/small-cortex-m4-bare.tar.gz")
     assert manifest["run"]["differences"] == 0
+    with tarfile.open(repository.folder / "build/small/small-cortex-m4-bare.tar.gz") as archive:
+        table = archive.extractfile("small-cortex-m4-bare/report/layers.csv")
+        assert table is not None
+        rows = [*csv.DictReader(io.TextIOWrapper(table, "utf-8"))]
+    bits = [float(row["weight_bits"]) for row in rows if row["macs"] != "0"]
+    assert len(bits) == 5 and 3 < min(bits) < 5
     sources = repository.folder / "build/small/cortex-m4-bare/sources/network"
     assert " bytes by a Huffman code." in (sources / "network_regions.c").read_text()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.compression.choice import Encodings
 from firmwright.compression.coders import Array, Encoded
-from firmwright.ir.kernels import Kernel, Parameter, SourceFile
+from firmwright.ir.kernels import Kernel, Parameter, SourceFile, StoredWeights
 
 FOLDER = "c/compression"
 JOIN = "join_digits"
@@ -43,7 +43,16 @@ def decode_in_kernel(kernel: Kernel, encodings: Encodings) -> Kernel:
         headers=(*kernel.headers, *(f.name for f in files if f.name.endswith(".h"))),
         files=(*kernel.files, *files),
         note=" ".join(filter(None, (kernel.note, *sentences))),
+        stored=kernel.stored and reduce_weights(kernel.stored, encoded, encodings),
     )
+
+
+def reduce_weights(
+    stored: StoredWeights, encoded: Sequence[Parameter], encodings: Encodings
+) -> StoredWeights:
+    """Return the size of weights some of which are encoded."""
+    saved = sum(encodings[p.tensor].saved for p in encoded if p.name.startswith("weights"))
+    return replace(stored, bytes=stored.bytes - saved)
 
 
 def make_code(parameter: Parameter, encoded: Encoded) -> Parameter:

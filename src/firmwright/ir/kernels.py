@@ -69,6 +69,23 @@ class Cycles:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """The number of a kernel's weights, and the bytes that store them, with tables and scales."""
+
+    count: int
+    bytes: int
+
+    @property
+    def bits(self) -> float:
+        """The bits per weight."""
+        return 8 * self.bytes / self.count
+
+    def __str__(self) -> str:
+        """Return e.g. ``36,864 of 4.13 bits in 19,040 bytes``."""
+        return f"{self.count:,} of {self.bits:.4g} bits in {self.bytes:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryFunction:
     """A C function of the user, ``void name(DLTensor *, ...)``, with ``tensors`` parameters."""
 
@@ -102,7 +119,7 @@ class Kernel:
     the jobs of that device, while the processor continues. ``files`` are sources of the project
     that the body calls. ``in_place`` names the inputs whose memory the only output may use. Such an
     input has the output's size and type, and each element is read only before the same element of
-    the output is written.
+    the output is written. ``stored`` is None for a kernel without weights.
     """
 
     region: str
@@ -125,6 +142,7 @@ class Kernel:
     in_place: tuple[str, ...] = ()
     events: Mapping[str, str] = field(default_factory=dict)
     cycles_source: str = ""
+    stored: StoredWeights | None = None
 
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.

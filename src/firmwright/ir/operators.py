@@ -93,9 +93,20 @@ def count_macs(call: tvm.ir.Call) -> int:
         return prod(static_shape(call.args[0])) * prod(kernel) // kernel[layout.index("I")]
     if name == "relax.matmul":
         return prod(static_shape(call)) * static_shape(call.args[0])[-1]
-    if name == "relax.call_tir" and call.args[0].name_hint.startswith(PACKED_PRODUCT):
-        return prod(static_shape(call)) * static_shape(call.args[1].fields[0])[-1]
-    return 0
+    weights = count_packed_weights(call)
+    return weights and weights * static_shape(call)[0]
+
+
+def count_packed_weights(value: relax.Expr) -> int:
+    """Return the number of weights of a MatMulNBits, 0 for other operators.
+
+    Its data is (rows, depth), its result (rows, columns).
+    """
+    if operator_name(value) != "relax.call_tir":
+        return 0
+    if not value.args[0].name_hint.startswith(PACKED_PRODUCT):
+        return 0
+    return static_shape(value)[1] * static_shape(value.args[1].fields[0])[1]
 
 
 def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,9 @@ from firmwright.codegen.c_library import find_unknown_functions
 from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.codegen.operator_functions import find_template, write_operator_files
 from firmwright.errors import UserError, first_line
-from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, StoredWeights
 from firmwright.ir.library_call import unwrap_library_calls
-from firmwright.ir.operators import short_name
+from firmwright.ir.operators import count_packed_weights, short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import (
     Constant,
@@ -156,7 +157,22 @@ def build_kernel(
         files=files,
         library_functions=result.library_functions,
         in_place=find_in_place(scheduled.function, inputs, outputs, len(weights)),
+        stored=measure_weights(function, constants, stored),
     )
+
+
+def measure_weights(
+    function: relax.Function, constants: Sequence[NamedArray], stored: Sequence[NamedArray]
+) -> StoredWeights | None:
+    """Return the size of a region's weights, from constants and their stored arrays.
+
+    Return None if the region has no weights.
+    """
+    packed = map(count_packed_weights, (b.value for b in list_bindings(function)))
+    is_weight = [name.startswith("weights") for name, _ in constants]
+    count = sum(packed) or sum(int(a.size) for _, a in itertools.compress(constants, is_weight))
+    size = sum(int(a.nbytes) for _, a in itertools.compress(stored, is_weight))
+    return StoredWeights(count, size) if count else None
 
 
 def make_parameters(

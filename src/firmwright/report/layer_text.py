@@ -69,6 +69,21 @@ def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
     return "\n".join([*lines, *(f"    {line}".rstrip() for line in followed.code)])
 
 
+def list_sizes(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
+    """Yield the bytes of a layer, the bits of its weights, and its memories."""
+    size = layer.size
+    yield (
+        "bytes",
+        (
+            f"reads {size.reads:,}, writes {size.writes:,}, weights {size.weights:,}, "
+            f"scratch {size.scratch:,}"
+        ),
+    )
+    for label, part in (("weights", layer.stored), ("memories", layer.memories)):
+        if part:
+            yield label, str(part)
+
+
 def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
     """Yield the facts about a layer, in the order in which the compiler finds them."""
     yield "model", ", ".join(layer.sources) or "no operator: it only moves data"
@@ -85,16 +100,7 @@ def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
         yield "in float32", ", ".join(layer.float_operators)
     if layer.macs:
         yield "work", f"{layer.macs:,} multiply-accumulates"
-    size = layer.size
-    yield (
-        "bytes",
-        (
-            f"reads {size.reads:,}, writes {size.writes:,}, weights {size.weights:,}, "
-            f"scratch {size.scratch:,}"
-        ),
-    )
-    if layer.memories:
-        yield "memories", str(layer.memories)
+    yield from list_sizes(layer)
     if layer.follows:
         yield "follows", f"layer {', '.join(map(str, layer.follows))}"
     yield "schedule", str(layer.turn)

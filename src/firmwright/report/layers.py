@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firmwright.ir.kernels import Cycles, Kernel, Kernels
+from firmwright.ir.kernels import Cycles, Kernel, Kernels, StoredWeights
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Operator
 from firmwright.planning.arena import Buffer
@@ -106,7 +106,7 @@ class ReportedLayer:
     ``reason`` and ``refusals`` are the reasons for its ``device``, ``form`` is the form of its C.
     ``float_operators`` are the operators that compute floats. The layer's code replaces the result
     of the closed tool ``stand_in``, which is None for other layers. ``memories`` exist if the
-    platform has several memories to choose from.
+    platform has several memories to choose from. ``stored`` is the size of its weights, if any.
 
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
     schedule, with the positions of its results. ``time`` is None if no instructions were
@@ -135,6 +135,7 @@ class ReportedLayer:
     accuracy: LayerAccuracy | None
     code: CodeLines | None
     memories: LayerMemories | msgspec.UnsetType = msgspec.UNSET
+    stored: StoredWeights | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def title(self) -> str:
@@ -217,6 +218,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
             accuracy=next((accuracy[s] for s in region.sources if s in accuracy), None),
             code=facts.code.get(name),
             memories=facts.memories.get(name, msgspec.UNSET),
+            stored=kernels[name].stored or msgspec.UNSET,
         )
         for name, region in ((name, regions[name]) for name in order)
     )

@@ -18,8 +18,8 @@ from firmwright.devices.cpu.layer_functions import (
     write_headers,
 )
 from firmwright.devices.cpu.variants import choose_variant, explain_width, name_variants
-from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
-from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, StoredWeights
+from firmwright.ir.layer import FloatLayer, LinearLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
 from firmwright.lowering.float_layers import read_float_layer
@@ -152,9 +152,17 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         in_place=tuple(
             p.name for p in inputs if p.name in form.in_place and p.bytes == output.bytes
         ),
+        stored=measure_weights(layer, packing),
     )
     arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
     return LoweredRegion(kernel, arrays)
+
+
+def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
+    """Return the size of a layer's weights; None for a layer without weights."""
+    if not isinstance(layer, LinearLayer):
+        return None
+    return StoredWeights(layer.weights.size, packing.arrays["weights"].nbytes)
 
 
 def describe_form(form: Form) -> str:
