@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from firmwright.compression.choice import choose_smallest
-from firmwright.compression.kernels import decode_in_kernel, encode_arrays
-from firmwright.ir.kernels import Kernels
-from firmwright.planning import make_plan
-from firmwright.project.network import Network
 from firmwright.verify.protocol import decode_outputs
+from tests.compression.networks import compress
 from tests.networks.firmware import SANITIZED, executed, lowered, random_samples
 from tests.networks.tflite_models import ModelBuilder
 from tests.networks.tflite_operators import SAME, shaped
@@ -26,17 +21,6 @@ KINDS = (
     ),
     Weighted("FULLY_CONNECTED", (1, 64), (32, 64), {}),
 )
-
-
-def compress(network: Network) -> Network:
-    encodings = choose_smallest(network.weights)
-    kernels = Kernels(tuple(decode_in_kernel(k, encodings) for k in network.kernels.kernels))
-    return replace(
-        network,
-        kernels=kernels,
-        weights=encode_arrays(network.weights, encodings),
-        plan=make_plan(network.partition, kernels),
-    )
 
 
 @pytest.mark.needs("gcc")

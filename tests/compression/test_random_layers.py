@@ -1,0 +1,59 @@
+"""Random layers of every width equal numpy: packed by a form, or decoded from a code."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.devices.cpu.all_forms import FORMS
+from firmwright.devices.cpu.forms.form import Form, choose
+from firmwright.ir.layer import Layer, LayerKind
+from firmwright.toolchain import load_platform
+from tests.compression.networks import compress
+from tests.devices.cpu.layers import draw, make_network
+from tests.devices.cpu.test_forms import run_layers
+from tests.networks.firmware import SANITIZED
+
+COUNT = int(os.environ.get("FIRMWRIGHT_NARROW_LAYERS", "6"))
+"""Layers of each width; set the variable to 2000 after a change of packed weights."""
+
+BATCH = 50
+"""Layers in a program."""
+
+KINDS = (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.DEPTHWISE_CONV2D)
+
+
+def draw_narrow(number: int, bits: int, random: np.random.Generator) -> Layer:
+    """Return a random layer; the weights of a channel, or of all channels, need ``bits``."""
+    layer = draw(KINDS[number % len(KINDS)], random)
+    assert isinstance(layer, Layer)
+    if bits == 8:
+        return layer
+    shape = (layer.out_channels, 1, 1, 1)
+    lows = random.integers(-128, 129 - (1 << bits), shape if number % 2 else (1, 1, 1, 1))
+    return replace(layer, weights=lows + random.integers(0, 1 << bits, layer.weights.shape))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_layers_of_each_width_equal_numpy(bits: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(bits)
+    features = load_platform("host").features
+    encoded = 0
+    for start in range(0, COUNT, BATCH):
+        layers, forms = list[Layer](), list[Form]()
+        while len(layers) < min(BATCH, COUNT - start):
+            layer = draw_narrow(len(layers), bits, random)
+            form = choose(layer, features, FORMS).form
+            if form is not None:
+                layers.append(layer)
+                forms.append(form)
+        network = compress(make_network(layers, forms, shared=True))
+        encoded += sum("_coded" in p.name for k in network.kernels.kernels for p in k.weights)
+        folder = tmp_path / str(start)
+        run_layers(network, layers, folder, tmp_path / "cache", "host", "gcc", SANITIZED)
+    assert encoded
