@@ -32,7 +32,7 @@ class Coder:
     """A method to encode bytes; ``encode`` returns None if it does not support them.
 
     ``instructions`` is the approximate number per decoded byte on a Cortex-M4, and ``code_bytes``
-    is the size of the C function there. ``arguments`` are further arguments in C.
+    is about the size of the C function and a call there.
     """
 
     name: str
@@ -40,7 +40,6 @@ class Coder:
     encode: Callable[[Bytes], Bytes | None]
     instructions: int
     code_bytes: int
-    arguments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,20 +107,16 @@ def split_run(length: int) -> list[int]:
     return [min(128, length - start) for start in range(0, length, 128)]
 
 
+def make_table_coder(bits: int) -> Coder:
+    """Return the coder with a table of 2^bits values."""
+    sentence = f"a table of {1 << bits} values"
+    return Coder(f"decode_table_{bits}", sentence, lambda data: encode_table(data, bits), 4, 90)
+
+
 CODERS = (
-    *(
-        Coder(
-            "decode_table",
-            f"a table of {1 << bits} values",
-            lambda data, bits=bits: encode_table(data, bits),  # type: ignore[misc]
-            6,
-            56,
-            (bits,),
-        )
-        for bits in (1, 2, 4)
-    ),
-    Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 72),
-    Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 260),
+    *map(make_table_coder, (1, 2, 4)),
+    Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 100),
+    Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 420),
 )
 
 

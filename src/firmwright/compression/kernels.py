@@ -62,9 +62,7 @@ def make_code(parameter: Parameter, encoded: Encoded) -> Parameter:
 def write_calls(parameter: Parameter, encoded: Encoded) -> list[str]:
     """Return the lines of C that decode a constant."""
     bytes_ = parameter.name if parameter.dtype == "uint8" else f"(uint8_t *){parameter.name}"
-    numbers = [parameter.bytes, *encoded.coder.arguments]
-    arguments = ", ".join([f"{parameter.name}_coded", bytes_, *map(str, numbers)])
-    lines = [f"{encoded.coder.name}({arguments});"]
+    lines = [f"{encoded.coder.name}({parameter.name}_coded, {bytes_}, {parameter.bytes});"]
     if encoded.joined:
         size = parameter.bytes // parameter.elements
         lines.append(f"{JOIN}({bytes_}, {parameter.bytes}, {size});")
