@@ -13,6 +13,8 @@ from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model
 from tests.networks.onnx_models import chain, graph, node, value
 
+UNTYPED = helper.make_empty_tensor_value_info("y")
+
 
 def of_version(version: int, domain: str) -> onnx.ModelProto:
     model = chain(node("Relu", ["x"], ["y"]))
@@ -54,6 +56,14 @@ DAMAGED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "resize by no number": (
         lambda: resize(4, float("nan"), coordinate_transformation_mode="align_corners"),
         r"Resize \(node 'y'\): its scales are \[1.0, 1.0, nan\]; expected positive numbers",
+    ),
+    "product of other shapes": (
+        lambda: chain(node("MatMul", ["x", "w"], ["y"]), w=np.ones((3, 2), "float32")),
+        r"LHS x has shape \[2\], while the RHS is a constant of another shape; replace",
+    ),
+    "output without a type": (
+        lambda: graph([node("F", ["x"], ["y"], domain="d")], [value("x", [2])], [UNTYPED]),
+        "m.onnx: output 'y' has no type, and ONNX cannot infer it; state its type",
     ),
     "cast to no type": (
         lambda: chain(node("Cast", ["x"], ["y"], to=0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,12 +99,23 @@ def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
     )
 
 
+TVM_TERMS = (
+    (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
+    (re.compile(r"R\.shape\((\[[^]]*\])\)"), r"\1"),
+    (re.compile(r'metadata\["[\w.]+"\]\[\d+\]'), "is a constant of another shape"),
+    (re.compile(r"^In relax\.[\w.]+, "), ""),
+)
+"""Terms of TVM's messages, and the terms that a user knows."""
+
+
 def describe_failure(error: Exception) -> str:
     """Return the first line of a converter's error; errors of other libraries get a remedy."""
     if isinstance(error, UserError):
         return first_line(error)
     remedy = "replace the operator, or end the model before the operator"
     text = first_line(error).rstrip(".")
+    for internal, plain in TVM_TERMS:
+        text = internal.sub(plain, text)
     if isinstance(error, KeyError):  # its text is only the key
         text = f"the value {text} is unknown"
     return f"{text}; {remedy}"

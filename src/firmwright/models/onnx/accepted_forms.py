@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 import onnx
 from onnx import AttributeProto
 
+from firmwright.errors import UserError
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.onnx.dialects import Body, expand_dialects
 from firmwright.models.onnx.domains import get_opset
@@ -207,6 +208,12 @@ def state_types(model: onnx.ModelProto) -> None:
         for output in untyped:
             if output.name in found:
                 output.type.CopyFrom(found[output.name])
+    for output in untyped:
+        if not output.HasField("type"):
+            raise UserError(
+                f"output '{output.name}' has no type, and ONNX cannot infer it; state its type, or "
+                "export the model again"
+            )
 
 
 @contextmanager
