@@ -229,8 +229,8 @@ def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str)
         refuse(
             body.node,
             f"the shape of '{output}' is known only at run time; its branches have {shapes[0]} and "
-            f"{shapes[1]}; export both with one shape, or make the condition a constant: a recipe "
-            "can fix an input, `inputs: {NAME: {value: …}}`",
+            f"{shapes[1]}; export both with one shape, or make the condition a constant. A recipe "
+            "fixes an input with `inputs: {NAME: {value: …}}`",
         )
     chosen = [
         body.add("Where", body.node.input[0], *pair)
