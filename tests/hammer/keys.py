@@ -25,6 +25,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import MIX, NETWORK, OF_PLATFORMS
 from firmwright.pipeline.stage import ALL, Stage
 from firmwright.recipe import recipe as recipe_records
+from firmwright.recipe.model_source import ModelSource
 from firmwright.recipe.quantization import (
     CalibrationOptions,
     CalibrationSamples,
@@ -37,7 +38,7 @@ from firmwright.toolchain import Platform, load_toolchain, toolchain_names
 
 KEYS: Mapping[type, str] = {
     Recipe: "",
-    recipe_records.ModelSource: "model.",
+    ModelSource: "model.",
     recipe_records.Tolerance: "run.tolerance.",
     recipe_records.BatchRequest: "batch.",
     recipe_records.RunOptions: "run.",
