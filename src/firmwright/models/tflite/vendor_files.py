@@ -14,14 +14,11 @@ from firmwright.models.tflite.checks import decode_text, operator_kinds
 from firmwright.models.tflite.custom_calls import list_known_operators
 from firmwright.plugins import list_tflite_vendors, load_plugin
 
-ETHOS_U = "ethos-u"
-"""The custom operator of networks that Vela compiled."""
-
 
 def find_vendor_importer(model: Any) -> Importer | None:
     """Return the importer for one of the file's custom operators; None if no package has one.
 
-    Raises UserError for several importers, and for a network that Vela compiled without one.
+    Raises UserError for several importers.
     """
     names = list_custom_operators(model)
     points = {p.value: p for p in list_tflite_vendors() if p.name in names}
@@ -29,11 +26,6 @@ def find_vendor_importer(model: Any) -> Importer | None:
         raise UserError(
             f"the custom operators of the model have several importers, {', '.join(sorted(points))}"
             "; uninstall all packages except one of them"
-        )
-    if not points and ETHOS_U in names:
-        raise UserError(
-            "Vela compiled the network for Ethos-U; state the .tflite file from before Vela, or "
-            "install firmwright-ethos-u"
         )
     return next((cast(Importer, load_plugin(point)) for point in points.values()), None)
 
