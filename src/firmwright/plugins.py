@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points, version
 from typing import Any
 
 from firmwright.errors import UserError
 
 TFLITE_OPERATORS = "firmwright.tflite_operators"
 """The group of modules that read TFLite files with a vendor's custom operators."""
+
+read_version = cache(version)
+"""Return the version of an installed package. A process reads it once."""
 
 
 @cache

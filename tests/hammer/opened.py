@@ -225,7 +225,7 @@ def read_owners() -> dict[str, str]:
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     """Return the files, result folders and packages that builds declare."""
     from firmwright.pipeline.snapshot_files import list_own_files
-    from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
+    from firmwright.pipeline.task import find_deciding_packages, find_templates, list_own_inputs
 
     jobs = load_all_jobs(arguments)
     files: set[str] = set()
@@ -233,6 +233,7 @@ def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     for job in jobs:
         stages = [stage for stage in job.stages.values() if job.has_stage(stage.name)]
         files.update(path for stage in stages for path in list_own_inputs(job, stage))
+        files.update(path for s in stages for path in find_templates(tuple(s.templates(job))))
         files.update(map(str, list_own_files(job)))
         packages |= job.packages
     real = {os.path.realpath(path) for path in files}

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import firmwright
 from firmwright.errors import UserError
+from firmwright.folders import PREFIXES
 
 RECORDS: list[set[str]] = []
 """The real paths of the files that were opened for reading, as one set per active record."""
@@ -23,7 +23,7 @@ RECORDS: list[set[str]] = []
 GUARDED: list[set[str]] = []
 """The files that the custom code opened in the current stage; empty outside of stages."""
 
-PACKAGE = os.path.realpath(Path(firmwright.__file__).parent)
+OURS = tuple(map(os.path.realpath, PREFIXES))
 
 
 def record_open(event: str, arguments: tuple[Any, ...]) -> None:
@@ -80,7 +80,7 @@ def list_unknown(
     """Return the names of the ``opened`` files of ``folder`` that are not ``known``."""
     root = os.path.realpath(folder)
     allowed = {os.path.realpath(path) for path in known}
-    without = (PACKAGE, *(os.path.realpath(path) for path in own))
+    without = (*OURS, *(os.path.realpath(path) for path in own))
     inside = [path for path in sorted(opened) if is_recipe_file(path, root) and path not in allowed]
     return [
         Path(path).relative_to(root).as_posix()

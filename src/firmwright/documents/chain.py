@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ class Layers:
     def folder(self) -> Path:
         """The folder at which relative paths of the whole document start."""
         return self.path.parent
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The merged document, read at the first use: all parts of a job see the same files."""
+        return read_chain(self)
 
     def __str__(self) -> str:
         return ":".join(map(str, self.files))

@@ -5,10 +5,10 @@ A build without work does not need the modules that run firmware, so their impor
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from shutil import which
 
 from firmwright.emulator.execution import Emulator, Execution, Run
+from firmwright.plugins import read_version
 from firmwright.toolchain import Platform
 from firmwright.toolchain.opened_files import OpenedFiles
 
@@ -31,10 +31,10 @@ class Unicorn(Emulator):
         return run_in_unicorn(run)
 
     def find_version(self, _platform: Platform, /) -> str:
-        return version("unicorn")
+        return read_version("unicorn")
 
     def find_files(self, _platform: Platform, /) -> OpenedFiles:
-        return OpenedFiles((), facts=(version("unicorn"),))
+        return OpenedFiles((), facts=(read_version("unicorn"),))
 
     def counts_instructions(self, _platform: Platform, /) -> bool:
         return True

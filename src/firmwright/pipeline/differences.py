@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
+
+import msgspec
 
 LONGEST_VALUE = 40
 """The maximum number of characters of a value."""
@@ -37,12 +40,16 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 def is_equal(before: Any, now: Any) -> bool:
     """Return whether two values have the same JSON text. For Python, 1 equals 1.0 and true."""
-    return before == now and json.dumps(before, sort_keys=True) == json.dumps(now, sort_keys=True)
+    return before == now and (isinstance(now, str) or encode(before) == encode(now))
+
+
+encode = partial(msgspec.json.encode, order="sorted")
+"""Return the JSON text of a value. Equal values have equal texts."""
 
 
 def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
     """Yield the changed, added and removed items of a list."""
-    texts = [[json.dumps(item, sort_keys=True) for item in each] for each in (before, now)]
+    texts = [[*map(encode, each)] for each in (before, now)]
     for kind, i, j, k, m in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if kind == "replace" and j - i == m - k:
             for old, new in zip(range(i, j), range(k, m), strict=True):

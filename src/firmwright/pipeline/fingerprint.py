@@ -42,8 +42,8 @@ class Fingerprint:
         return identify(self.watched) == self.watched
 
 
-KNOWN: dict[str, Fingerprint] = {}
-"""The fingerprints that this process has checked, by the digest of the question."""
+KNOWN: dict[tuple[str, ...], Fingerprint] = {}
+"""The fingerprints that this process has checked, by the question with its environment."""
 
 
 def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -> Fingerprint:
@@ -51,11 +51,13 @@ def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -
 
     ``question`` contains all values that decide the set of files, except the files themselves.
     """
-    stated = [os.environ.get(name, "") for name in VARIABLES]
-    key = text_digest(json.dumps([*question, *stated]))
+    key = (*question, *(os.environ.get(name, "") for name in VARIABLES))
+    kept = KNOWN.get(key)
+    if kept is not None and kept.holds():
+        return kept
     cache = find_cache_folder()
-    place = cache / FOLDER / f"{key}.json" if cache else None
-    kept = KNOWN.get(key) or (read_kept(place) if place else None)
+    place = cache / FOLDER / f"{text_digest(json.dumps(key))}.json" if cache else None
+    kept = read_kept(place) if place and kept is None else None
     if kept is None or not kept.holds():
         kept = make_fingerprint(look())
         if place and all(map(is_settled, kept.watched.values())):

@@ -101,7 +101,16 @@ class Job:
 
     def folder(self, stage: str) -> Path:
         """Return the result folder of a stage. It is below the platform's folder unless shared."""
-        name = self.name_stage(stage)
+        if stage not in self._folders:
+            self._folders[stage] = self._find_folder(self.name_stage(stage))
+        return self._folders[stage]
+
+    @cached_property
+    def _folders(self) -> dict[str, Path]:
+        """The folders of the stages about which somebody asked."""
+        return {}
+
+    def _find_folder(self, name: str) -> Path:
         if self.origin and self.is_of_origin(name):
             return self.origin.folder(name)
         return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from firmwright.recipe import Recipe, TransformOptions
-from firmwright.recipe.files import make_portable
 from firmwright.recipe.quantization import Inputs
 from firmwright.recipe.recipe import BESIDE_THE_NETWORK
 from firmwright.targets import find_rewrites
@@ -70,7 +69,7 @@ def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
 def find_key(recipe: Recipe, key: str) -> Any:
     """Return the value of a recipe's key as plain data without absolute paths, or None."""
     if (key,) == ALL:
-        return make_portable(recipe.data)
+        return recipe.portable
     # The recipe that joins several networks has fields, but no text.
     value: Any = recipe.canonical if recipe.data else msgspec.to_builtins(recipe, enc_hook=str)
     for part in key.split("."):

@@ -9,7 +9,7 @@ from html import escape
 from firmwright.report.graph import LANE, draw_graph
 
 from .job import Job
-from .task import list_results
+from .task import list_results, name_index
 
 Stages = Mapping[str, tuple[str, ...]]
 """The names of stages in order, each with the stages whose results it reads."""
@@ -27,11 +27,11 @@ class NumberedStage:
 def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
     """Return the stages of a job. The last stage reads all others and follows only the ends."""
     names = [name for name in job.stages if job.has_stage(name)]
-    folders = {job.folder(name): name for name in names}
+    indices = {name_index(job, name): name for name in names}
     found: dict[str, tuple[str, ...]] = {}
     for name in names:
         stage = job.stages[name]
-        read = [folders[p.parent] for p in list_results(job, stage) if p.parent in folders]
+        read = [indices[path] for path in list_results(job, stage) if path in indices]
         if stage.reads_all:
             used = {each for others in found.values() for each in others}
             read = [each for each in read if each not in used]

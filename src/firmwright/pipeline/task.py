@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+import msgspec
 from doit.exceptions import TaskFailed
 
 from firmwright import __version__, progress
@@ -140,9 +142,9 @@ def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
 
 
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:
-    dependencies = [*map(str, list_results(job, stage)), *list_own_inputs(job, stage)]
+    dependencies = [*list_results(job, stage), *list_own_inputs(job, stage)]
     name, folder = job.task_name(stage.name), job.folder(stage.name)
-    targets = [folder / INDEX_FILE, *stage.publish(job)]
+    targets = [name_index(job, stage.name), *map(str, stage.publish(job))]
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
     folders = [folder, partial_folder(folder), *caches]
     list_targets = partial(list_published, job) if stage.publish(job) else list
@@ -159,30 +161,46 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
             )
         ],
         "file_dep": dependencies,
-        "targets": [str(t) for t in targets],
+        "targets": targets,
         "uptodate": [unchanged],
         "clean": [(remove_results, [folders, list_targets])],
         "verbosity": 2,
     }
 
 
-def list_results(job: Job, stage: Stage) -> list[Path]:
+def list_results(job: Job, stage: Stage) -> list[str]:
     """Return the index files of the results that a stage reads."""
     needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
     jobs = job.all_jobs if stage.compares else (job,)
     jobs = job.members if stage.joins else jobs
-    return [j.folder(need) / INDEX_FILE for j in jobs for need in needs if j.has_stage(need)]
+    return [name_index(j, need) for j in jobs for need in needs if j.has_stage(need)]
+
+
+def name_index(job: Job, stage: str) -> str:
+    """Return the index file of a stage's results. A Path of each would cost as much again."""
+    return f"{job.folder(stage)}/{INDEX_FILE}"
 
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
-    """Return the files that a stage reads and that are not written by another stage."""
-    return [*map(str, stage.inputs(job)), *find_templates(tuple(stage.templates(job)))]
+    """Return the user's files that a stage reads, which are not written by another stage."""
+    return [*map(str, stage.inputs(job))]
 
 
 @cache
 def find_templates(patterns: tuple[str, ...]) -> list[str]:
     """Return firmwright's template files that match the patterns."""
     return sorted({str(path) for pattern in patterns for path in TEMPLATES.glob(pattern)})
+
+
+@cache
+def digest_templates(patterns: tuple[str, ...]) -> str:
+    """Return the digest of firmwright's template files that match the patterns.
+
+    doit would compare each of the files again for each recipe.
+    """
+    names = (path.removeprefix(f"{TEMPLATES}/") for path in find_templates(patterns))
+    lines = [f"{name} {file_digest(TEMPLATES / name)}\n" for name in names]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def list_outputs(job: Job, stage: Stage) -> list[str]:
@@ -203,18 +221,26 @@ def walk_files(folder: str, but: str) -> Iterator[str]:
 
 def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
     """Return all values, except files, that decide the results, in the form that JSON returns."""
-    decisive = {
-        "options": collect_options(job, stage),
-        "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
-    }
-    found: dict[str, Any] = json.loads(json.dumps(decisive, sort_keys=True, default=list))
     return {
         "firmwright": __version__,
         "firmwright's code": code_digest(CODE_FOLDERS),
+        "firmwright's templates": digest_templates(tuple(stage.templates(job))),
         "packages": find_deciding_packages() | lock.find_package_versions(job.packages),
         "python": [*sys.version_info[:2]],
-        **found,
+        "options": to_json(collect_options(job, stage)),
+        "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
     }
+
+
+def to_json(value: Any) -> Any:
+    """Return data as JSON returns it: lists, and mappings whose keys are texts."""
+    text = msgspec.json.encode(value, order="sorted", enc_hook=to_json_type)
+    return msgspec.json.decode(text)
+
+
+def to_json_type(value: Any) -> Any:
+    """Return a value of a type that msgspec does not know, such as a subclass of ``str``."""
+    return json.loads(json.dumps(value, sort_keys=True))
 
 
 def run_action(

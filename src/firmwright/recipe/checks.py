@@ -39,7 +39,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     unknown = stated.keys() - own.keys() if isinstance(stated, dict) else set()
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))
-    yield from find_missing_files(data, path.parent)
+    yield from find_missing_files(find_references(data), path.parent)
     yield from find_format_errors(data.get("model"), path.parent)
     yield from find_digest_errors(data.get("model"), path.parent)
     yield from find_flag_errors(data)

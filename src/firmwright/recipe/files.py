@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from stat import S_ISDIR
@@ -112,9 +112,9 @@ def find_references(data: Any) -> list[FileReference]:
     return found
 
 
-def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
+def find_missing_files(references: Iterable[FileReference], folder: Path) -> Iterator[Finding]:
     """Yield the files that a recipe in ``folder`` names and that cannot be read."""
-    for reference in find_references(data):
+    for reference in references:
         yield from find_missing_package(reference)
         yield from find_wide_pattern(reference, folder)
         name = reference.format.find_required(reference.value)

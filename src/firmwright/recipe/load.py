@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from firmwright import __version__
-from firmwright.documents.chain import Layers, read_chain
+from firmwright.documents.chain import Layers
 from firmwright.documents.document import complete_document
 from firmwright.errors import DiagnosticError
 from firmwright.recipe.cache import make_cache_key, read_cache, write_cache
@@ -41,7 +41,11 @@ def load_recipe(
     if cache:
         known = read_cache(cache, key, layers)
         # The options of a custom device may change without a change of the recipe.
-        if known and not known.devices and not any(find_missing_files(known.data, layers.folder)):
+        if (
+            known
+            and not known.devices
+            and not any(find_missing_files(known.references, layers.folder))
+        ):
             return known
     recipe = _check_recipe(layers, catalogue)
     if cache:
@@ -52,11 +56,12 @@ def load_recipe(
 def make_layers(source: Path | Layers, overrides: Mapping[str, str]) -> Layers:
     """Return the files of a recipe with values of the command line, by the keys of recipes."""
     layers = source if isinstance(source, Layers) else Layers(source)
-    return replace(layers, overrides={complete_key(word): text for word, text in overrides.items()})
+    completed = {complete_key(word): text for word, text in overrides.items()}
+    return layers if completed == layers.overrides else replace(layers, overrides=completed)
 
 
 def _check_recipe(layers: Layers, catalogue: Catalog) -> Recipe:
-    chain = read_chain(layers)
+    chain = layers.chain
     document, far = move_document(chain.document)
     document, found = complete_document(document, load_schema(), chain.findings)
     data, path = document.data, layers.path

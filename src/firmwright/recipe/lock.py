@@ -10,8 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,7 @@ import msgspec
 
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
+from firmwright.plugins import read_version
 from firmwright.recipe.recipe import lock_path
 
 LOCK_VERSION = 2
@@ -54,10 +54,6 @@ class Lock:
     programs: dict[str, str] = field(default_factory=dict)
     bases: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     values: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-
-
-read_version = cache(version)
-"""Return the version of an installed package. A process reads it once."""
 
 
 def find_package_versions(names: Iterable[str]) -> dict[str, str]:

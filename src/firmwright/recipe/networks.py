@@ -64,7 +64,7 @@ class Networks:
 
 def names_networks(layers: Layers) -> bool:
     """Return whether a recipe names several networks."""
-    return "networks" in read_chain(layers).document.data
+    return "networks" in layers.chain.document.data
 
 
 def load_networks(layers: Layers, catalogue: Catalog) -> Networks:

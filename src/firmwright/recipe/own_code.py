@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.chain import Layers, read_chain
+from firmwright.documents.chain import Layers
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
 from firmwright.models.formats import FORMATS
@@ -35,7 +35,7 @@ def find_own_code(source: Path | Layers) -> list[OwnCode]:
     Raises DiagnosticError for a file that is not a mapping in YAML.
     """
     layers = source if isinstance(source, Layers) else Layers(source)
-    document = read_chain(layers).document
+    document = layers.chain.document
     found = [*find_functions(document.data), *find_programs(document.data)]
     return [
         OwnCode(document.make_diagnostic(pointer, sentence), python)

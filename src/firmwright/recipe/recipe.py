@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from firmwright.documents.chain import Layers, read_chain
+from firmwright.documents.chain import Layers
 from firmwright.documents.document import Document
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
@@ -284,7 +284,7 @@ class Recipe:
     @cached_property
     def document(self) -> Document:
         """The recipe as its files write it, without defaults, with the position of each value."""
-        return read_chain(self.layers).document
+        return self.layers.chain.document
 
     def make_diagnostic(self, pointer: Pointer, message: str) -> Diagnostic:
         """Return ``message`` at the position of a value, in the file that wrote it."""
@@ -310,22 +310,29 @@ class Recipe:
         places = [tuple(key.split(".")) for key in keys] or [()]
         named = [
             reference
-            for reference in self._references
+            for reference in self.references
             if any(reference.pointer[: len(place)] == place for place in places)
         ]
         if any(reference.format.is_function for reference in named):
-            named += [each for each in self._references if each.pointer[0] == "files"]
+            named += [each for each in self.references if each.pointer[0] == "files"]
         listed = (path for each in named for path in each.list_files(self.path.parent))
         return list(dict.fromkeys(listed))
 
     @property
     def functions(self) -> list[str]:
         """The Python functions that the recipe names, each as ``module:function``."""
-        return [each.value for each in self._references if each.format.is_function]
+        return [each.value for each in self.references if each.format.is_function]
 
     @cached_property
-    def _references(self) -> list[FileReference]:
+    def references(self) -> list[FileReference]:
+        """The values that name files."""
         return find_references(self.data)
+
+    @cached_property
+    def portable(self) -> dict[str, Any]:
+        """The complete data, with only the file name of each absolute path."""
+        portable: dict[str, Any] = make_portable(self.data)
+        return portable
 
     @cached_property
     def canonical(self) -> dict[str, Any]:
@@ -334,7 +341,7 @@ class Recipe:
         Keys without a value in the recipe or its schema are left out, so a new key does not change
         the digest of old recipes.
         """
-        normal = normalize_data(make_portable(self.data))
+        normal = normalize_data(self.portable)
         recipe = convert_recipe(self.path, normal)
         plain = msgspec.to_builtins(recipe, enc_hook=str)
         plain["model"] = {key: plain["model"][key] for key in normal["model"]}

@@ -53,26 +53,43 @@ def rewrite_data(data: Any, visit: Visit) -> Any:
 
     Mappings in the result are sorted. Invalid data is visited as far as it matches the schema.
     """
-    root = load_schema()
 
     def rewrite(value: Any, schema: Schema, pointer: Pointer) -> Any:
-        schema = resolve_reference(schema, root)
-        forms = (resolve_reference(form, root) for form in schema.get("oneOf", ()))
-        form = next((form for form in forms if _fits(value, form)), None)
-        if form is not None:
-            value = rewrite(value, form, pointer)
+        for form in schema.get("oneOf", ()):
+            if _fits(value, form):
+                value = rewrite(value, form, pointer)
+                break
         if isinstance(value, dict):
             parts, others = schema.get("properties", {}), schema.get("additionalProperties")
             others = others if isinstance(others, Mapping) else {}
             value = {
                 key: rewrite(part, parts.get(key, others), (*pointer, key))
-                for key, part in sorted(value.items(), key=lambda item: str(item[0]))
+                for key, part in sorted(value.items(), key=_get_name)
             }
         elif isinstance(value, list) and "items" in schema:
             value = [rewrite(v, schema["items"], (*pointer, i)) for i, v in enumerate(value)]
         return visit(pointer, value, schema)
 
-    return rewrite(data, root, ())
+    return rewrite(data, _load_whole_schema(), ())
+
+
+def _get_name(item: tuple[Any, Any]) -> str:
+    return str(item[0])
+
+
+@cache
+def _load_whole_schema() -> Schema:
+    """Return the schema of a recipe with a definition in place of each reference."""
+    root = load_schema()
+
+    def complete(part: Any) -> Any:
+        if isinstance(part, list):
+            return [complete(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        return {key: complete(value) for key, value in resolve_reference(part, root).items()}
+
+    return {key: complete(value) for key, value in root.items() if key != "$defs"}
 
 
 def _fits(value: Any, form: Schema) -> bool:

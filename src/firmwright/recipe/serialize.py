@@ -7,7 +7,6 @@ from typing import Any
 
 from firmwright.documents.schema_check import Schema
 from firmwright.documents.yaml_text import Pointer, write_yaml
-from firmwright.recipe.files import make_portable
 from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import rewrite_data
 
@@ -17,7 +16,7 @@ def serialize(recipe: Recipe) -> str:
 
     Defaults of the schema are left out. Only the file name of each absolute path stays.
     """
-    stated = drop_empty(rewrite_data(make_portable(recipe.data), forget_default))
+    stated = drop_empty(rewrite_data(recipe.portable, forget_default))
     return write_yaml(stated, sort_keys=True, width=100)
 
 

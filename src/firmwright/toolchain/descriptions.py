@@ -78,6 +78,13 @@ def list_names(folder: Traversable) -> Iterator[str]:
     return (entry.stem for entry in entries if entry.suffix == ".yaml")
 
 
+@cache
+def list_built_in(folder: str) -> dict[str, Path]:
+    """Return the files of firmwright's descriptions in a folder, by name."""
+    place = Path(str(files("firmwright.toolchains"))).joinpath(*folder.split("/"))
+    return {name: place / f"{name}.yaml" for name in sorted(list_names(place))}
+
+
 def read_schema(name: str) -> dict[str, Any]:
     """Return one of the package's JSON schemas for platforms, toolchains and boards."""
     text = (files("firmwright.toolchains") / name).read_text(encoding="utf-8")
@@ -102,7 +109,7 @@ class DescriptionKind:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the built-in descriptions, sorted."""
-        return tuple(sorted(list_names(self._folder())))
+        return tuple(list_built_in(self.folder))
 
     def installed_folders(self) -> dict[str, Traversable]:
         """Return the folder of each description that an installed package adds, by name.
@@ -129,13 +136,13 @@ class DescriptionKind:
 
     def read_text(self, name: str) -> str:
         """Return the text of a built-in or installed description; UserError for an unknown name."""
-        return (self._find_folder(name) / f"{name}.yaml").read_text(encoding="utf-8")
+        return self._find_ready(name).read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
         """Return the path of a description's file."""
         if is_own_file(name_or_path):
             return (relative_to or Path()) / name_or_path
-        return Path(str(self._find_folder(name_or_path) / f"{name_or_path}.yaml"))
+        return Path(str(self._find_ready(name_or_path)))
 
     def load_schema(self) -> dict[str, Any]:
         """Return the JSON schema that every description of this kind fulfills."""
@@ -152,15 +159,13 @@ class DescriptionKind:
             raise DiagnosticError(found)
         return document.data
 
-    def _find_folder(self, name: str) -> Traversable:
-        """Return the folder of a built-in or installed description."""
-        if name in self.names():
-            return self._folder()
+    def _find_ready(self, name: str) -> Traversable:
+        """Return the file of a built-in or installed description."""
+        built_in = list_built_in(self.folder)
+        if name in built_in:
+            return built_in[name]
         installed = self.installed_folders()
         if name not in installed:
-            hint = suggest_name(name, (*self.names(), *installed))
+            hint = suggest_name(name, (*built_in, *installed))
             raise UserError(f"unknown {self.noun} '{name}'{hint}")
-        return installed[name]
-
-    def _folder(self) -> Traversable:
-        return files("firmwright.toolchains").joinpath(*self.folder.split("/"))
+        return installed[name] / f"{name}.yaml"
