@@ -104,6 +104,11 @@ def test_a_dry_run_checks_the_recipes_that_read_a_changed_file(layered: Reposito
         "  then   stats        after run",
         "  run    bundle       run.samples: 1 → 2",
     ]
+    done = layered.doit("build", both)
+    assert "digits on rv32-bare\n  up to date  " in done.stdout
+    assert "2 of 2 built" in done.stdout
+    plan = layered.doit("build", both, "dry_run=1").stdout.splitlines()
+    assert plan[1::2] == ["  kept   all stages"] * 2  # the build also knows the other recipe
     layered.write("other.yaml", other.replace("name: other", "name: another"))
     lines = layered.doit("build", both, "dry_run=1").stdout.splitlines()
     assert lines[1].startswith("  kept   model, samples, ")  # a new name can be of another recipe

@@ -6,11 +6,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from firmwright.pipeline import freshness, snapshot
+from firmwright.pipeline.changed_recipes import are_separate
 from firmwright.pipeline.freshness import read_state
+from firmwright.pipeline.job import Job
 from firmwright.pipeline.same_recipes import RecipeText
 from firmwright.pipeline.snapshot import (
     BuiltRecipe,
@@ -20,8 +24,8 @@ from firmwright.pipeline.snapshot import (
     write_snapshot,
 )
 
-RECIPES = [UpToDate("build:net", "net on host", "build/net/net-host.tar.gz")]
-OTHERS = [UpToDate("build:other", "other on host", "build/other/other-host.tar.gz")]
+RECIPES = [UpToDate("build:net", "net on host", "build/net/net-host.tar.gz", "m.json")]
+OTHERS = [UpToDate("build:other", "other on host", "build/other/other-host.tar.gz", "m.json")]
 
 
 @pytest.fixture
@@ -65,6 +69,35 @@ def replace(path: Path) -> None:
     status = path.stat()
     path.write_text("behind")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_build_of_one_recipe_keeps_the_entries_of_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(place)
+    (place / "inputs/more").touch()
+    begin(monkeypatch)
+    assert read().changed == read().recipes[:1]
+    written = {str(place / "build/result"): read_state(place / "build/result")}
+    built = BuiltRecipe("net", RECIPES, ["net"], written, [str(place / "inputs")])
+    kept = snapshot.read_kept({each.task for each in OTHERS})
+    write_snapshot([built], kept, ["build:other", "build:net"])
+    assert look() == [*OTHERS, *RECIPES]
+    (place / "other").touch()  # a file of the kept recipe
+    assert [each.recipe for each in read().changed] == ["other"]
+
+
+def test_a_recipe_that_reads_a_result_of_a_changed_recipe_is_loaded(place: Path) -> None:
+    keep(place)
+    known = read()
+    recipe = SimpleNamespace(name="net")
+    job = SimpleNamespace(recipe=recipe, bundle_name="net", platform=SimpleNamespace(name="host"))
+    job.all_jobs = (job,)
+    job.overrides, job.outdir = {}, place / "build/net"
+    for folder, separate in ((place / "elsewhere", True), (place, False)):
+        job.outdir = folder
+        changed = Snapshot(known.recipes, known.recipes[:1], known.paths)
+        assert are_separate(changed, [cast(Job, job)]) is separate
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

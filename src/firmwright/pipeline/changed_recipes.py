@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
@@ -19,13 +20,13 @@ def load_changed(
     """Return the tasks of the changed recipes, and one task for each other build.
 
     The result is empty if every recipe has to be loaded: if all have changed, or if a changed
-    recipe may use a name of another one. ``task_file`` makes the jobs; ``load`` makes its tasks.
+    recipe may concern another one. ``task_file`` makes the jobs; ``load`` makes its tasks.
     """
     if len(known.changed) == len(known.recipes):
         return []
     chosen.update(each.recipe for each in known.changed)
     try:
-        tasks = load() if have_same_names(known, task_file.get_jobs()) else []
+        tasks = load() if are_separate(known, task_file.get_jobs()) else []
     finally:
         chosen.clear()
         task_file.get_jobs.cache_clear()
@@ -36,11 +37,23 @@ def load_changed(
     return tasks
 
 
-def have_same_names(known: Snapshot, jobs: Iterable[Job]) -> bool:
-    """Return whether changed recipes have the same builds as before, and no name of the others."""
+def are_separate(known: Snapshot, jobs: Iterable[Job]) -> bool:
+    """Return whether changed recipes have the same builds as before and concern no other recipe.
+
+    A recipe concerns another one that has its name or reads a file in its build folder.
+    """
     every = [each for job in jobs for each in job.all_jobs]
     builds = {build.task for each in known.changed for build in each.list_builds()}
     changed = {each.recipe for each in known.changed}
-    others = {n for each in known.recipes if each.recipe not in changed for n in each.names}
+    others = [each for each in known.recipes if each.recipe not in changed]
+    taken = {name for each in others for name in each.names}
     names = {name for job in every for name in (job.recipe.name, job.bundle_name)}
-    return builds == {f"build:{name_build(job)}" for job in jobs} and names.isdisjoint(others)
+    folders = {f"{job.outdir}/" for job in every}
+    written = tuple(folders | {f"{os.path.abspath(folder)}/" for folder in folders})  # noqa: PTH100
+    read = {known.paths[position] for each in others for position in each.paths}
+    tidy = (os.path.normpath(path) if ".." in path else path for path in read)
+    return (
+        builds == {f"build:{name_build(job)}" for job in jobs}
+        and names.isdisjoint(taken)
+        and not any(path.startswith(written) for path in tidy)
+    )

@@ -47,12 +47,13 @@ class UpToDate:
     """A recipe whose build has nothing to do. A reporter recognizes it as the title of a task.
 
     ``task`` is the name of the task that builds the recipe. ``title`` is the title of the build,
-    and ``bundle`` is the path of the result.
+    and ``bundle`` and ``manifest`` are the paths of its results.
     """
 
     task: str
     title: str
     bundle: str
+    manifest: str
 
     def __call__(self, task: Task) -> str:
         return str(task.name)
@@ -61,7 +62,15 @@ class UpToDate:
 def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
     """Return the recipes of the stages ``bundle``, which end a build."""
     jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
-    return [UpToDate(f"build:{name_build(job)}", job.title, str(job.bundle)) for job in jobs]
+    return [
+        UpToDate(
+            f"build:{name_build(job)}",
+            job.title,
+            str(job.bundle),
+            str(job.folder("bundle") / "manifest.json"),
+        )
+        for job in jobs
+    ]
 
 
 class KnownRecipe(msgspec.Struct):
@@ -74,7 +83,7 @@ class KnownRecipe(msgspec.Struct):
     """
 
     recipe: str
-    builds: list[tuple[str, str, str]]
+    builds: list[tuple[str, str, str, str]]
     names: list[str]
     paths: list[int]
     state: str
@@ -95,10 +104,11 @@ class Content(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The recipes of a snapshot in order, and those that must be checked again."""
+    """The recipes of a snapshot in order, those that must be checked again, and all paths."""
 
     recipes: Sequence[KnownRecipe] = ()
     changed: Sequence[KnownRecipe] = ()
+    paths: Sequence[str] = ()
 
     def list_builds(self) -> list[UpToDate]:
         """Return all builds; empty if a recipe must be checked."""
@@ -167,7 +177,7 @@ def read_snapshot(
     if content is None:
         return Snapshot()
     try:
-        known = msgspec.convert(json.loads(content), Content)
+        known = parse(content)
         common = look_at_common(always)
         if known.common != digest_common(circumstances, common, known.places):
             return Snapshot()
@@ -177,9 +187,14 @@ def read_snapshot(
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
         return Snapshot()
     if not changed.isdisjoint(list_search_paths()):  # a module or program there may come first
-        return Snapshot(known.recipes, known.recipes)
+        return Snapshot(known.recipes, known.recipes, known.paths)
     differ = [each for each in known.recipes if not holds(each, lines, changed)]
-    return Snapshot(known.recipes, differ)
+    return Snapshot(known.recipes, differ, known.paths)
+
+
+def parse(content: bytes) -> Content:
+    """Return the content of a snapshot. Raises ValueError for the format of another version."""
+    return msgspec.convert(json.loads(content), Content)
 
 
 def holds(known: KnownRecipe, lines: Sequence[str], changed: frozenset[str]) -> bool:
@@ -205,16 +220,42 @@ class BuiltRecipe:
     texts: Sequence[RecipeText] = ()
 
 
-def write_snapshot(recipes: Sequence[BuiltRecipe]) -> None:
+@dataclass(frozen=True)
+class KeptRecipe:
+    """A recipe that no file of the build concerns: its entry in the old snapshot, and its files."""
+
+    known: KnownRecipe
+    paths: Sequence[str]
+
+
+def read_kept(tasks: set[str]) -> list[KeptRecipe]:
+    """Return the recipes of the old snapshot whose builds are the ``tasks``."""
+    content = read_checked(find_snapshot()) if tasks else None
+    if content is None:
+        return []
+    old = parse(content)
+    return [
+        KeptRecipe(each, [old.paths[position] for position in each.paths])
+        for each in old.recipes
+        if tasks >= {build.task for build in each.list_builds()}
+    ]
+
+
+def write_snapshot(
+    recipes: Sequence[BuiltRecipe], kept: Sequence[KeptRecipe] = (), order: Sequence[str] = ()
+) -> None:
     """Record that recipes are up to date while their files and folders are unchanged.
 
     Write no snapshot if a result has changed since it was written, or if another file may have
-    changed since this process began.
+    changed since this process began. ``order`` are the names of all builds, if there are ``kept``
+    recipes.
     """
     texts = [text for each in recipes for text in each.texts]
+    texts += [text for old in kept for text in old.known.texts]
     places = read_places(texts)
     written = {path: state for each in recipes for path, state in each.written.items()}
-    listed = sorted({*written, *places, *(path for each in recipes for path in each.watched)})
+    watched = {path for each in recipes for path in each.watched}
+    listed = sorted({*written, *places, *watched, *(path for k in kept for path in k.paths)})
     common, found = look_at_common(), identify(listed)
     same = all(found[path] == list(state[:4]) for path, state in written.items())
     begun = {**common, **found}
@@ -227,9 +268,14 @@ def write_snapshot(recipes: Sequence[BuiltRecipe]) -> None:
         loose = {path for text in each.texts for path in text.places}
         paths = sorted({*each.written, *each.watched} - loose)
         state = digest_lines([f"{path} {found[path]}\n" for path in paths])
-        builds = [(build.task, build.title, build.bundle) for build in each.builds]
+        builds = [(build.task, build.title, build.bundle, build.manifest) for build in each.builds]
         names, at = sorted(each.names), [positions[path] for path in paths]
         known.append(KnownRecipe(each.recipe, builds, names, at, state, [*each.texts]))
+    for old in kept:
+        at = [positions[path] for path in old.paths]
+        known.append(msgspec.structs.replace(old.known, paths=at))
+    ranks = {task: rank for rank, task in enumerate(order)}
+    known.sort(key=lambda each: ranks.get(each.list_builds()[0].task, 0))
     content = Content(digest_common(collect_circumstances(), common, places), listed, places, known)
     write_checked(find_snapshot(), json.dumps(msgspec.to_builtins(content)).encode())
 

@@ -20,7 +20,7 @@ from .inputs import list_tools, user_files
 from .job import Job
 from .platform_arguments import name_build
 from .same_recipes import make_text
-from .snapshot import BuiltRecipe, UpToDate, list_finished, write_snapshot
+from .snapshot import BuiltRecipe, UpToDate, list_finished, read_kept, write_snapshot
 from .tools import find_named_files
 
 
@@ -33,12 +33,15 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
     done = {task.name: task for task in (*fresh, *ran)}
     if {*done} != {name for name in list_needed(tasks, "build") if tasks[name].actions}:
         return
+    finished = {name: tasks[name].custom_title for name in tasks["build"].task_dep}
+    kept = read_kept({name for name, title in finished.items() if isinstance(title, UpToDate)})
     results = {name: Globals.dep_manager.get_values(name).get("outputs", {}) for name in done}
     jobs = list({id(job): job for job in (t.custom_title.job for t in done.values())}.values())
     found = list_finished(task.custom_title for task in done.values())
-    built = [each for name in tasks["build"].task_dep for each in found if each.task == name]
+    found += [each for old in kept for each in old.known.list_builds()]
+    built = [each for name in finished for each in found if each.task == name]
     if (
-        len(built) != len(tasks["build"].task_dep)
+        len(built) != len(finished)
         or not all(results[task.name] for task in ran)  # tasks without results run every time
         or not all(map(can_be_watched, jobs))
     ):
@@ -49,7 +52,7 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
         job = task.custom_title.job.origin or task.custom_title.job
         parts.setdefault(str(owners.get(id(job), job).recipe.layers), []).append(task)
     recipes = [describe(*part, results, built) for part in parts.items()]
-    write_snapshot(sorted(recipes, key=lambda each: built.index(each.builds[0])))
+    write_snapshot(recipes, kept, [*finished])
 
 
 def describe(

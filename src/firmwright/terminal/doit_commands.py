@@ -8,6 +8,7 @@ They differ only if the command would fail, and in the output of `doit clean` an
 from __future__ import annotations
 
 import dbm
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -48,6 +49,9 @@ plugin.entry_points_impl = lambda: find_plugins
 """doit calls this for each kind of plug-ins."""
 
 TASKS = "firmwright.tasks.dodo"
+
+BESIDE_A_BUILD = ("task_tune", "task_reproduce")
+"""The creators of tasks that no build needs."""
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """The line by which doit announces the action of a clean; the action prints the removed files."""
@@ -103,6 +107,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         if args in ([], ["build"]) and not altered:
             self.loader.load_tasks = partial(load_tasks, self.loader, self.loader.load_tasks)
         if is_asked(DRY_RUN):
+            gc.disable()  # a dry run needs nearly all of its objects until its end
             self._execute = self.print_plan
         try:
             return super().execute(params, args)
@@ -148,14 +153,12 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return the tasks of all recipes. Builds with nothing to do have one task without stages.
-
-    A build that runs a stage loads the stages of all recipes.
-    """
+    """Return the tasks of all recipes. Builds with nothing to do have one task without stages."""
     if not is_ours(loader.namespace):
         return load(**given)
+    loader.namespace = {n: v for n, v in loader.namespace.items() if n not in BESIDE_A_BUILD}
     known = snapshot.read_current()
-    if known.changed and is_asked(DRY_RUN):
+    if known.changed:
         # Imported late: a build with nothing to do reads no recipe.
         from firmwright.pipeline.changed_recipes import load_changed
 

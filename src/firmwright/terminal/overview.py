@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from firmwright.bundle.outcome import Outcome, make_outcome
-
-if TYPE_CHECKING:
-    from firmwright.pipeline.job import Job
+from firmwright.pipeline.snapshot import UpToDate
 
 COLUMNS = ("outputs", "time", "flash", "RAM")
 NOTHING = "-"
 """The text for an unknown number."""
 
 
-def format_overview(jobs: Sequence[Job], done: Collection[str]) -> Iterator[str]:
-    """Yield the lines of the table; ``done`` are the names of the tasks that have succeeded."""
-    built = [job for job in jobs if job.task_name("bundle") in done]
-    head = f"{len(built)} of {len(jobs)} built"
-    outcomes = [read_outcome(job) if job in built else None for job in jobs]
+def format_overview(builds: Sequence[UpToDate], done: Collection[str]) -> Iterator[str]:
+    """Yield the lines of the table; ``done`` are the tasks of the builds that have succeeded."""
+    head = f"{sum(each.task in done for each in builds)} of {len(builds)} built"
+    outcomes = [read_outcome(each) if each.task in done else None for each in builds]
     described = (describe(outcome) for outcome in outcomes)
     rows = [
         (head, *COLUMNS),
-        *((j.title, *cells) for j, cells in zip(jobs, described, strict=True)),
+        *((b.title, *cells) for b, cells in zip(builds, described, strict=True)),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for title, outputs, *numbers in rows:
@@ -35,9 +32,8 @@ def format_overview(jobs: Sequence[Job], done: Collection[str]) -> Iterator[str]
         yield f"time: {source}"
 
 
-def read_outcome(job: Job) -> Outcome:
-    manifest = msgspec.json.decode((job.folder("bundle") / "manifest.json").read_bytes())
-    return make_outcome(job.title, manifest)
+def read_outcome(build: UpToDate) -> Outcome:
+    return make_outcome(build.title, msgspec.json.decode(Path(build.manifest).read_bytes()))
 
 
 def describe(found: Outcome | None) -> tuple[str, ...]:

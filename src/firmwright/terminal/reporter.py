@@ -211,14 +211,20 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     def show_overview(self) -> None:
         """Show a row for each of several builds, if a stage of any build has run."""
         titles = [task.custom_title for task in self.tasks.values()]
-        of_bundles = [title for title in titles if getattr(title, "stage", "") == "bundle"]
-        jobs = [title.job for title in of_bundles if title.job.origin is None]
-        if "build" in self.selected and self.succeeded and len(jobs) > 1:
+        builds = [title for title in titles if isinstance(title, UpToDate)]
+        builds += list_finished(title for title in titles if hasattr(title, "stage"))
+        if "build" in self.selected and self.succeeded and len(builds) > 1:
             # Imported late: it reads manifests.
             from .overview import format_overview
 
-            for line in format_overview(jobs, self.list_done()):
+            done = list_finished(task.custom_title for task in (*self.skipped, *self.succeeded))
+            finished = {each.task for each in (*self.up_to_date, *done)}
+            for line in format_overview(sorted(builds, key=self.get_position), finished):
                 self.screen.print_hanging("", line)
+
+    def get_position(self, build: UpToDate) -> int:
+        """Return the position of a build among the builds of the command."""
+        return [*self.tasks["build"].task_dep].index(build.task)
 
 
 def describe_exports(job: Job) -> Iterator[Row]:
