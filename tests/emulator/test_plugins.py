@@ -107,6 +107,7 @@ def forget_plugins() -> None:
 
 def test_every_file_and_the_version_of_its_package_decide(site: Path) -> None:
     tool = emulator_tool("meter", load_platform("rv32-bare"))
+    assert tool.locked_as == "meter"  # a lock has this digest
     stamps = [tool.stamp()]
     assert str(site / "acme_meter/board.py") in tool.list_watched()
     (site / "acme_meter/board.py").write_text(PACKAGE.format(count=2))

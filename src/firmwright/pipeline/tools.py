@@ -129,8 +129,10 @@ def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
 
 
 def emulator_tool(name: str, platform: Platform) -> Tool:
+    """Return an emulator. A lock has the files of another package, because it may be edited."""
     find = partial(fingerprint_emulator, name, platform)
-    return Tool(name, find, partial(read_version, name, platform))
+    locked_as = "" if name in BUILT_IN else name
+    return Tool(name, find, partial(read_version, name, platform), locked_as)
 
 
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
