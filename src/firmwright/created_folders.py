@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -142,10 +142,14 @@ def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None
 
     Raises UserError for foreign files in the earlier folder.
     """
-    text = json.dumps({"files": digests}, indent=1) + "\n"
-    (results / INDEX_FILE).write_text(text, "utf-8")
+    (results / INDEX_FILE).write_text(format_index(digests), "utf-8")
     remove_folder(folder)
     results.rename(folder)
+
+
+def format_index(digests: Mapping[str, str]) -> str:
+    """Return the text of the index of a folder of results, from the digests of its files."""
+    return json.dumps({"files": digests}, indent=1) + "\n"
 
 
 def remove_folder(folder: Path) -> None:

@@ -71,7 +71,9 @@ def test_another_folder_takes_every_stage(
     kept: tuple[Path, bytes], cache: Path, tmp_path: Path
 ) -> None:
     repository = make(tmp_path / "other", str(cache))
+    plan = repository.doit("build", "recipe=r.yaml", "dry_run=1").stdout.splitlines()[1:]
     taken, own, _ = build(repository)
+    assert sorted(line.split()[1] for line in plan if "  cache  " in line) == sorted(taken)
     assert "objects" in taken
     assert not own
     assert {Path(origin).parents[1] for origin in read_origins(repository)} == {cache / "ac"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from firmwright.shared_cache.entry import CacheError
 from .freshness import UpToDateCheck
 from .snapshot import UpToDate
 from .stage_cache import find_cached
+from .task import list_dependencies
 
 KEPT, CACHED, RUN, MAYBE = "kept", "cache", "run", "then"
 """The origin of a stage's result. MAYBE: the stage runs if an earlier stage changes its input."""
@@ -59,45 +60,58 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
     """Yield the stages of a build in order. ``state`` is doit's record of results."""
     control = TaskControl(tasks)
     control.process(list(selected))
-    running: dict[str, int] = {}
+    plan = Plan(control.tasks, state)
     for name in order_tasks(control.tasks, control.selected_tasks):
         task = control.tasks[name]
         if isinstance(task.custom_title, UpToDate):
             yield PlannedStage(task.custom_title.title, "all stages", KEPT, "")
         elif task.actions and hasattr(task.custom_title, "stage"):
-            planned = plan_task(task, control.tasks, running, state)
-            if planned.origin != KEPT:
-                running[name] = len(running)
-            yield planned
+            yield plan.add(task)
 
 
-def plan_task(
-    task: Task, tasks: Mapping[str, Task], running: Mapping[str, int], state: Any
-) -> PlannedStage:
-    """Return the plan for a task: whether it would run, and the reason."""
-    title = task.custom_title
-    status = state.get_status(task, tasks).status
-    if status != "up-to-date":
-        origin = CACHED if is_cached(task) else RUN
-        return PlannedStage(title.job.title, title.stage, origin, explain_run(task))
-    before = sorted(running.keys() & task.task_dep, key=running.__getitem__)
-    if before:
+@dataclass
+class Plan:
+    """The stages that would run: ``running`` has their tasks with their positions.
+
+    ``results`` has the digest of the index that each of them writes, empty if it is unknown.
+    """
+
+    tasks: Mapping[str, Task]
+    state: Any
+    running: dict[str, int] = field(default_factory=dict)
+    results: dict[str, str] = field(default_factory=dict)
+
+    def add(self, task: Task) -> PlannedStage:
+        """Return the plan for a task: whether it would run, and the reason."""
+        title = task.custom_title
+        origin, reason = self.find_origin(task)
+        if origin != KEPT:
+            self.running[task.name] = len(self.running)
+            digest = self.find_cached(task) if origin == RUN else ""
+            self.results.update(dict.fromkeys(task.targets[:1], digest))
+            origin = CACHED if digest else origin
+        return PlannedStage(title.job.title, title.stage, origin, reason)
+
+    def find_origin(self, task: Task) -> tuple[str, str]:
+        """Return KEPT, RUN or MAYBE, and the reason."""
+        if self.state.get_status(task, self.tasks).status != "up-to-date":
+            return RUN, explain_run(task)
+        before = sorted(self.running.keys() & task.task_dep, key=self.running.__getitem__)
         stages = dict.fromkeys(name.partition(":")[0] for name in before)
-        return PlannedStage(title.job.title, title.stage, MAYBE, f"after {', '.join(stages)}")
-    return PlannedStage(title.job.title, title.stage, KEPT, "")
+        return (MAYBE, f"after {', '.join(stages)}") if before else (KEPT, "")
 
-
-def is_cached(task: Task) -> bool:
-    """Return whether the shared cache has the result of a stage; False on a cache error."""
-    title = task.custom_title
-    stage = title.job.stages.get(title.stage)
-    checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
-    if stage is None or not checks:
-        return False
-    try:
-        return find_cached(title.job, stage, checks[0].configuration, sorted(task.file_dep))
-    except CacheError:
-        return False
+    def find_cached(self, task: Task) -> str:
+        """Return the digest of the index in the shared cache, empty on an error of the cache."""
+        job, name = task.custom_title.job, task.custom_title.stage
+        checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
+        if name not in job.stages or not checks:
+            return ""
+        stage = job.stages[name]
+        files = list_dependencies(job, stage)
+        try:
+            return find_cached(job, stage, checks[0].configuration, files, self.results)
+        except CacheError:
+            return ""
 
 
 def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]:

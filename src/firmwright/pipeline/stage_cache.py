@@ -10,12 +10,14 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from firmwright.created_folders import format_index
 from firmwright.shared_cache import SharedCache, open_cache
 from firmwright.shared_cache.entry import CacheError
 
-from .freshness import file_digest
+from .freshness import file_digest, text_digest
 from .job import Job
 from .stage import Stage
 
@@ -23,11 +25,18 @@ FORMAT = 3
 """The version of the key. A new version does not find the entries of older versions."""
 
 
-def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[str]) -> str:
+def find_key(
+    job: Job,
+    stage: Stage,
+    configuration: Mapping[str, Any],
+    files: Iterable[str],
+    digests: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the digest of everything that decides the result of a stage, on any machine.
 
     Files count by content and by name below the build folder or the recipe's folder. The
-    locations of these folders are ignored.
+    locations of these folders are ignored. ``digests`` are the contents of files that do not exist
+    yet.
     """
     owners = [j.outdir for j in (job.origin or job, *job.members)]
     folders = [resolve_folder(str(folder)) for folder in (*owners, job.recipe.path.parent)]
@@ -37,7 +46,7 @@ def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: It
         "task": job.task_name(stage.name),
         "machine": [platform.system(), platform.machine()],
         **configuration,
-        "files": [[name_file(path, folders), file_digest(path)] for path in files],
+        "files": [[name_file(p, folders), digests.get(p) or file_digest(p)] for p in files],
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -89,18 +98,30 @@ def take_or_run(
 
 
 def find_cached(
-    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Collection[str]
-) -> bool:
-    """Return whether the shared cache has the result of a stage; False if a file is missing.
+    job: Job,
+    stage: Stage,
+    configuration: Mapping[str, Any],
+    files: Collection[str],
+    results: Mapping[str, str],
+) -> str:
+    """Return the digest of the index of the result that the shared cache has for a stage.
 
-    ``files`` are the inputs of the stage. Raises CacheError.
+    It is empty if there is no result, or if an input is unknown. ``files`` are the inputs.
+    ``results`` has the digests of inputs that earlier stages will write, empty if they are unknown.
+    Raises CacheError.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
-        return False
-    if not all(map(os.path.exists, files)):
-        return False
-    return shared.has(find_key(job, stage, configuration, files))
+        return ""
+    existing = [file for file in files if not results.get(file)]
+    if not (results.keys().isdisjoint(existing) and all(map(os.path.exists, existing))):
+        return ""
+    entry = shared.read_entry(find_key(job, stage, configuration, files, results))
+    if entry is None:
+        return ""
+    names = {target.name for target in stage.publish(job)}
+    digests = {file.path: file.sha256 for file in entry.files if file.path not in names}
+    return text_digest(format_index(digests))
 
 
 @cache

@@ -142,7 +142,7 @@ def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
 
 
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:
-    dependencies = [*list_results(job, stage), *list_own_inputs(job, stage)]
+    dependencies = list_dependencies(job, stage)
     name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [name_index(job, stage.name), *map(str, stage.publish(job))]
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
@@ -166,6 +166,11 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
         "clean": [(remove_results, [folders, list_targets])],
         "verbosity": 2,
     }
+
+
+def list_dependencies(job: Job, stage: Stage) -> list[str]:
+    """Return the files that a stage reads, in the order of its key in the shared cache."""
+    return [*list_results(job, stage), *list_own_inputs(job, stage)]
 
 
 def list_results(job: Job, stage: Stage) -> list[str]:

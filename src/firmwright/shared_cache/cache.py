@@ -33,23 +33,23 @@ class SharedCache:
         """Return the location of a key's entry, for a message."""
         return self.store.find(f"ac/{key}")
 
-    def has(self, key: str) -> bool:
-        """Return whether there is an entry of a key. Raises CacheError."""
-        return self.is_read and self.store.read(f"ac/{key}", LARGEST_ENTRY) is not None
+    def read_entry(self, key: str) -> Entry | None:
+        """Return the entry of a key; None if there is none. Raises CacheError."""
+        data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
+        if data is None:
+            return None
+        try:
+            return decode(data, key)
+        except CacheError as error:
+            raise CacheError(f"{self.find_entry(key)}: {error}") from None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
         """Write the files of a key's entry into an empty folder; None if there is none.
 
         Raises CacheError for an entry or a file that differs from the stored one.
         """
-        data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
-        if data is None:
-            return None
-        try:
-            entry = decode(data, key)
-        except CacheError as error:
-            raise CacheError(f"{self.find_entry(key)}: {error}") from None
-        for file in entry.files:
+        entry = self.read_entry(key)
+        for file in entry.files if entry else ():
             content = self.read_file(file)
             if content is None:  # an old file may be removed before its entry
                 return None
