@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from importlib import reload
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -53,7 +54,7 @@ from .ownership import refuse_taken_folder
 from .places import read_overrides
 from .platform_arguments import read_platforms
 from .profile import PROFILE
-from .recipe_arguments import choose_recipes, find_recipes, find_start
+from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start
 from .stage import Stage
 from .switches import DRY_RUN, WHY
 
@@ -130,6 +131,8 @@ def set_variables(arguments: Sequence[str]) -> None:
     """Pass the ``name=value`` arguments of a command line to doit's ``get_var``."""
     given_arguments[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
+    if TASKS in sys.modules:  # it has read the arguments of an earlier command of this process
+        reload(sys.modules[TASKS])
 
 
 def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
@@ -337,11 +340,8 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
-        others = (
-            f"platforms that have it: {', '.join(having)}"
-            if having
-            else "no built-in platform has it"
-        )
+        listed = f"platforms that have it: {', '.join(having)}"
+        others = listed if having else "no built-in platform has it"
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
         raise DiagnosticError([recipe.make_diagnostic((key,), message)])
 

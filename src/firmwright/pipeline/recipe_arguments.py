@@ -17,6 +17,8 @@ from firmwright.documents.chain import Layers, split_overlays
 from firmwright.errors import UserError, did_you_mean
 
 TASK_FILE = "dodo.py"
+TASKS = "firmwright.tasks.dodo"
+"""The module that makes the tasks. It reads the arguments when it is imported."""
 
 SUFFIXES = (".yaml", ".yml")
 """The suffixes that a pattern matches, because a recipe's lock and model may have its name."""

@@ -37,6 +37,7 @@ from firmwright.errors import did_you_mean
 from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import UpToDateCheck
+from firmwright.pipeline.recipe_arguments import TASKS
 from firmwright.pipeline.switches import DRY_RUN, is_asked
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 plugin.entry_points_impl = lambda: find_plugins
 """doit calls this for each kind of plug-ins."""
-
-TASKS = "firmwright.tasks.dodo"
 
 BESIDE_A_BUILD = ("task_tune", "task_reproduce")
 """The creators of tasks that no build needs."""
@@ -92,6 +91,15 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
             if TASKS not in sys.modules and not isinstance(error, OSError):
                 raise
             sys.exit(tell_end(error))
+        finally:
+            release_state(self.dep_manager)
+
+
+def release_state(manager: Any) -> None:
+    """Let other commands of this process, and of others, use the build folder."""
+    lock = getattr(getattr(manager, "backend", None), "lock", None)
+    if lock is not None:
+        lock.close()
 
 
 class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
