@@ -211,8 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_variables(given)
     from firmwright.tasks import dodo  # the module reads the variables during its import
 
-    if options.command in PRINTING:
-        return PRINTING[options.command](options, given)
+    if options.command in SPECIAL:
+        return SPECIAL[options.command](options, given)
     if options.command == "export":
         without = [
             str(job.recipe.layers) for job in dodo.get_network_jobs() if not job.recipe.export
@@ -366,8 +366,20 @@ def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
     return 0
 
 
-PRINTING = {"explain": explain, "graph": print_graph, "list": list_tasks}
-"""Commands that print information about the jobs, in place of doit's commands."""
+def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Write or check the locks of recipes with all of their overlays; return the exit code."""
+    from firmwright.pipeline.locked_overlays import lock_in_turn
+    from firmwright.tasks import dodo
+
+    try:
+        return lock_in_turn(dodo, lambda: run_tasks(dodo, given))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+SPECIAL = {"explain": explain, "graph": print_graph, "list": list_tasks, "lock": lock_recipes}
+"""Commands that use the jobs in another way than one command of doit."""
 
 
 if __name__ == "__main__":

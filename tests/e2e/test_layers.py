@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from hashlib import sha256
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -115,6 +117,18 @@ def test_a_dry_run_checks_the_recipes_that_read_a_changed_file(layered: Reposito
     assert lines[2:4] == ["another on rv32-bare", "  run    model        it has not run yet"]
 
 
+def test_two_commands_of_one_process_have_their_recipes_and_no_lock(layered: Repository) -> None:
+    layered.write("other.yaml", "extends: digits.yaml\nname: other\n")
+    commands = [["list", "digits.yaml"], ["list", "other.yaml", "--outdir", "elsewhere"]]
+    code = f"from firmwright.cli import main\nfor each in {commands}: main(each)"
+    done = layered.run(sys.executable, "-c", code)
+    assert [line.strip() for line in done.stdout.splitlines() if line.startswith("build:")] == [
+        "build:digits",
+        "build:other",
+    ], done.stderr
+    assert "waiting" not in done.stderr
+
+
 def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:
     def lock(*words: str, recipe: str = "digits.yaml") -> str:
         done = layered.firmwright("lock", recipe, *words)
@@ -131,6 +145,14 @@ def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Reposi
     )
     layered.write("board.yaml", "run: {seed: 0}\n")
     assert "board.yaml" in json.loads(lock(recipe="digits.yaml:board.yaml"))["bases"]
+    layered.write("small.yaml", "run: {samples: 1}\n")
+    layered.write("model.yaml", "model: other.onnx\n")
+    copyfile(layered.folder / "digits.onnx", layered.folder / "other.onnx")
+    done = layered.firmwright("lock", "digits.yaml:model.yaml", "digits.yaml:small.yaml")
+    assert "read different files, which one lock cannot have" in done.stderr
+    overlays = ("digits.yaml:board.yaml", "digits.yaml:small.yaml")
+    done = layered.firmwright("lock", *overlays)
+    assert {"board.yaml", "small.yaml"} < json.loads(lock())["bases"].keys(), done.stderr
     first = lock()
     layered.write("parts/base.yaml", f"{BASE}# Changed.\n")
     assert "parts/base.yaml, which the recipe builds on, has changed" in fail(layered, RECIPE)

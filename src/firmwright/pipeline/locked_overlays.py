@@ -1,0 +1,75 @@
+"""Locks one recipe with several overlays by one command.
+
+The overlays of a recipe share its build folder, so their stages run after each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from firmwright.documents.chain import Layers
+from firmwright.errors import UserError
+from firmwright.recipe.recipe import lock_path
+
+from . import inputs
+from .recipe_arguments import chosen, find_recipes
+
+
+def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
+    """Call ``run`` for recipes of different files until it fails; return its exit code.
+
+    ``task_file`` makes the jobs. Raises UserError if one lock cannot hold for two overlays.
+    """
+    turns = split_turns(find_recipes())
+    if len(turns) > 1:
+        refuse_other_files(task_file, turns)
+    code = 0
+    for turn in turns:
+        with choose(task_file, turn):
+            code = code or run()
+    return code
+
+
+def split_turns(recipes: list[Layers]) -> list[list[Layers]]:
+    """Return the recipes in lists that name each file once."""
+    turns: list[list[Layers]] = []
+    for layers in recipes:
+        free = [turn for turn in turns if layers.path not in {each.path for each in turn}]
+        if free:
+            free[0].append(layers)
+        else:
+            turns.append([layers])
+    return turns or [[]]
+
+
+@contextmanager
+def choose(task_file: ModuleType, recipes: list[Layers]) -> Iterator[None]:
+    """Restrict the jobs of a task file to these recipes."""
+    chosen.update(map(str, recipes))
+    task_file.get_jobs.cache_clear()
+    try:
+        yield
+    finally:
+        chosen.clear()
+        task_file.get_jobs.cache_clear()
+
+
+def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None:
+    """Raise UserError if a recipe reads different files with different overlays."""
+    known: dict[Path, tuple[Layers, set[Path]]] = {}
+    for turn in turns:
+        with choose(task_file, turn):
+            jobs = task_file.get_jobs()
+        for job in jobs:
+            path, files = job.recipe.path, {*inputs.user_files(job)}
+            first, others = known.setdefault(path, (job.recipe.layers, files))
+            if str(first) != str(job.recipe.layers) and others != files:
+                both = f"{first} and {job.recipe.layers}"
+                advice = "give one of them a recipe file that extends the other"
+                raise UserError(
+                    f"{lock_path(path)}: {both} read different files, which one lock cannot have; "
+                    f"{advice}"
+                )
