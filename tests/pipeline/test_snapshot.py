@@ -100,6 +100,17 @@ def test_a_recipe_that_reads_a_result_of_a_changed_recipe_is_loaded(place: Path)
         assert are_separate(changed, [cast(Job, job)]) is separate
 
 
+def test_the_last_folder_and_the_window_of_a_shell_do_not_count(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(place)
+    for name in ("_", "OLDPWD", "COLUMNS"):
+        monkeypatch.setenv(name, "other")
+    assert look() == [*RECIPES, *OTHERS]
+    monkeypatch.setenv("CFLAGS", "-g")
+    assert look() == []
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "our own file": lambda place: replace(place / "package/part/rules.yaml"),
     "a file more of our own": lambda place: (place / "package/part/more.py").touch(),

@@ -42,6 +42,10 @@ PYTHON_PATH = [*sys.path]
 """The path of Python at the start: packages of the stages extend it when they are imported."""
 
 
+OF_SHELLS = frozenset({"_", "COLUMNS", "LINES", "OLDPWD", "SHLVL"})
+"""Variables that a shell sets for each command, by the last command and the window."""
+
+
 @dataclass(frozen=True)
 class UpToDate:
     """A recipe whose build has nothing to do. A reporter recognizes it as the title of a task.
@@ -161,7 +165,7 @@ def collect_circumstances() -> str:
     stated = [
         sys.version,
         PYTHON_PATH,
-        sorted(os.environ.items()),
+        sorted(item for item in os.environ.items() if item[0] not in OF_SHELLS),
         [str(Path.cwd()), get_initial_workdir()],
         [str(layers) for layers in find_recipes()],
         list_decisive_arguments(),
