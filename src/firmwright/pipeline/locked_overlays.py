@@ -68,7 +68,7 @@ def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None
             first, others = known.setdefault(path, (job.recipe.layers, files))
             if str(first) != str(job.recipe.layers) and others != files:
                 both = f"{first} and {job.recipe.layers}"
-                advice = "give one of them a recipe file that extends the other"
+                advice = "write a recipe file for one of them, which extends the other"
                 raise UserError(
                     f"{lock_path(path)}: {both} read different files, which one lock cannot have; "
                     f"{advice}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -35,7 +34,6 @@ from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
-from firmwright.folders import TOP
 from firmwright.models.formats import FORMATS
 from firmwright.plugins import list_tflite_vendors
 from firmwright.process import describe
@@ -51,8 +49,7 @@ from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .profile import measure
 from .stage import Stage
-
-TEMPLATES = TOP / "templates"
+from .template_files import digest_templates
 
 
 @dataclass(frozen=True)
@@ -189,23 +186,6 @@ def name_index(job: Job, stage: str) -> str:
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
     """Return the user's files that a stage reads, which are not written by another stage."""
     return [*map(str, stage.inputs(job))]
-
-
-@cache
-def find_templates(patterns: tuple[str, ...]) -> list[str]:
-    """Return firmwright's template files that match the patterns."""
-    return sorted({str(path) for pattern in patterns for path in TEMPLATES.glob(pattern)})
-
-
-@cache
-def digest_templates(patterns: tuple[str, ...]) -> str:
-    """Return the digest of firmwright's template files that match the patterns.
-
-    doit would compare each of the files again for each recipe.
-    """
-    names = (path.removeprefix(f"{TEMPLATES}/") for path in find_templates(patterns))
-    lines = [f"{name} {file_digest(TEMPLATES / name)}\n" for name in names]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def list_outputs(job: Job, stage: Stage) -> list[str]:

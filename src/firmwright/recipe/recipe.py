@@ -25,6 +25,7 @@ from firmwright.recipe.quantization import (
     Inputs,
     QuantizeOptions,
 )
+from firmwright.recipe.releases import Release
 from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
 
@@ -169,17 +170,6 @@ class Library(msgspec.Struct, frozen=True):
     sources: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     archive: str | None = None
-
-
-class Release(msgspec.Struct, frozen=True):
-    """The facts of a release for the SBOM; ``time`` is in UTC, licenses are SPDX expressions."""
-
-    version: str
-    supplier: str
-    time: str
-    author: str | None = None
-    model_license: str | None = None
-    data_license: str | None = None
 
 
 class Budget(msgspec.Struct, frozen=True):

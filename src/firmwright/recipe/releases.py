@@ -1,4 +1,4 @@
-"""Rejects facts of a release that would make its SBOM invalid."""
+"""Defines the facts of a release, and rejects facts that would make its SBOM invalid."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from firmwright.documents.schema_check import Finding, quote
 
 NAME = re.compile(r"(DocumentRef-[A-Za-z0-9.-]+:(?=LicenseRef-))?[A-Za-z0-9.-]*[A-Za-z0-9]\+?")
 """The name of a license or of an exception; a list of all names would miss later licenses."""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """The facts of a release for the SBOM; ``time`` is in UTC, licenses are SPDX expressions."""
+
+    version: str
+    supplier: str
+    time: str
+    author: str | None = None
+    model_license: str | None = None
+    data_license: str | None = None
 
 
 def find_release_errors(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ class SharedCache:
         return self.store.find(f"ac/{key}")
 
     def read_entry(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if there is none. Raises CacheError."""
+        """Return the entry of a key; None if it is missing. Raises CacheError."""
         data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
         if data is None:
             return None

@@ -21,7 +21,7 @@ from firmwright.ir.records import encode_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
-from firmwright.recipe.recipe import Release
+from firmwright.recipe.releases import Release
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
