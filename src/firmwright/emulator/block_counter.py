@@ -129,6 +129,19 @@ class BlockCounter:
         return int(self._counter.executed)
 
     @property
+    def clock(self) -> int:
+        """The cycles since start-up, until the last block.
+
+        They are by the platform's table in the counted function, and one per instruction outside
+        of it or without a table.
+        """
+        if self._table is None:
+            return self.executed_instructions
+        counted = np.ctypeslib.as_array(self._blocks)["counted"]
+        stalls = int(counted["cycles"].sum()) - int(counted["instructions"].sum())
+        return self.executed_instructions + stalls
+
+    @property
     def last_block(self) -> int:
         """The address of the last block that was entered."""
         return int(self._counter.last_block)

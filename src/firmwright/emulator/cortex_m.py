@@ -6,6 +6,7 @@ Exceptions have unicorn's numbers. Source of the exit: Arm, Semihosting for AArc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from unicorn.arm_const import (
     UC_ARM_REG_LR,
@@ -29,6 +30,11 @@ from firmwright.errors import UserError
 
 _SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: plain memory here
 _SYSTEM_CONTROL_SIZE = 0x100000
+
+_PAGE = 0x1000
+_DWT = 0xE0001000  # Armv7-M architecture reference manual, data watchpoint and trace
+_CONTROL = 0
+_CYCLES = 4
 
 _BREAKPOINT = 7
 _SEMIHOSTING_CALL = b"\xab\xbe"  # bkpt 0xab
@@ -78,14 +84,23 @@ class CortexM:
     stack_register = UC_ARM_REG_SP
     link_register = UC_ARM_REG_LR
     count_instructions: Callable[[], int]
+    read_clock: Callable[[], int]
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self.console = console
         self.stop = stop
+        self.counts_cycles = False
+        self.cycles_at_zero = 0
         self.operations: dict[int, Callable[[], int]] = {}  # of semihosting, with their results
         core = find_core(run.platform.architecture)
         self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
-        self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
+        if core == UC_CPU_ARM_CORTEX_M0:  # it has no cycle counter
+            self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
+        else:
+            end = _SYSTEM_CONTROL + _SYSTEM_CONTROL_SIZE
+            self.engine.mem_map(_SYSTEM_CONTROL, _DWT - _SYSTEM_CONTROL)
+            self.engine.mmio_map(_DWT, _PAGE, self._read_dwt, None, self._write_dwt, None)
+            self.engine.mem_map(_DWT + _PAGE, end - _DWT - _PAGE)
 
     def reset(self, start: int) -> int:
         """Read the stack pointer and the first instruction's address from the vector table."""
@@ -108,6 +123,17 @@ class CortexM:
             self.engine.reg_write(UC_ARM_REG_PC, here + len(_SEMIHOSTING_CALL) | 1)
             return None
         return Stop(fault=f"semihosting call {operation:#x}, which is not emulated", address=here)
+
+    def _read_dwt(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        """Return the enabled cycle counter, which has 32 bits. All other registers are 0."""
+        counted = self.counts_cycles and offset == _CYCLES
+        return (self.read_clock() - self.cycles_at_zero) & 0xFFFFFFFF if counted else 0
+
+    def _write_dwt(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        if offset == _CONTROL:
+            self.counts_cycles = bool(value & 1)
+        elif offset == _CYCLES:
+            self.cycles_at_zero = self.read_clock() - value
 
     def read_words(self, count: int) -> list[int]:
         """Return the parameters of a semihosting operation."""

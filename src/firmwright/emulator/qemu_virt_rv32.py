@@ -23,6 +23,8 @@ _FINISHER = 0x100000
 _FINISHER_PASS = 0x5555
 _FINISHER_FAIL = 0x3333
 
+_CLOCK = 8  # after the finisher, two words; QEMU reads 0 there
+
 _UART = 0x10000000
 _UART_DATA = 0
 _UART_LINE_STATUS = 5
@@ -51,6 +53,7 @@ class QemuVirtRv32:
     stack_register = UC_RISCV_REG_SP
     link_register = UC_RISCV_REG_RA
     count_instructions: Callable[[], int]
+    read_clock: Callable[[], int]
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
@@ -59,7 +62,7 @@ class QemuVirtRv32:
         mode = UC_MODE_RISCV64 if is_64_bit else UC_MODE_RISCV32
         self.engine = open_engine(UC_ARCH_RISCV, mode)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
-        self.engine.mmio_map(_FINISHER, _PAGE, None, None, self._write_finisher, None)
+        self.engine.mmio_map(_FINISHER, _PAGE, self._read_clock, None, self._write_finisher, None)
 
     def reset(self, start: int) -> int:
         """Return ``start``, because the core has no vector table."""
@@ -70,6 +73,10 @@ class QemuVirtRv32:
         # Unicorn adds 4 to the program counter, even after a 2-byte instruction.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
         return Stop(fault=CAUSES.get(number, f"trap {number}"), address=address)
+
+    def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        now = self.read_clock() if offset >= _CLOCK else 0
+        return now >> 32 if offset & 4 else now & 0xFFFFFFFF
 
     def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         if offset == _UART_LINE_STATUS:

@@ -96,6 +96,7 @@ class _Session:
         self._load()
         self._counter = BlockCounter(run, self._machine, library)
         self._machine.count_instructions = lambda: self._counter.executed_instructions
+        self._machine.read_clock = lambda: self._counter.clock
         self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
         self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
