@@ -84,9 +84,9 @@ class CortexM:
     stack_register = UC_ARM_REG_SP
     link_register = UC_ARM_REG_LR
     count_instructions: Callable[[], int]
-    read_clock: Callable[[], int]
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        self.read_clock: Callable[[], int] = lambda: 0
         self.console = console
         self.stop = stop
         self.counts_cycles = False

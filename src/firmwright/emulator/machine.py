@@ -33,7 +33,7 @@ class Machine(Protocol):
     link_register: int
     engine: Engine
     count_instructions: Callable[[], int]  # instructions since start-up; set by the counter
-    read_clock: Callable[[], int]  # cycles since start-up; set by the counter
+    read_clock: Callable[[], int]  # cycles since start-up; 0 without a counter
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         """Create the processor, and map the devices."""

@@ -53,9 +53,9 @@ class QemuVirtRv32:
     stack_register = UC_RISCV_REG_SP
     link_register = UC_RISCV_REG_RA
     count_instructions: Callable[[], int]
-    read_clock: Callable[[], int]
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        self.read_clock: Callable[[], int] = lambda: 0
         self._console = console
         self._stop = stop
         is_64_bit = run.platform.architecture.startswith("rv64")
