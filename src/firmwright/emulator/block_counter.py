@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.resources
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +138,8 @@ class BlockCounter:
         """
         if self._table is None:
             return self.executed_instructions
-        counted = np.ctypeslib.as_array(self._blocks)["counted"]
+        blocks: Any = self._blocks  # numpy reads the memory of any array
+        counted = np.frombuffer(blocks, np.dtype(_Block))["counted"]
         stalls = int(counted["cycles"].sum()) - int(counted["instructions"].sum())
         return self.executed_instructions + stalls
 
