@@ -72,10 +72,13 @@ def blocks(schedule: Schedule) -> list[SBlockRV]:
 
 
 def attempt(step: object) -> bool:
-    """Run one schedule step; if its conditions do not hold, the loops do not change."""
+    """Run one schedule step; if its conditions do not hold, the loops do not change.
+
+    TVM 0.27 raises InternalError for a stride other than 1, before it changes the loops.
+    """
     try:
         step()  # type: ignore[operator]
-    except ScheduleError:
+    except (ScheduleError, tvm.error.InternalError):
         return False
     return True
 
