@@ -69,21 +69,21 @@ def test_a_build_says_that_it_replaces_the_bundle_of_other_values(layered: Repos
 
 def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) -> None:
     before = digest(layered)
-    done = layered.doit("build", RECIPE, "run.samples=2", "dry_run=1")
+    done = layered.doit("build", RECIPE, "run.samples=19", "dry_run=1")
     assert done.stdout.splitlines() == [
         "digits on rv32-bare",
         "  kept   model, partition, kernels, advice, plan, sources, objects, firmware",
-        "  run    samples      run.samples: 3 → 2",
-        "  run    reference    run.samples: 3 → 2",
-        "  run    run          run.samples: 3 → 2",
+        "  run    samples      run.samples: 3 → 19",
+        "  run    reference    run.samples: 3 → 19",
+        "  run    run          run.samples: 3 → 19",
         "  then   stats        after run",
-        "  run    bundle       run.samples: 3 → 2",
+        "  run    bundle       run.samples: 3 → 19",
     ]
     assert digest(layered) == before
-    done = layered.doit("build", RECIPE, "run.samples=2", "why=1")
-    assert "  reference: run.samples: 3 → 2\n" in done.stdout
+    done = layered.doit("build", RECIPE, "run.samples=19", "why=1")
+    assert "  reference: run.samples: 3 → 19\n" in done.stdout
     assert "the stage run has another result" in done.stdout
-    done = layered.doit("build", RECIPE, "run.samples=2", "dry_run=1")
+    done = layered.doit("build", RECIPE, "run.samples=19", "dry_run=1")
     title, kept = done.stdout.splitlines()
     assert (title, kept.split()[0]) == ("digits on rv32-bare", "kept")
 

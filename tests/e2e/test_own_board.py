@@ -13,6 +13,7 @@ M33 = {
     "architecture: cortex-m4f": "architecture: cortex-m33f",
     "{origin: 0x00000000, size: 4 MiB}": "{origin: 0x08000000, size: 512 KiB}",
     "{origin: 0x20000000, size: 1 MiB}": "{origin: 0x20000000, size: 64 KiB}",
+    "cycles: cortex-m4\n": "",
     "stack: 16 KiB": "stack: 4 KiB",
     "emulators: [unicorn, qemu]": "emulators: [unicorn]",
 }

@@ -159,8 +159,8 @@ def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
     family = find_family(architecture)
     fits = family in (None, load_instruction_set(table.instruction_set).family)
     if not fits or (table.architectures and architecture not in table.architectures):
-        message = f"the table '{data['cycles']}' is for {table.core}, not for "
-        yield Finding(("cycles",), f"{message}'{architecture}'; use a table for its core")
+        message = f"the table '{data['cycles']}' is for {table.core}, not for '{architecture}'"
+        yield Finding(("cycles",), f"{message}; use a table for its core, or remove the key")
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:
