@@ -1,1 +1,1 @@
-"""The built-in devices, one folder per device. Other packages load them by entry point."""
+"""The built-in devices, one folder per device. Other packages add devices with entry points."""

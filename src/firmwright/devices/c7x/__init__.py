@@ -1,7 +1,7 @@
 """Defines the device ``c7x``: TI's digital signal processor.
 
-It runs every operator that TVM can lower. A mix that ends with it runs whole on the C7x; the Arm
-cores make one call per inference.
+It runs every operator that TVM can lower. If the recipe's list of devices ends with ``c7x``, the
+whole network runs on the C7x. The Arm cores then make one call per inference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class C7xTarget(Target):
-    """The C7x as a core that runs C."""
+    """The C7x, a core that runs generated C."""
 
     name = NAME
     core = "c7x"

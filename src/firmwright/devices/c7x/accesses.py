@@ -23,11 +23,11 @@ OPERATORS = frozenset(
 
 @dataclass(frozen=True)
 class ReadTensor:
-    """A buffer that is read.
+    """A buffer that a block reads.
 
-    ``strides`` has, per axis of the output, by how many elements the buffer's index moves with it.
-    ``follows`` is true for the axes along which it moves. ``read_index`` is the buffer's index in
-    the block's reads.
+    ``strides`` has, per axis of the output, the number of elements by which the buffer's index
+    moves. ``follows`` is true for the axes along which the index moves. ``read_index`` is the
+    buffer's index in the block's reads.
     """
 
     read_index: int
@@ -41,15 +41,16 @@ class ReadTensor:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the reads skip no elements."""
+        """Return whether the reads skip no elements."""
         return all(stride <= 1 for stride in self.strides)
 
 
 @dataclass(frozen=True)
 class ElementwiseNest:
-    """A loop nest that computes each element from elements at its position, or broadcast to it.
+    """A loop nest that computes each element from input elements at its position.
 
-    ``reads_table`` is true if it reads a table by value. ``calls`` are the functions that it calls.
+    The inputs may be broadcast. ``reads_table`` is true if the nest looks up values in a table.
+    ``calls`` are the functions that the nest calls.
     """
 
     block: SBlockRV
@@ -61,7 +62,7 @@ class ElementwiseNest:
 
     @property
     def element_bytes(self) -> int:
-        """The bytes of the largest element that is read or written."""
+        """Return the bytes of the largest element that the nest reads or writes."""
         return max(ELEMENT_BYTES[d] for d in (self.dtype, *(i.dtype for i in self.inputs)))
 
 
@@ -94,10 +95,10 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
 
 
 def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[int, ...] | None:
-    """Return how far the read's index moves along each axis of the output; 0 if it does not move.
+    """Return the distance that the read's index moves along each axis of the output, or None.
 
-    A shorter shape is aligned at its end, as numpy broadcasts. The result is None for any other
-    access.
+    The distance is 0 if the index does not move. A shorter shape is aligned at its end, as numpy
+    broadcasts. The result is None for an access of another form.
     """
     missing = len(variables) - len(read.region)
     strides = [0] * len(variables)

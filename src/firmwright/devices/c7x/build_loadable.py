@@ -1,4 +1,4 @@
-"""Builds the image that the C7x loads."""
+"""Builds the loadable, which is the image that the C7x loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from firmwright.toolchain.libraries import check_definitions
 def run(job: Job, folder: Path) -> None:
     """Write the loadable, its map and its objects.
 
-    Raises UserError if the loadable lacks a function of the user's that the network calls.
+    Raises UserError if the network calls a user-defined function that the loadable does not
+    contain.
     """
     build = get_build(job)
     compiler = find_compiler(build.toolchain, build.platform.architecture)

@@ -1,9 +1,9 @@
 """Estimates the cycles of a region on a C7x with a simple model, not a measurement.
 
-Vectors finish per cycle as many of the largest elements as a register holds. Every other loop runs
-at the rate of compiled loops, which the platform's ``timing`` states for one multiply-accumulate.
-Inputs, weights and outputs pass once between external memory and the core. Transfers of the DMA
-during the computation count only if they are longer.
+In each cycle, vectors process as many of the largest elements as a register holds. Every other loop
+runs at the rate of compiled loops. The platform's ``timing`` states this rate for one
+multiply-accumulate. Inputs, weights and outputs pass once between external memory and the core. DMA
+transfers during the computation count only if they need more time than the computation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.toolchain import Platform
 
 @dataclass(frozen=True)
 class Core:
-    """One C7x: ``vector`` and ``local_memory`` are bytes.
+    """A C7x core; ``vector`` and ``local_memory`` are sizes in bytes.
 
     ``steps_per_cycle`` is the rate of compiled loops, ``bytes_per_cycle`` the rate of external
     memory. Both are None if the platform states no times.
@@ -48,8 +48,9 @@ def estimate_cycles(
 ) -> Cycles | None:
     """Return the cycles of a region's ``steps``; None if the platform states no times.
 
-    ``lanes`` are the elements of a vector, 0 without vectors. If ``beside``, transfers overlap with
-    the computation, and ``transfer`` has only the cycles that do not overlap.
+    ``lanes`` is the number of elements in a vector, or 0 without vectors. If ``beside`` is true,
+    transfers overlap with the computation. Then ``transfer`` has only the cycles that do not
+    overlap.
     """
     if core.steps_per_cycle is None:
         return None
@@ -58,10 +59,10 @@ def estimate_cycles(
 
 
 def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles | None:
-    """Return the cycles of a computation and of the bytes ``moved``.
+    """Return the cycles of a computation and of the transfer of ``moved`` bytes.
 
-    If ``beside``, the transfers overlap with the computation. The result is None if the platform
-    states no times.
+    If ``beside`` is true, the transfers overlap with the computation. The result is None if the
+    platform states no times.
     """
     if core.bytes_per_cycle is None:
         return None

@@ -1,4 +1,4 @@
-"""Defines the forms of the C7x: layers whose sums are computed in vectors, and their conditions."""
+"""Defines the forms of the C7x: layers that the C7x computes with vectors, and their conditions."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def pack_sums(core: Core, layer: Layer) -> Packing:
 
 
 def order_groups(layer: Layer, indices: Array) -> Array:
-    """Return (block, kernel's row, word, channel, byte of the word) as flat int8."""
+    """Return weights as flat int8 (block, row of the kernel, word, channel, byte of the word)."""
     rows = fill_channels(layer.matrix, indices).reshape(indices.size, layer.kernel[0], -1)
     padded = np.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % 4)))
     words = padded.reshape(*indices.shape, layer.kernel[0], -1, 4)
@@ -144,14 +144,17 @@ def order_groups(layer: Layer, indices: Array) -> Array:
 
 
 def order_each(layer: Layer, indices: Array) -> Array:
-    """Return (block, tap, channel) as flat int8."""
+    """Return weights as flat int8 (block, tap, channel)."""
     taps = fill_channels(layer.matrix, indices).reshape(*indices.shape, -1)
     ordered: Array = taps.transpose(0, 2, 1).reshape(-1).astype("int8")
     return ordered
 
 
 def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
-    """Return the rows (O, …) of the channels of all blocks, padded if the only one is not full."""
+    """Return the rows (O, …) of the channels of all blocks.
+
+    The rows are padded if there is only one block and it is not full.
+    """
     missing = max(int(indices.max()) + 1 - len(array), 0)
     filled = np.pad(array, ((0, missing), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
     picked: Array = filled[indices.reshape(-1)]
@@ -159,10 +162,10 @@ def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
 
 
 def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
-    """Return (block, number, channel): biases, multipliers, offsets, shifts as flat int32.
+    """Return biases, multipliers, offsets and shifts as flat int32 (block, number, channel).
 
-    Products of words read input bytes relative to the lowest integer of their type. The biases
-    correct the difference.
+    Products of words read an input byte as its distance from the lowest integer of its type. The
+    biases correct for this distance.
     """
     numbers = make_requantization(layer)
     lowest = 0 if each else int(np.iinfo(layer.input_dtype).min)
@@ -179,7 +182,7 @@ def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
 
 
 def pack_pair(layer: Addition) -> Packing:
-    """Return the record of the portable form, with the flags for signed inputs."""
+    """Return the record of the portable form, and add the flags for signed inputs."""
     signed = {
         f"{name}_is_signed": int(dtype == "int8")
         for name, dtype in zip("ab", layer.input_dtypes, strict=True)

@@ -1,11 +1,11 @@
 """Schedules elementwise regions as TI does: blocks in local memory, vectors in the inner loop.
 
-The schedule is for a region that computes each element from elements at the same position, or
-broadcast to it. The region is split into blocks of at most 16 KiB. While the core computes one
-block, the DMA loads the next block and stores the previous one. The innermost loop has as many
-steps as a vector has elements. All other regions keep the default loops, as in TI's compiler, which
-has no other schedule for the C7x. Source of the rules and numbers: TI's C7x backend for TVM, as its
-open sources and documentation describe it.
+The schedule is for a region that computes each element from input elements at its position. The
+inputs may be broadcast. The region is split into blocks of at most 16 KiB. While the core computes
+one block, the DMA loads the next block and stores the previous one. The innermost loop has as many
+steps as a vector has elements. All other regions keep the default loops, because TI's compiler has
+no other schedule for the C7x. The rules and numbers are from the sources and documentation of TI's
+C7x backend for TVM, which are public.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ BLOCK_BYTES = 16 * 1024
 
 @dataclass(frozen=True)
 class BlockSplit:
-    """An axis, split into ``count`` equal parts; each block has one index of the axes before it."""
+    """An axis that is split into ``count`` equal parts.
+
+    In each block, the axes before this axis have only one index.
+    """
 
     axis: int
     count: int
@@ -85,10 +88,10 @@ def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
-    """Return the axis that is split, and the number of parts; None if one block holds all.
+    """Return the axis to split, and the number of parts; None if one block holds all elements.
 
-    The first axis from the inside at which a block would be too large is split. It gets the fewest
-    equal parts that are small enough.
+    The axis is the first one, from the inside, at which a block would be too large. It is split
+    into the fewest equal parts that are small enough.
     """
     size = element_bytes
     for axis in reversed(range(len(extents))):
@@ -101,11 +104,11 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 
 
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
-    """Return the inputs that are moved by blocks.
+    """Return the inputs that the DMA moves by blocks.
 
-    These inputs have several axes and differ between blocks. An input is read in place if a block
-    reads less than a vector of it, such as the scale of a channel. An input with unread elements
-    between the elements that are read is also read in place.
+    These inputs have several axes and differ between blocks. All other inputs are read in place.
+    One example is an input of which a block reads less than a vector, such as the scale of a
+    channel. Another example is an input with gaps between the elements that are read.
     """
     if split is None:
         return ()
@@ -119,7 +122,8 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
     """Return whether an input is worth a transfer by blocks.
 
-    A block has to read at least a vector of it, and other blocks another part.
+    This is true if each block reads at least one vector of the input, and blocks read different
+    parts.
     """
     follows = read.follows
     outside = (*extents[: split.axis], split.count)
@@ -135,7 +139,7 @@ def explain_no_blocks(
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
-    """Return the reason why there are no blocks, '' if there are blocks."""
+    """Return the reason why there are no blocks; '' if there are blocks."""
     if split is None:
         return f"all tensors fit {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
@@ -179,7 +183,7 @@ def make_blocks(
 
 
 def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
-    """Make the innermost loop one vector long, or return the reason why this fails; '' if it works.
+    """Make the innermost loop one vector long; return '' or the reason for a failure.
 
     After the ``outer`` loops, axes are joined as long as all inputs have equal strides along them.
     """
@@ -199,7 +203,10 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 
 
 def count_fusable_axes(found: ElementwiseNest) -> int:
-    """Return how many of the last axes can be joined for every input, as length 1 always can."""
+    """Return how many of the last axes can be joined for every input.
+
+    An axis of length 1 can always be joined.
+    """
     steps_of_axes = [
         tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)

@@ -1,7 +1,7 @@
 """Builds the loadable, which is the image that the C7x loads, with TI's compiler.
 
-Its folder is in the project, and the network of the project is compiled for it again. The Makefile
-in this folder calls the compiler as the functions in this module do.
+The folder of the loadable is in the project. The project's network is compiled a second time for
+the loadable. The Makefile in this folder calls the compiler as the functions in this module do.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LOADABLE_NAME = "c7x_deploy_tvm.out"
 
 
 def make_loadable_build(platform: Platform) -> Build | None:
-    """Return the build of the loadable of a network that ends on a platform's C7x.
+    """Return the build of the loadable for a network whose last device is a platform's C7x.
 
-    The result is None if the platform names no compiler for it.
+    The result is None if the platform names no compiler for the loadable.
     """
     toolchain = platform.modules.get(NAME)
     if toolchain is None:
@@ -49,9 +49,10 @@ def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
 def compile_loadable(
     build: Build, compiler: Compiler, project: Path, sources: Sequence[str], cache: Path, to: Path
 ) -> list[Path]:
-    """Compile ``sources`` (paths from the loadable's folder ``project``) to objects in ``to``.
+    """Compile ``sources`` to objects in the folder ``to``.
 
-    Raises UserError with the compiler's output and the command line.
+    The paths of ``sources`` are relative to ``project``, the loadable's folder. Raises UserError
+    with the compiler's output and the command line.
     """
 
     def compile_one(source: str) -> Path:
@@ -73,7 +74,7 @@ def link_loadable(
 ) -> None:
     """Link and strip a loadable, and write its map next to it.
 
-    ``libraries`` are words for the linker. Raises UserError with a tool's output and the command
+    ``libraries`` are arguments of the linker. Raises UserError with a tool's output and the command
     line.
     """
     name = relative_path(output, project)
@@ -87,7 +88,7 @@ def link_loadable(
 
 
 def drop_link_date(map_file: Path) -> None:
-    """Remove the line with the time from the linker's map, because a build is reproducible."""
+    """Remove the line with the time from the linker's map to make the build reproducible."""
     lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(">> Linked ")]
     map_file.write_text("".join(kept), encoding="utf-8", newline="\n")

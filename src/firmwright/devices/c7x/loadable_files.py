@@ -31,7 +31,7 @@ BYTES_PER_LINE = 16
 
 
 def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
-    """Write the loadable's files into a project that is already written.
+    """Write the loadable's files into an existing project.
 
     ``variables`` are the variables of the project's templates. ``build`` is the loadable's build.
     """
@@ -59,8 +59,8 @@ def loadable_templates(build: Build) -> list[str]:
 def chip_templates(side: str) -> list[str]:
     """Return the templates of the transport between the cores of a chip.
 
-    ``side`` selects the templates of the chip's Linux or of its firmware. The firmware also gets
-    the service that answers the calls on every transport.
+    ``side`` selects the templates for Linux or for the firmware. The firmware also gets the service
+    that answers the calls on every transport.
     """
     own = list_templates(f"{NAME}/chip/{side}")
     service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
@@ -70,7 +70,7 @@ def chip_templates(side: str) -> list[str]:
 def loadable_sources(project: Path, prefix: str) -> list[str]:
     """Return the sources of the loadable, as paths from the loadable's folder.
 
-    The network's sources for the processor are left out: the weights in C, the network's
+    Sources that only the Arm cores need are left out. They are the weights in C, the network's
     information, the boxes, and the caller of the loadable.
     """
     processor = list_templates(f"{NAME}/call/processor")
@@ -86,7 +86,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:
-    """Return an array's bytes, in the order of memory, as directives of TI's assembler."""
+    """Return an array's bytes, in memory order, as directives of TI's assembler."""
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
     return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)

@@ -1,4 +1,4 @@
-"""Lowers layers to calls of the C7x's multiply-accumulates, and other regions from TIR."""
+"""Lowers layers to calls of the C7x's multiply-accumulate code, and other regions from TIR."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIR_CYCLES = 3
 
 
 def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredRegion:
-    """Lower a region by a form, or from TIR if no form fits or the user has a strategy."""
+    """Lower a region with a form; lower it from TIR without a form or with a user's strategy."""
     core = read_core(context.platform)
     layer, choice = find_form(region, module, context, make_forms(core))
     if layer is None or choice.form is None:
@@ -46,7 +46,7 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
 
 
 def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
-    """Return the estimated cycles of a layer that has a form; transfers overlap with its sums."""
+    """Return the estimated cycles of a layer with a form; transfers overlap with its products."""
     if isinstance(layer, Pair):
         vectors = ceil(layer.elements / (core.vector // 4))
         return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)

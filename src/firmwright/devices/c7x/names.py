@@ -1,4 +1,4 @@
-"""Defines names of the device that its other modules use."""
+"""Defines the names that several modules of this device use."""
 
 NAME = "c7x"
 """The name of the device in a target mix, and of its folder of templates."""

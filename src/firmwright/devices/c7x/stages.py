@@ -1,4 +1,4 @@
-"""Defines the stage that the C7x adds to the pipeline: its loadable."""
+"""Defines the stage that the C7x adds to the pipeline, which builds the loadable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def applies(job: Job) -> bool:
 
 
 def lacks_networks(job: Job) -> bool:
-    """Return whether TI's tools made networks of regions that have stand-ins in the loadable."""
+    """Return whether TI's tools compiled networks that the loadable replaces by stand-ins."""
     return has_tools() and any(device.name == TIDL.name for device in job.mix)
 
 
@@ -58,7 +58,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def list_archive(job: Job) -> dict[str, Path]:
-    """Return the loadable and its map, in the folder of TI's flow."""
+    """Return the loadable and its map, as files in the folder of TI's tools."""
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
     place = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]

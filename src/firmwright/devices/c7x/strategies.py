@@ -1,8 +1,9 @@
 """Defines operators with special loops on the C7x, because TVM's loops call functions or branch.
 
 The loops follow TI's compiler. A pooling of single elements only selects them. A resize computes
-positions without rounding functions, so that its loops can be pipelined. Both are bit-exact with
-TVM on finite numbers. A call for which that is not certain keeps TVM's loops.
+positions without rounding functions, so that the compiler can pipeline its loops. The results of
+both operators are bit-exact with TVM for finite numbers. A call keeps TVM's loops if exact results
+are not certain.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
 
 
 def is_subsampling(call: tvm.ir.Call) -> bool:
-    """Return whether windows are 1x1, in NCHW, neither padded nor dilated."""
+    """Return whether windows are 1x1 in NCHW, without padding and dilation."""
     a = call.attrs
     ones = all(int(n) == 1 for n in (*a.pool_size, *a.dilation))
     return ones and str(a.layout) == "NCHW" and not any(int(n) for n in a.padding)
@@ -46,7 +47,7 @@ def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 @dataclass(frozen=True)
 class AxisInterpolation:
-    """An axis of ``length`` elements that becomes ``extent`` elements.
+    """An axis whose length changes from ``length`` elements to ``extent`` elements.
 
     ``scale`` is length / extent.
     """
@@ -60,17 +61,17 @@ class AxisInterpolation:
 
     @property
     def grain(self) -> Fraction:
-        """The unit of positions: all positions between centers of elements are multiples of it."""
+        """Return the unit of positions: each position between two centers is a multiple of it."""
         return 1 / Fraction(2 * self.scale.denominator)
 
     @property
     def is_exact(self) -> bool:
-        """Whether float32 holds every position exactly, in any order of computation."""
+        """Return whether float32 holds every position exactly, in any order of computation."""
         power_of_two = self.scale.denominator & (self.scale.denominator - 1) == 0
         return power_of_two and (self.length + 1) / self.grain < EXACT_LIMIT
 
     def source_position(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the position of an element's center among the source's elements, in float32.
+        """Return the float32 position of an output element's center among the source's elements.
 
         The ``shift`` is added to the position.
         """
@@ -79,7 +80,7 @@ class AxisInterpolation:
         return scaled + tirx.const(float(start), "float32")
 
     def nearest_index(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
-        """Return the source's element that is nearest to the center."""
+        """Return the index of the source element that is nearest to the center."""
         if self.length == self.extent:
             return index
         shift = Fraction(ROUNDINGS[rounding], 2)
@@ -88,9 +89,9 @@ class AxisInterpolation:
         return self.clamp(self.index_before(index, shift))
 
     def index_before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the last element at or before the position.
+        """Return the index of the last element at or before the position.
 
-        The position plus 1 is above 0, so a cast to int32 rounds it down.
+        The position plus 1 is above 0, so a cast to int32 rounds this sum down.
         """
         return self.source_position(index, shift + 1).astype("int32") - 1
 
@@ -100,7 +101,7 @@ class AxisInterpolation:
     def neighbors(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
         """Return the elements before and after the position, with their weights.
 
-        If the lengths are equal, the result is the element itself, without a weight.
+        If ``length`` and ``extent`` are equal, the result is one element without a weight.
         """
         if self.length == self.extent:
             return [(index, None)]
@@ -111,7 +112,7 @@ class AxisInterpolation:
 
 
 def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpolation]:
-    """Return the axes of rows and columns."""
+    """Return the axes of rows and columns of a resize."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     rows, columns = (
@@ -121,7 +122,7 @@ def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpol
 
 
 def is_exact_resize(call: tvm.ir.Call) -> bool:
-    """Return whether centers are aligned, and float32 holds all positions."""
+    """Return whether centers are aligned and float32 holds all positions exactly."""
     a = call.attrs
     if str(a.layout) not in ("NCHW", "NHWC"):
         return False
@@ -133,7 +134,7 @@ def is_exact_resize(call: tvm.ir.Call) -> bool:
 
 
 def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the nearest elements, or sums of neighbors with TVM's weights."""
+    """Return the nearest elements, or sums of neighbors that have TVM's weights."""
     rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
     places = layout.index("H"), layout.index("W")

@@ -40,9 +40,10 @@ class Stream:
 
 
 def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
-    """Return the region with streams for the innermost loop, a vector, and a note on them.
+    """Return the region with streams for its innermost vector loop, and a note on the streams.
 
-    The function is flattened and has its hints. Inputs that the DMA moves stay with the DMA.
+    The function must be flattened and annotated. The DMA still moves the inputs that it moved
+    before.
     """
     loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])
@@ -77,7 +78,7 @@ def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
 
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
-    """Return the index at which a loop reads each buffer; elementwise loops read at one index."""
+    """Return the index at which a loop reads each buffer; elementwise loops use one index."""
     found: dict[tirx.Buffer, tirx.Expr] = {}
 
     def see(load: tvm.ir.TensorLoad) -> None:
@@ -107,7 +108,7 @@ def plan_stream(
 
 
 def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
-    """Return the index's factor for each loop, then its constant; [0] if it is not affine."""
+    """Return the factors of an index for each loop, then its constant; [0] if it is not affine."""
     analyzer = tvm.sym.Analyzer()
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -118,7 +119,7 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the dimensions, with adjacent dimensions joined if possible.
+    """Return the dimensions, and join adjacent dimensions if possible.
 
     Two dimensions are joined if the outer one continues at the end of the inner one.
     """
@@ -132,7 +133,7 @@ def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, i
 
 
 def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
-    """Open the streams before the outermost loop, read vectors in it, and close them after it."""
+    """Open streams before the outermost loop, read vectors in the loop, and close the streams."""
     function = scheduled.function
     outermost = find_vector_nest(function.body)[0].loop_var
     lanes = [STREAM_VECTOR_BYTES // ELEMENT_BYTES[str(s.source.dtype)] for s in streams]

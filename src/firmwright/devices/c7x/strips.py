@@ -1,9 +1,9 @@
 """Splits a convolution for the C7x: strips of rows in local memory, and blocks of channels.
 
-A strip is some rows of the output and the rows of the input that they read, between their borders.
-While the core computes one strip, the DMA loads the next strip's input and stores the previous
-strip's output. Before that, it loads the weights of as many blocks of 16 channels as fit. If not
-all blocks fit, the input is moved once for each part of the channels.
+A strip contains some rows of the output, and the rows of the input that they read. The input rows
+have a border at each end. While the core computes one strip, the DMA loads the next strip's input
+and stores the previous strip's output. Before this, the DMA loads the weights of as many blocks of
+16 channels as fit. If not all blocks fit, the input is moved once for each part of the channels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PIECE_BYTES = 2**15
 
 @dataclass(frozen=True)
 class Geometry:
-    """The picture of a layer, divided if possible: rows and columns of the output and the input."""
+    """The rows and columns of a layer's output and input, divided if possible."""
 
     height: int
     width: int
@@ -74,7 +74,7 @@ class Strips:
 
     @property
     def each(self) -> bool:
-        """Whether an output channel reads only one input channel."""
+        """Return whether an output channel reads only one input channel."""
         return self.layer.kind is LayerKind.DEPTHWISE_CONV2D
 
     @cached_property
@@ -88,7 +88,7 @@ class Strips:
 
     @cached_property
     def kernel_columns(self) -> int:
-        """Elements in a row of the kernel: words of four bytes, or pixels."""
+        """Return the number of elements in a row of the kernel: words of four bytes, or pixels."""
         columns = self.layer.kernel[1]
         return columns if self.each else ceil(columns * self.layer.channels / 4)
 
@@ -98,12 +98,12 @@ class Strips:
 
     @property
     def block_bytes(self) -> int:
-        """The bytes of the weights of a block of channels."""
+        """Return the bytes of the weights of a block of channels."""
         return self.places * (CHANNELS if self.each else GROUP_BYTES)
 
     @property
     def piece(self) -> int:
-        """The bytes of a row in which weights are moved."""
+        """Return the bytes of a row of weights; the DMA moves weights in such rows."""
         return gcd(self.block_bytes, PIECE_BYTES)
 
     @property
@@ -112,7 +112,7 @@ class Strips:
 
     @property
     def vectors(self) -> int:
-        """The registers for a block's sums of one pixel."""
+        """Return the number of registers for a block's sums of one pixel."""
         return CHANNELS * 4 // self.vector
 
     @cached_property
@@ -121,11 +121,11 @@ class Strips:
 
     @property
     def tiles(self) -> int:
-        """The tiles in a row of the output; the last tile may reach beyond the end of the row."""
+        """Return the number of tiles in a row of the output; the last tile may exceed the row."""
         return ceil(self.geometry.out_width / self.tile)
 
     def tile_cycles(self, tile: int) -> int:
-        """Return the cycles of a tile: each product of a vector needs one cycle."""
+        """Return the cycles of a tile; each product of a vector needs one cycle."""
         return tile * self.vectors * (self.places + STORE_CYCLES) + TILE_CYCLES
 
     @property
@@ -134,19 +134,19 @@ class Strips:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a row of a strip's input, between its borders."""
+        """Return the bytes of a row of a strip's input, including both borders."""
         reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
         columns = (self.geometry.out_width - 1) * self.layer.strides[1] + reach + 1
         return columns * self.layer.channels
 
     @property
     def before(self) -> int:
-        """The bytes of border before a row."""
+        """Return the bytes of the border before a row."""
         return min(self.layer.padding[1] * self.layer.channels, self.row_bytes)
 
     @property
     def inside(self) -> int:
-        """The bytes of a row that come from the input."""
+        """Return the bytes of a row that come from the input."""
         return min(self.geometry.width * self.layer.channels, self.row_bytes - self.before)
 
     def input_rows(self, rows: int) -> int:
@@ -155,7 +155,7 @@ class Strips:
         return (rows - 1) * self.layer.strides[0] + reach + 1
 
     def input_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's input and of the last tile's reads after it."""
+        """Return the bytes of a strip's input, and of the last tile's reads after this input."""
         read = self.kernel_columns * 4
         if self.each:
             reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
@@ -165,13 +165,13 @@ class Strips:
         return align(max(last, self.input_rows(rows) * self.row_bytes))
 
     def output_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's output and of the last tile's writes after it."""
+        """Return the bytes of a strip's output, and of the last tile's writes after this output."""
         pixels = rows * self.geometry.out_width + self.tile
         return align(pixels * self.layer.out_channels + CHANNELS)
 
     @cached_property
     def rows(self) -> int:
-        """The rows of a strip's output; the last strip may overlap the strip before it."""
+        """Return the rows of a strip's output; the last strip may overlap the previous strip."""
         height = self.geometry.out_height
         fitting = [
             n
@@ -186,12 +186,12 @@ class Strips:
 
     @property
     def weights_at(self) -> int:
-        """The offset of weights in local memory: after two strips of input and of output."""
+        """Return the offset of weights in local memory: after two strips of input and of output."""
         return 2 * (self.input_bytes(self.rows) + self.output_bytes(self.rows))
 
     @cached_property
     def chunk(self) -> int:
-        """The blocks of channels whose weights fit into local memory at once; may be 0."""
+        """Return the number of channel blocks whose weights fit into local memory; may be 0."""
         return min(max(self.local_memory - self.weights_at, 0) // self.block_bytes, self.blocks)
 
     @property
@@ -206,7 +206,7 @@ class Strips:
 
     @property
     def moved_bytes(self) -> int:
-        """The bytes that the DMA moves; rows that two strips read are moved twice."""
+        """Return the bytes that the DMA moves; a row that two strips read is moved twice."""
         rows = self.strips * self.input_rows(self.rows)
         inputs = ceil(self.blocks / self.chunk) * rows * self.inside
         outputs = self.strips * self.rows * self.geometry.out_width * self.layer.out_channels

@@ -1,8 +1,8 @@
-"""Replaces copies between memories by transfers of the DMA that overlap with the computation.
+"""Replaces copies between memories by DMA transfers that overlap with the computation.
 
 Every local buffer has two halves. While the core computes one block from one half, the next block
-arrives in the other half. A result leaves while the next one is computed. Each buffer has a
-separate DMA channel.
+arrives in the other half. A result is stored while the core computes the next result. Each buffer
+has a separate DMA channel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VECTOR_BYTES = 64
 
 @dataclass(frozen=True)
 class BlockCopy:
-    """A loop that copies one block between local memory and ``outside``, and its channel."""
+    """A loop that copies one block between local memory and ``outside``, and its DMA channel."""
 
     channel: int
     loop: tirx.For
@@ -51,7 +51,7 @@ class BlockCopy:
 
     @property
     def outside(self) -> tvm.ir.TensorLoad:
-        """The element outside, as a function of the loops' variables."""
+        """Return the element in external memory, as a function of the loops' variables."""
         store = self.loop.body
         return store.value if self.is_load else tirx.BufferLoad(store.buffer, store.indices)
 
@@ -65,9 +65,9 @@ class BlockCopy:
 
 
 def insert_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Replace the copies of a flattened function, whose block loop make_blocks has split.
+    """Replace the copies of a flattened function whose loop ``make_blocks`` has split.
 
-    The result has pointers to local memory after its original parameters.
+    The new function has pointers to local memory after its original parameters.
     """
     pointers: list[tuple[tirx.Buffer, Pointer]] = []
 
@@ -105,7 +105,7 @@ def declare_pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Point
 
 
 def align_bytes(buffer: tirx.Buffer) -> int:
-    """Return a buffer's bytes, rounded up so that the next buffer begins at a vector."""
+    """Return a buffer's bytes, rounded up so that the next buffer begins at a vector boundary."""
     size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
     return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 
@@ -150,7 +150,7 @@ def substitute(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> ti
 def start_transfer(
     copy: BlockCopy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr
 ) -> tirx.Stmt:
-    """Return the start of a block's transfer; the block's number selects the half."""
+    """Return the start of a block's transfer; the block's number selects the half of the buffer."""
     outside = copy.outside
     here = tirx.BufferLoad(half, [block % 2 * copy.elements])
     index = substitute(outside.indices[0], copy.loop.loop_var, copy.loop.min)
@@ -171,7 +171,7 @@ def make_call_stmt(name: str, *arguments: object) -> tirx.Stmt:
 def use_halves(
     statement: tirx.Stmt, both: Sequence[tuple[BlockCopy, tirx.Buffer]], block: tirx.Expr
 ) -> tirx.Stmt:
-    """Return a statement that uses the half of the block's number."""
+    """Return a statement that uses the buffer half that the block's number selects."""
     halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
@@ -190,9 +190,9 @@ def use_halves(
 
 
 def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Rename the variables of vector loops and of loops over vectors.
+    """Rename the variables of vector loops and of the loops that contain them.
 
-    The function also inserts the macro before vector loops.
+    The function also inserts a macro before each vector loop.
     """
 
     def add_hint(loop: tirx.For) -> tirx.Stmt:

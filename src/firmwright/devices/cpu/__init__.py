@@ -1,4 +1,4 @@
-"""Defines the device ``c``: plain C for any CPU. It accepts every operator that TVM can lower."""
+"""Defines the device ``c``, plain C for any CPU. It accepts every operator that TVM can lower."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CpuTarget(Target):
-    """The fallback device: it runs every operator that no other device accepts."""
+    """The fallback device, which runs every operator that no other device accepts."""
 
     name = "c"
     reason = "the device c runs all operators"

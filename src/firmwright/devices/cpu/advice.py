@@ -47,7 +47,7 @@ ON_INTEGERS = {
 
 
 def estimate_cycles(region: Region, module: IRModule, context: Context) -> int | None:
-    """Return the approximate instructions of a region; None for floats without products."""
+    """Return the approximate instructions of a region; None for float regions without products."""
     if region.moves:
         return estimate_moves(region, module)
     if not region.macs:
@@ -58,7 +58,7 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
 def estimate_products(
     region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
 ) -> int:
-    """Return the approximate instructions of a region that is written by this choice."""
+    """Return the approximate instructions of a region if this choice writes its C."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
@@ -73,14 +73,14 @@ def estimate_moves(region: Region, module: IRModule) -> int:
 
 
 def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
-    """Return the approximate instructions per multiply-accumulate, by a form or in loops."""
+    """Return the approximate instructions per multiply-accumulate, for a form or for loops."""
     if is_float and architecture in WITHOUT_FLOATS:
         return SOFT_FLOAT
     return form.cost if form else LOOPS
 
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
-    """Return whether loops compute floats: floats of the model, or quantized values in float32."""
+    """Return whether loops compute floats: the model's floats, or quantized values in float32."""
     use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
@@ -88,7 +88,10 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 
 
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
-    """Yield changes that save instructions of a region: less work, integers, a core, a function."""
+    """Yield changes that save instructions of a region.
+
+    A change may be less work, integers, another core or another function.
+    """
     layer, choice = select_kernel(region, module, context)
     now = None
     if region.macs:
@@ -111,7 +114,7 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
-    """Return the approximate instructions per multiply-accumulate of int8 on a core."""
+    """Return the approximate instructions of a core per multiply-accumulate of int8."""
     for_bytes = (f for f in FORMS if f.kind is kind and f.bits == 8)
     fitting = (f.cost for f in for_bytes if f.features <= {*features})
     return next(fitting, LOOPS)

@@ -1,6 +1,7 @@
-"""Lists all forms of the device ``c``; the first that fits a layer's kind and core is used.
+"""Lists all forms of the device ``c``. A layer uses the first form that fits its kind and its
+core.
 
-A core whose instructions include another core's instructions is listed before that core.
+If a core has all instructions of another core and more, its forms are listed first.
 """
 
 from __future__ import annotations

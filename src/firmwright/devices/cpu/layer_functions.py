@@ -1,4 +1,4 @@
-"""Writes the C functions of layers: one per layer with its numbers, or shared functions."""
+"""Writes the C functions of layers: a separate function with a layer's numbers, or a shared one."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LayerFunction:
-    """A C function in ``files``.
+    """A C function, written to ``files``.
 
-    A function that layers share reads their numbers from a ``struct``. Through the struct it also
-    calls its ``parts``, which maps the names of their templates to names in C. The function of one
-    layer has no struct.
+    A function that layers share reads their numbers from a ``struct``. Through the struct the
+    function also calls its ``parts``, which map the names of templates to names in C. A function of
+    a single layer has no struct.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LayerFunction:
     parts: Mapping[str, str] = field(default_factory=dict)
 
     def define_record(self, numbers: Variables) -> str:
-        """Return the C that defines the struct of a layer; empty if there is no struct."""
+        """Return the C that defines the struct of a layer; empty if the function has no struct."""
         if not self.struct:
             return ""
         values = list_values({**numbers, **self.parts})
@@ -61,9 +61,10 @@ def write_function(
     results: Sequence[Parameter],
     shared: bool,
 ) -> LayerFunction:
-    """Return the function of a form for a layer: a separate one, or one for all layers of its text.
+    """Return the function of a form for a layer: a separate function or a shared one.
 
-    In both cases, layers with equal numbers have one function.
+    All layers whose template variables are equal share one function. Layers with equal numbers also
+    have one separate function.
     """
     text = packing.choose_text(shared)
     # Pointers to memory that may overlap are not `restrict`.
@@ -124,7 +125,7 @@ def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]
 
 
 def name_function(template: str, given: Variables) -> str:
-    """Return a name for the text of a function that layers share."""
+    """Return a name for a function that layers share; the function's text determines the name."""
     return f"{template}_{digest(render_function(template, 'compute', given), given['fields'])}"
 
 
@@ -148,7 +149,7 @@ def make_source(name: str, texts: Sequence[str]) -> SourceFile:
 
 
 def split_includes(text: str) -> tuple[list[str], str]:
-    """Return the lines that include headers on every machine, sorted, and the text without them.
+    """Return the lines that include headers on every machine, sorted, and the remaining text.
 
     Each part of a template has the lines that it needs, so several parts may have equal lines.
     """
@@ -165,7 +166,7 @@ def split_includes(text: str) -> tuple[list[str], str]:
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
-    """Return the additional headers of a form's C; a project has each file once."""
+    """Return the additional headers of a form's C; a project contains each header once."""
     return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
 
 
@@ -213,7 +214,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
 def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
     """Return the variables about a layer's requantization that the templates of all forms use.
 
-    If ``float_scaled``, the core's floats scale the sums, as in ONNX Runtime.
+    If ``float_scaled`` is true, the C scales sums with the core's floats, as ONNX Runtime does.
     """
     once = layer.scaling.rounding is LayerRounding.ONCE
     steps = layer.scaling.has_offsets and not float_scaled

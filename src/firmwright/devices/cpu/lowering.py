@@ -1,4 +1,4 @@
-"""Lowers regions to C: layers by the first form that fits the core, other regions from TIR."""
+"""Lowers regions to C: layers with the first form that fits the core, other regions from TIR."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from firmwright.targets import Context
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
-    """Lower a region by a form, or from TIR if no form fits or the user has a strategy."""
+    """Lower a region with a form; lower it from TIR without a form or with a user's strategy."""
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
         lowered = lower_by_form(region, module, layer, choice.form, choice.shared)
@@ -62,7 +62,7 @@ def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
 def lower_by_form(
     region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
 ) -> LoweredRegion:
-    """Lower a region that is a layer by a form that fits the layer."""
+    """Lower a region that is a layer, with a form that fits the layer."""
     lowered = write_layer(region, layer, form, shared)
     operators = list_quantized_operators(region, module[region.name])
     kernel = replace(lowered.kernel, quantized_operators=len(operators))
@@ -94,7 +94,7 @@ def select_kernel(
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer of a region and the first of the forms that fits it, if any."""
+    """Return the layer of a region, and the first of the forms that fits the layer, if any."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
@@ -110,7 +110,7 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
 
 
 def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
-    """Return the layer that a function computes; None if forms do not support it."""
+    """Return the layer that a function computes; None if no form supports such layers."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
     if layer is None:
         shifted = read_shifted_layer(function)
@@ -123,8 +123,8 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
     """Return the kernel of a region that is a layer, written by a form, and its packed weights.
 
-    Layers of one variant call one function if they are ``shared``. Other layers get separate
-    functions that contain their numbers.
+    If ``shared`` is true, layers of one variant call one function. Otherwise, each layer gets a
+    separate function that contains its numbers.
     """
     packing = form.pack_layer(layer)
     inputs, output = make_ports(region, layer)

@@ -1,4 +1,4 @@
-"""Lists the variants of a layer: each form that fits, in a separate or in a shared function."""
+"""Lists the variants of a layer: each form that fits, as a separate function or a shared one."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def choose_variant(region: str, layer: AnyLayer, choice: Choice, context: Contex
 def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
     """Return the names of a layer's variants: the default function and form first, loops last.
 
-    Layers of floats have no variant with loops, because loops produce sums with different bits.
-    Softmax has no such variant either.
+    A layer of floats has no variant with loops, because loops produce sums with different bits. A
+    softmax also has no such variant.
     """
     loops = () if isinstance(layer, FloatLayer | Softmax) else (LOOPS,)
     return (*(name for name, _ in list_variants(layer, context)), *loops)
@@ -51,11 +51,11 @@ def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
 def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
     """Yield the names of a layer's variants by forms, and the choice for each variant.
 
-    If the user sets ``-specialize`` to one kind of function, the variants have only this kind. The
-    name of a variant contains its tile, if this is not the default tile. Other tiles are listed
-    only for the default form, in a separate function unless the user asks for shared functions.
-    This limits the number of variants, because each variant of a layer may need one more build of
-    the network.
+    If the user sets ``-specialize``, all variants have the kind of function that the option
+    selects. The name of a variant contains its tile unless the tile is the default. Other tiles are
+    listed only for the default form. They are in a separate function unless the user asks for
+    shared functions. This limits the number of variants, because each variant of a layer may need
+    one more build of the network.
     """
     asked = read_specialize(context)
     forms = list_fitting(layer, context)
@@ -70,7 +70,7 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
 
 
 def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:
-    """Return all forms that fit a layer on a core, in the order of the table."""
+    """Return all forms that fit a layer on a core, in the order of the core's table."""
     features = context.platform.features
     return [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
 

@@ -1,7 +1,7 @@
-"""Reads the archive that SiMa's compiler packs, and trusts no content of it.
+"""Reads the archive that SiMa's compiler packs, and checks all of its content.
 
-The rules are the rules of the vendor's reader, which rejects unknown content. The limits of
-sizes are the lower limits of a bundle. ``.lm`` is the MLA's program of the first generation.
+The rules are the rules of SiMa's reader, which rejects unknown content. The size limits are the
+lower limits of a bundle. A ``.lm`` file is a program for the MLA of the first generation.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LOOK_ALIKES = "\uff0f\u2215\uff3c\uff0e\u2024\ufe52"
 def read_archive(path: Path) -> dict[str, bytes]:
     """Return the archive's files by their base names.
 
-    Raises UserError for an archive that is damaged or contains other entries than plain files of
-    the known kinds. Also raises it if the description (``*_mpk.json``) or a program is missing.
+    Raises UserError if the archive is damaged or contains other entries than plain files of the
+    known kinds. Also raises UserError if the description (``*_mpk.json``) or a program is missing.
     """
     if not path.name.endswith(".tar.gz"):
         raise UserError(
@@ -51,7 +51,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def read_members(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by base name; all of them are checked."""
+    """Return the files of an uncompressed archive by base name, after a check of all files."""
     files: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
@@ -95,7 +95,10 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def find_description(files: Mapping[str, bytes]) -> str:
-    """Return the name of the only ``*_mpk.json``; BrokenBundleError without it or a program."""
+    """Return the name of the only ``*_mpk.json``.
+
+    Raises BrokenBundleError if the description or a program is missing.
+    """
     found = [name for name in files if name == "mpk.json" or name.endswith("_mpk.json")]
     if len(found) != 1:
         raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
@@ -105,7 +108,7 @@ def find_description(files: Mapping[str, bytes]) -> str:
 
 
 def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
-    """Return the name and content of the only ``*_mpk.json``, before its schema is checked."""
+    """Return the name and content of the only ``*_mpk.json``, without a check of its schema."""
     name = find_description(files)
     content = read_json(files[name], name)
     if find_depth(content) > MAX_JSON_DEPTH:
@@ -114,7 +117,7 @@ def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
 
 
 def find_depth(content: Any) -> int:
-    """Return how deep lists and mappings are nested."""
+    """Return the depth of nested lists and mappings."""
     depth, level = 0, [content]
     while level:
         parts = [list(c.values()) if isinstance(c, dict) else c for c in level]

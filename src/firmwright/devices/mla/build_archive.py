@@ -36,7 +36,7 @@ NO_SAMPLES = (
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``artifacts.json`` and the folder ``<recipe>_<platform>_mla`` that it names."""
+    """Write ``artifacts.json``, and the folder ``<recipe>_<platform>_mla`` that this file names."""
     (device,) = (d for d in job.mix if d.name == "mla")
     options = read_options(device.context)
     batch = job.recipe.batch.size if job.recipe.batch else 1
@@ -99,7 +99,7 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
 
 
 def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
-    """Write the samples; write no file if there are no samples."""
+    """Write a file with the samples, unless there are no samples."""
     if samples:
         columns = [[sample[t.name] for sample in samples] for t in network.inputs]
         arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
@@ -121,7 +121,8 @@ def write_script(
 ) -> str:
     """Return the text of the script ``compile.py`` for SiMa's compiler.
 
-    ``model`` and ``calibration`` are files next to it; ``calibration`` is '' without samples.
+    ``model`` and ``calibration`` are files next to the script. ``calibration`` is '' without
+    samples.
     """
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]
@@ -142,5 +143,5 @@ def write_script(
 
 
 def format_literal(value: Any) -> str:
-    """Return a value as a Python literal, text in double quotes."""
+    """Return a value as a Python literal, with text in double quotes."""
     return json.dumps(value) if isinstance(value, str) else repr(value)

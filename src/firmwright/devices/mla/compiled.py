@@ -1,4 +1,4 @@
-"""Checks the archive of SiMa's compiler, or writes a stand-in, next to the script."""
+"""Checks the archive of SiMa's compiler, or writes a stand-in for it, next to the script."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ STATS_SUFFIX = "_mla_stats.yaml"
 def read_compiled(
     place: Path, name: str, batch: int, required: bool
 ) -> tuple[CompiledArchive, Sequence[str]]:
-    """Check the archive of SiMa's compiler in ``place``, and pack it again with reproducible bytes.
+    """Check the archive of SiMa's compiler in ``place``, and pack it again with reproducible
+    bytes.
 
     Returns the archive, and the deviations that SiMa's reader accepts. Raises UserError if the
-    archive does not fit the description on SiMa's pages. Also raises it for an archive with another
-    batch than the desired one, or with a smaller one than required.
+    archive does not fit the description on SiMa's pages, or if it was compiled for another batch.
+    If ``required`` is true, also raises UserError if the archive does not support this batch.
     """
     file = f"{name}_mpk.tar.gz"
     found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
@@ -138,7 +139,7 @@ It has no program for the MLA, and no chip can run it. compile.py next to it mak
 def make_stand_in(
     name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], batch: int
 ) -> dict[str, bytes]:
-    """Return the files of the stand-in for network ``name`` by their names."""
+    """Return the files of the stand-in for the network ``name``, by file name."""
     description = {
         "name": name,
         "model_sdk_version": VERSION,

@@ -1,8 +1,8 @@
 """Exports the whole network as ONNX for SiMa's compiler, and its calibration samples.
 
 The graph has images with the channels first, and float32 inputs and outputs. A quantized network
-keeps its QuantizeLinear and DequantizeLinear: their scales have priority over the compiler's
-calibration.
+keeps its QuantizeLinear and DequantizeLinear operators, because their scales have priority over the
+compiler's calibration.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SimaNetwork:
 def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
     """Return a network as ONNX.
 
-    Raises UserError for an input that has neither floats nor quantization parameters, and for
-    operators that cannot be exported.
+    Raises UserError for an input that has neither floats nor quantization parameters. Also raises
+    UserError for operators that cannot be exported.
     """
     layout = make_fact_context(main_bindings(module)).layout
     for tensor in interface.inputs:
@@ -61,7 +61,7 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
 
 
 def order_samples(arrays: Sequence[Array], layout: str) -> Array:
-    """Return one input of all samples, one row per sample; images have their channels last.
+    """Return all samples of one input, one row per sample; images have their channels last.
 
     SiMa's compiler requires this order for any order of the model's axes.
     """
@@ -109,7 +109,7 @@ class NetworkExporter(QuantizedExporter):
         self.nodes.append(helper.make_node("Identity", [result], [tensor.name]))
 
     def convert(self, kind: str, name: str, grid: Tensor) -> str:
-        """Add a node between float32 and a port's integers, unless the port has no scale."""
+        """Add a node that converts between float32 and a port's integers if the port has a scale."""
         if grid.scale is None:
             return name
         numbers = (

@@ -1,4 +1,4 @@
-"""Reads an archive's ``*_mpk.json``: the steps of the pipeline, their programs, the batch."""
+"""Reads an archive's ``*_mpk.json``: the steps of the pipeline, their programs, and the batch."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PLACEHOLDER = "kernel_name_tbd"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of an archive, checked.
+    """The checked steps of an archive.
 
     ``processors`` has the number of steps per processor. A batch is None if the archive does not
-    state it. ``remarks`` are deviations that SiMa's reader accepts and that the user should know.
+    state it. ``remarks`` are deviations that SiMa's reader accepts, but that the user should see.
     """
 
     processors: dict[str, int]
@@ -44,9 +44,11 @@ class Pipeline:
 
 
 def read_pipeline(name: str, content: Any, members: Sequence[str]) -> Pipeline:
-    """Check the description against its schema, itself and the archive's ``members``.
+    """Check the description against its schema and the archive's ``members``, and return the
+    steps.
 
-    Raises UserError that names the file and lists the errors.
+    The parts of the description also have to agree with each other. Raises UserError that names the
+    file and lists the errors.
     """
     wrong = [
         f"{format_pointer(finding.pointer)}: {finding.message}"
@@ -98,7 +100,7 @@ def find_repeated(what: str, names: Sequence[str]) -> list[str]:
 def is_ingress(node: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
     """Return whether a tensor is an input of the network.
 
-    Without a list of inputs, every tensor that no step writes is an input.
+    If the description has no list of inputs, every tensor that no step writes is an input.
     """
     stated = content.get("input_nodes")
     return stated is None or any(node["name"] == given["name"] for given in stated)
@@ -112,7 +114,7 @@ def is_tolerated(node: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
 def find_unmade_inputs(
     steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the inputs, with their steps, that neither the user nor an earlier step provides."""
+    """Yield each input, with its step, that neither the user nor an earlier step provides."""
     made: set[str] = set()
     for step in steps:
         for node in step["input_nodes"]:
@@ -139,7 +141,7 @@ def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
 
 
 def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """Return a number of a step's parameters; some steps have their parameters one level deeper."""
+    """Return a number from a step's parameters, which some steps store one level deeper."""
     outer = step["config_params"]
     for place in (outer, outer.get("params", {})):
         for key in keys:

@@ -12,10 +12,10 @@ SWITCH = ("0", "1")
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, its default, its possible values, and its meaning.
+    """An option: its name, its default, its possible values, and its meaning.
 
     The defaults are the defaults of ``afe`` for release 2, as SiMa's pages state them. The pages
-    state no default of ``num_bins``, so it has the number of their example.
+    state no default of ``num_bins``, so the table has the number of their example.
     """
 
     name: str

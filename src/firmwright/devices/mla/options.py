@@ -30,10 +30,10 @@ class MlaOptions:
 
 
 def read_options(context: Context) -> MlaOptions:
-    """Return the target string's options, completed by the defaults.
+    """Return the options of the target string, completed by the defaults.
 
-    Raises UserError for an unknown option or value, for a platform without an MLA, and for options
-    that the platform's chip does not support.
+    Raises UserError for an unknown option or value, and for a platform without an MLA. Also raises
+    UserError for options that the platform's chip does not support.
     """
     table = {option.name: option for option in OPTIONS}
     for name, text in context.options.items():

@@ -1,7 +1,7 @@
-"""Selects the operators that the MLA supports by SiMa's tables, and reports rules against others.
+"""Selects the operators that the MLA supports by SiMa's tables, and reports the broken rules.
 
-The tables are only a first check: SiMa's compiler rewrites and merges nodes, and makes the final
-decision. They do not state which other core runs the remaining operators.
+The tables are only a first check. SiMa's compiler rewrites and merges nodes, and makes the final
+decision. The tables do not state which other core runs the remaining operators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "m
 
 
 def place_layers(module: IRModule, context: Context) -> Placement:
-    """Return layers that follow all rules as regions, and the rules that other layers break."""
+    """Return layers that break no rule as regions, and the rules that other layers break."""
     bindings, outputs = read_graph(module)
     checker = OperatorChecker(read_options(context), bindings)
     kind = make_layer_kind(module, bindings, checker.check_operator)

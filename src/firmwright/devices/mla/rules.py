@@ -1,4 +1,4 @@
-"""Loads the operators of SiMa's tables and their conditions from ``rules.yaml``."""
+"""Loads the operators in SiMa's tables, and their conditions, from ``rules.yaml``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class MlaRules:
-    """The operators and rules: ``operators`` has the precisions of each operator by its Relax name.
+    """The operators and rules; ``operators`` has the precisions of each operator by its Relax
+    name.
 
-    ``fused`` operators are part of the operator before them. ``rules`` are on operators,
-    ``options`` on the target's options.
+    ``fused`` operators are part of the preceding operator. ``rules`` apply to operators,
+    ``options`` to the target's options.
     """
 
     operators: dict[str, tuple[str, ...]]

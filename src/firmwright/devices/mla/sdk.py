@@ -43,16 +43,16 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Sdk:
-    """An installed SDK: its interpreter, and the variable that names it."""
+    """An installed SDK: its interpreter, and the environment variable that names this file."""
 
     python: Path
     variable: str
 
 
 def find_sdk() -> Sdk | None:
-    """Return the SDK; None if no variable names an SDK.
+    """Return the SDK; None if no environment variable names an SDK.
 
-    Raises UserError for a variable that names a file that cannot be executed.
+    Raises UserError if a variable names a file that cannot be executed.
     """
     for variable, place in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
         stated = os.environ.get(variable)
@@ -68,7 +68,7 @@ def find_sdk() -> Sdk | None:
 
 
 def read_version(sdk: Sdk) -> str:
-    """Return the SDK's version. Raises UserError if the SDK does not answer."""
+    """Return the SDK's version. Raises UserError if the SDK prints no version."""
     return ask(sdk, VERSION_PROGRAM)
 
 
@@ -87,7 +87,10 @@ def list_installed_files(sdk: Sdk) -> OpenedFiles:
 
 
 def ask(sdk: Sdk, program: str) -> str:
-    """Return the last line that a program prints in the SDK's Python; UserError if it fails."""
+    """Return the last line that a program prints in the SDK's Python.
+
+    Raises UserError if the program fails.
+    """
     with TemporaryDirectory() as empty:  # `-c` imports modules from the current folder
         done = run_python(sdk, ["-c", program], Path(empty))
     if done.returncode != 0:
@@ -98,7 +101,7 @@ def ask(sdk: Sdk, program: str) -> str:
 def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
     """Run the script in its folder, write its output to ``log``, and return the SDK's version.
 
-    Raises UserError with the end of the log if the script fails or leaves no record.
+    Raises UserError with the end of the log if the script fails or writes no record.
     """
     done = run_python(sdk, [SCRIPT], folder)
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -30,10 +30,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class AfeSettings:
-    """The contents of the script.
+    """The settings that the script contains.
 
-    ``quantization`` are fields of ``QuantizationParams``; other fields keep the defaults of
-    ``afe``. ``quantize`` and ``compile`` are keyword arguments of the functions of those names.
+    ``quantization`` has fields of ``QuantizationParams``; other fields keep the defaults of
+    ``afe``. ``quantize`` and ``compile`` have keyword arguments of the functions with these names.
     """
 
     chip: str
@@ -43,7 +43,7 @@ class AfeSettings:
 
     @property
     def names(self) -> list[str]:
-        """The names that the script imports from ``afe.apis.defines``, sorted."""
+        """Return the names that the script imports from ``afe.apis.defines``, sorted."""
         values = " ".join(value for _, value in self.quantization)
         methods = [text.partition("(")[0] for text in METHODS.values()]
         known = [*methods, "bfloat16_scheme", "quantization_scheme"]
@@ -54,7 +54,7 @@ class AfeSettings:
 def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: int) -> AfeSettings:
     """Return the settings of ``afe``.
 
-    Raises UserError for a recipe's quantization that ``afe`` does not support.
+    Raises UserError if ``afe`` does not support the recipe's quantization.
     """
     return AfeSettings(
         options.generation,
@@ -81,7 +81,7 @@ def flag(name: str, options: MlaOptions) -> Argument:
 
 
 def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[str, str]:
-    """Return the fields that the recipe's ``quantize`` determines; empty without that key."""
+    """Return the fields that the recipe's ``quantize`` determines; empty without this key."""
     if quantize is None:
         return {}
     if options.values["precision"] == "bf16":
@@ -107,7 +107,7 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
 
 
 def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
-    """Return the recipe's keys that have values which ``afe`` does not support, with the values."""
+    """Return the recipe's keys, with their values, if ``afe`` does not support the values."""
     stated = {
         "quantize.scheme": (quantize.scheme, ("affine",)),
         "quantize.arithmetic": (quantize.arithmetic, ("onnx",)),
@@ -126,7 +126,7 @@ def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
 
 
 def map_options(options: MlaOptions) -> dict[str, str]:
-    """Return the fields that options determine; options at their default are left out."""
+    """Return the fields that options determine, without options that have their default."""
     fields = {}
     if options.values["precision"] == "bf16":
         scheme = "bfloat16_scheme()"

@@ -1,4 +1,4 @@
-"""Reads the compiler's static schedule of the MLA: the cycles in ``*_mla_stats.yaml``."""
+"""Reads the cycles of layers from the compiler's static schedule, ``*_mla_stats.yaml``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COMPILE_AGAIN = "compile the network again with SiMa's compiler"
 def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
     """Return the layers in the order of their indices; the file may also write indices as text.
 
-    Raises UserError for content that is not indices, names and whole numbers. Also raises it for an
-    index that appears twice, and for a layer that ends before it starts.
+    Raises UserError if the content is not indices, names and whole numbers. Also raises UserError
+    if an index appears twice, or if a layer ends before it starts.
     """
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -64,7 +64,7 @@ def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
 
 
 def write_schedule(path: Path, layers: Sequence[ScheduledLayer], name: str) -> None:
-    """Write the layers as YAML, numbered from 1, like the table of firmwright's cycles."""
+    """Write the layers as YAML, numbered from 1, in the form of firmwright's table of cycles."""
     content = msgspec.to_builtins(dict(enumerate(layers, 1)))
     text = yaml.dump(
         content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96

@@ -1,4 +1,4 @@
-"""Defines the device ``soma_dory``: DIANA's digital accelerator and optional analog core."""
+"""Defines the device ``soma_dory``: DIANA's digital accelerator, and its optional analog core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANALOG = "analog_conv2d"
 
 
 class SomaDoryTarget(Target):
-    """DIANA's digital accelerator, under HTVM's name for it."""
+    """DIANA's digital accelerator; the device name is HTVM's name for the accelerator."""
 
     name = "soma_dory"
     rewrites = ("UseIntegers",)

@@ -9,18 +9,18 @@ from firmwright.ir.layer import Array, LayerGeometry, LayerKind
 
 @dataclass(frozen=True)
 class AcceleratorLayer(LayerGeometry):
-    """One layer: int8 in, int32 sums, an arithmetic right shift, a clip, int8 out.
+    """A layer: int8 in, int32 sums, an arithmetic right shift, a clip, int8 out.
 
     Activations are (batch, channels, height, width), or (batch, channels) for a dense layer.
     ``weights`` is int8: (O, I, height, width) for a convolution, (C, 1, height, width) for a
-    depthwise convolution, (O, I) for a dense layer. It is None for an addition, which adds two
-    tensors of equal shape. ``bias`` is int32 (O,), None for an addition. With ``relu``, results are
-    clipped to 0..127, otherwise to -128..127.
+    depthwise convolution, (O, I) for a dense layer. An addition adds two tensors of equal shape,
+    and its ``weights`` is None. ``bias`` is int32 (O,), or None for an addition. If ``relu`` is
+    true, results are clipped to 0..127, otherwise to -128..127.
 
-    A layer of the analog core has weights of -1, 0 and 1. Its converter divides sums by ``step``,
-    rounds down, and clips to -32..31. The results are multiplied by ``factors``, int16 (O,). Then
-    ``bias`` is added; it is not added to the sums. The shift and the clip follow as in other
-    layers.
+    A layer of the analog core has weights of -1, 0 and 1. The core's converter divides sums by
+    ``step``, rounds down, and clips to -32..31. The results are multiplied by ``factors``, int16
+    (O,). Then ``bias`` is added to these products, not to the sums. The shift and the clip follow
+    as in other layers.
     """
 
     shift: int
@@ -32,7 +32,7 @@ class AcceleratorLayer(LayerGeometry):
 
     @property
     def macs(self) -> int:
-        """The multiply-accumulates of the whole batch."""
+        """Return the multiply-accumulates of the whole batch."""
         if self.kind is LayerKind.ADD:
             return 0
         inputs = 1 if self.kind is LayerKind.DEPTHWISE_CONV2D else self.channels

@@ -1,4 +1,4 @@
-"""Estimates the cycles of a layer, even if the rules reject it, and suggests how to save cycles.
+"""Estimates the cycles of a layer, even if it breaks rules, and suggests how to save cycles.
 
 The estimates use the cost model with memories that hold the whole layer.
 """
@@ -29,7 +29,7 @@ SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
-    """Return the cycles of a layer, as if it fits whole into the memories."""
+    """Return the cycles of a layer, as if the whole layer fits into the memories."""
     tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.channels)
     return estimate_cycles(layer, tile, accelerator).total
 
@@ -56,9 +56,10 @@ def estimate_function(
 
 
 def read_any_layer(function: Function) -> AcceleratorLayer | None:
-    """Return the layer of a function, or the layer of its products as if they had integers.
+    """Return the layer of a function, or the layer of its products as if their operands were
+    integers.
 
-    The result is None for a layer of the analog core, because its cycles are not known.
+    The result is None for a layer of the analog core, because the core's cycles are not known.
     """
     matches, unmatched = find_layers(function)
     if len(matches) == 1:
@@ -113,7 +114,7 @@ def read_products(call: Call) -> AcceleratorLayer | None:
 
 
 def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
-    """Return the layer after a change of its geometry; other changes do not affect its cycles."""
+    """Return the layer after a change of its geometry; other changes do not affect the cycles."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
     if change.fact in SIDES:
@@ -148,7 +149,10 @@ def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
-    """Yield output channels nearby, and about half as many, that fill the accelerator's lanes."""
+    """Yield numbers of output channels that fill the accelerator's lanes.
+
+    The numbers are near the present number, and near its half.
+    """
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
     if layer is None or layer.kind not in (LayerKind.CONV2D, LayerKind.DENSE):

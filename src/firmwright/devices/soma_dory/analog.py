@@ -2,8 +2,8 @@
 
     conv2d -> divide -> floor -> clip -> multiply -> add -> right_shift -> clip -> astype int8
 
-There are casts in between, as HTVM writes it. A division by a power of two, rounded down, may be a
-right shift, as :mod:`firmwright.transforms.integers` writes it.
+Casts are between these operators, as HTVM writes them. A division by a power of two, rounded down,
+may be a right shift, as :mod:`firmwright.transforms.integers` writes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes; the rules have accepted it."""
+    """Return the layer that a region's function computes; it must break no rule."""
     (match,) = find_analog_layers(function)
     return make_layer(match)
 
@@ -93,7 +93,7 @@ class Walk:
         return self.graph.find_sole_reader(self.variables[-1])
 
     def take(self, operator: str) -> relax.VarBinding | None:
-        """Pass one operator of this name and return its binding; None if another is next."""
+        """Pass one operator of this name and return its binding; None if another one is next."""
         binding = self.find_next()
         if binding is None or operator_name(binding.value) != operator:
             return None
@@ -128,6 +128,6 @@ class Walk:
 
 
 def read_number(value: relax.Expr) -> float | None:
-    """Return the number that all elements of a constant have; None for other expressions."""
+    """Return the number that all elements of a constant equal; None for other expressions."""
     numbers = set(constant_array(value).reshape(-1).tolist()) if isinstance(value, Constant) else ()
     return float(*numbers) if len(numbers) == 1 else None

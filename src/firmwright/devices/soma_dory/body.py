@@ -1,8 +1,8 @@
 """Computes the variables of the templates for the C of tiled layers.
 
 The templates are in ``templates/soma_dory/layers``. Sizes and positions of tiles are C expressions.
-They are numbers along an axis with a single tile, which has no loop. Along other axes they are
-names that the loop declares.
+Along an axis with a single tile there is no loop, and the expressions are numbers. Along other axes
+they are names that the loop declares.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from firmwright.devices.soma_dory.tiling import Tiling
 def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
     """Return the statements of a layer's function.
 
-    Its parameters are ``input`` (``input_0`` and ``input_1`` for an addition), ``weights`` and
-    ``output``. ``clear`` is the number of columns after the results that have to be 0.
+    The function's parameters are ``input`` (``input_0`` and ``input_1`` for an addition),
+    ``weights`` and ``output``. ``clear`` is the number of columns after the results that have to be
+    0.
     """
     layer, tile = tiling.layer, tiling.tile
     needed, count = tiles.footprint(layer, tile), tiling.jobs
@@ -54,7 +55,8 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
 class TileBuffers:
     """The bytes of tiles in L1: inputs first, then results.
 
-    If ``two``, L1 has two buffers for inputs and two for results, which the tiles use in turn.
+    If ``two`` is true, L1 has two buffers for inputs and two buffers for results. The tiles
+    alternate between them.
     """
 
     inputs: int
@@ -75,14 +77,14 @@ class TileBuffers:
 
     @property
     def second_x(self) -> str:
-        """The position of an addition's second tensor: the second half of the inputs."""
+        """Return the position of an addition's second tensor, in the second half of the inputs."""
         half = self.inputs // 2
         return f"x_at + {half}" if self.two else str(half)
 
 
 @dataclass(frozen=True)
 class TileLoop:
-    """Tiles of ``step`` along an axis of ``length``; the loop's variable is ``name``."""
+    """A loop over tiles of ``step`` along an axis of ``length``; its variable is ``name``."""
 
     name: str
     length: int
@@ -98,7 +100,7 @@ class TileLoop:
 
     @property
     def ragged(self) -> bool:
-        """Whether the last tile is smaller than the other tiles."""
+        """Return whether the last tile is smaller than the other tiles."""
         return self.tiled and self.length % self.step != 0
 
     @property
@@ -106,7 +108,7 @@ class TileLoop:
         return f"{self.name}s" if self.ragged else str(self.step)
 
     def declarations(self) -> Iterator[tuple[str, str]]:
-        """Yield the declarations at the start of the loop: names and expressions."""
+        """Yield the declarations at the start of the loop, as names and expressions."""
         if self.ragged:
             rest = f"{self.length} - {self.name}"
             yield self.size, f"{rest} < {self.step} ? {rest} : {self.step}"
@@ -114,7 +116,7 @@ class TileLoop:
 
 @dataclass(frozen=True)
 class RowLoop(TileLoop):
-    """Tiles along rows, with the input rows that they read, and their padding."""
+    """A loop over tiles along rows, with the input rows that the tiles read, and their padding."""
 
     axis: tiles.Axis
 
@@ -185,5 +187,5 @@ def round_up_rows(size: str) -> str:
 
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
-    """Return the 32-bit words from one block of weights and biases to the next block."""
+    """Return the number of 32-bit words from one block of weights and biases to the next block."""
     return tiles.weight_bytes(layer, 1, layer.channels) // WORD

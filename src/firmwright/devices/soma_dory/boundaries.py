@@ -1,4 +1,4 @@
-"""Converts tensors and functions to the device layout, as Relax functions.
+"""Converts tensors and functions to the device layout, with Relax functions.
 
 :mod:`firmwright.devices.soma_dory.device_layout` defines the layout.
 """

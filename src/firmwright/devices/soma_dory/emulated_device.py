@@ -127,7 +127,7 @@ class SomaDevice:
 
     @property
     def cycles(self) -> int:
-        """The clock cycles of all jobs since start-up, according to the cost model."""
+        """Return the clock cycles of all jobs since start-up, according to the cost model."""
         return int(self._model.cycles.compute) + int(self._model.cycles.transfer)
 
     def _read(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:

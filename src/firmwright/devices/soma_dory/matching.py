@@ -118,7 +118,7 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """The followers that identify the form: a requantization has four operators."""
+        """Return the followers that identify the form: a requantization has four operators."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 

@@ -56,7 +56,7 @@ class Quotient:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a right shift and a clip compute equal numbers."""
+        """Return whether a right shift and a clip compute equal numbers."""
         low, high = self.clip_range
         if not INT8_RANGE[0] <= low <= high <= INT8_RANGE[1] or not 0 < self.shift <= 31:
             return False

@@ -37,7 +37,7 @@ class Tiling:
 
     @property
     def jobs(self) -> int:
-        """The number of jobs per sample."""
+        """Return the number of jobs per sample."""
         return sum(1 for _ in tiles.walk_jobs(self.layer, self.tile))
 
 

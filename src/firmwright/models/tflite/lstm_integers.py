@@ -83,7 +83,7 @@ class IntegerCell:
 
     @property
     def table_step(self) -> int:
-        """The distance of the table's exponents, as a power of two; see list_exponentials."""
+        """Return the distance of the table's exponents as a power of two; see list_exponentials."""
         return min(SIGMOID_BITS, 16 + self.cell_exponent)
 
 

@@ -1,1 +1,1 @@
-"""Defines the forms of the device ``c``: their table, their conditions, and their packing."""
+"""Defines the forms of the device ``c``: their tables, their conditions, and their packing."""

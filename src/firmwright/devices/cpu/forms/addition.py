@@ -21,10 +21,9 @@ NEIGHBORS = sorted(
 
 @lru_cache(maxsize=4)
 def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
-    """Return multipliers, offset and shift: (a ma + b mb + offset) >> shift for every a and b.
+    """Return multipliers, offset and shift of a sum, or None if no such numbers are found.
 
-    These results are then clamped to ``low`` to ``high``. The function returns None if it finds no
-    such numbers.
+    For every a and b, the sum is (a ma + b mb + offset) >> shift, clamped to ``low`` to ``high``.
     """
     left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
     for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):
@@ -46,7 +45,7 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
 def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
     """Return the smallest and the largest offset for which all results are exact.
 
-    A result at a limit of the clamp bounds the offset on one side only.
+    A result at a limit of the clamp bounds the offset only on one side.
     """
     begins = layer.results << shift
     low = np.where(layer.results > layer.low, begins - sums, -(2**40)).max()
@@ -55,7 +54,7 @@ def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
 
 
 def pack_addition(layer: Addition) -> Packing:
-    """Return a record without arrays."""
+    """Return a packing whose record has no arrays."""
     names = ("first", "second", "offset", "shift")
     factors = dict(zip(names, find_factors(layer) or (), strict=True))
     record = {

@@ -1,4 +1,4 @@
-"""Defines the conditions for layers that forms of several families share."""
+"""Defines the conditions on layers that forms of several families share."""
 
 from __future__ import annotations
 

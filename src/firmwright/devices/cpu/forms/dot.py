@@ -1,8 +1,8 @@
 """Defines forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm).
 
-Weights are in blocks of output channels, with four successive taps of each channel, or eight for
-SMMLA. A convolution reads rows of the input. The rows are copied to a ring, between their borders,
-unless the layer has no padding and reads whole steps of signed bytes. Such rows are read in place.
+Weights are in blocks of output channels. A block has four successive taps of each channel, or eight
+for SMMLA. A convolution usually copies rows of the input, with borders, to a ring buffer. The rows
+are read in place if the layer has no padding and reads whole steps of signed bytes.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ PLANE = 16 * 1024
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack for SDOT, with four successive taps of a channel."""
+    """Pack weights for SDOT, with four successive taps per channel."""
     return pack_units(layer, 4)
 
 
 def pack_matrices(layer: Layer) -> Packing:
-    """Pack for SMMLA, with eight successive taps of a channel."""
+    """Pack weights for SMMLA, with eight successive taps per channel."""
     return pack_units(layer, 8)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The contiguous runs of a layer's input: ``spans`` per row of the kernel, of ``bytes`` each.
+    """The contiguous runs of a layer's input: ``spans`` runs per row of the kernel.
 
-    ``unit`` is the number of successive taps of a channel. ``words`` is ``bytes`` in whole units.
+    Each run has ``bytes`` bytes. ``unit`` is the number of successive taps per channel. ``words``
+    is the number of whole units in a run.
     """
 
     layer: Layer
@@ -77,7 +78,7 @@ class Runs:
     def pack(self, indices: Array) -> Array:
         """Return the weights of the channels ``indices``, (blocks, lanes).
 
-        They are int8 (blocks, runs, units, lanes, taps of a unit), flat.
+        The result is flat int8 (blocks, runs, units, lanes, taps of a unit).
         """
         height = self.layer.kernel[0]
         count = max(self.layer.out_channels, indices.shape[1])
@@ -89,7 +90,10 @@ class Runs:
 
 
 def pack_units(layer: Layer, unit: int) -> Packing:
-    """Pack (channel block, run, unit, channel, tap); the last block overlaps the previous one."""
+    """Pack weights as (channel block, run, unit, channel, tap).
+
+    The last block overlaps the previous one.
+    """
     runs = Runs(layer, unit)
     lanes = choose_lanes(layer.out_channels)
     indices = fill_lanes(layer.out_channels, lanes)
@@ -101,7 +105,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     record, scratch = describe_rows(layer)
 
     def count_products(pixels: int) -> int:
-        """Return the instructions of a block's step: products, loads, the loop."""
+        """Return the instructions of a block's step: products, loads and the loop."""
         return pixels * (lanes + 1) + lanes // 4 + 2
 
     return Packing(
@@ -131,7 +135,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, column, channel, row); a lane has a channel's taps of a column."""
+    """Pack weights as (channel block, column, channel, row); a lane has a channel's column."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     height, width = layer.kernel
@@ -142,7 +146,7 @@ def pack_depthwise(layer: Layer) -> Packing:
     reach = (width - 1) * layer.dilation[1]
 
     def count_columns(pixels: int) -> int:
-        """Return the instructions of a block: 11 per column, and per pixel for sums and results."""
+        """Return the instructions of a block: 11 per column, and per pixel the sums and results."""
         return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
 
     return Packing(
@@ -163,16 +167,17 @@ def pack_depthwise(layer: Layer) -> Packing:
 
 
 def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) -> int:
-    """Return the pixels at once with which a row of ``width`` needs the fewest instructions.
+    """Return the number of pixels per block for which a row of ``width`` needs the fewest
+    instructions.
 
-    ``count`` returns the instructions of a block of so many pixels.
+    ``count`` returns the instructions of a block of a given number of pixels.
     """
     choices = range(multiple, min(MOST_PIXELS, width) + 1, multiple)
     return min(choices, key=lambda pixels: (-(-width // pixels) * count(pixels), -pixels))
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
-    """Return the sizes of the ring of rows, in bytes and rows, and the ring's memory."""
+    """Return the ring buffer's size in bytes and in rows, and the buffer's memory."""
     reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
     before = min(layer.padding[1], columns)

@@ -1,9 +1,9 @@
 """Defines forms for Cortex-M cores with the DSP instructions of Armv7E-M.
 
-:mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the weights of layers of bytes. Two activations
-of 16 bits share a word. Products of two activations subtract the zero point from the right
-operand's columns, as halfwords. Both use SXTB16, which widens bytes 0 and 2 of a word, then bytes 1
-and 3. So the middle two of four weights, or of four rows, change places.
+:mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the 8-bit weights of layers. Two 16-bit
+activations share a word. A product of two activations subtracts the zero point from the right
+operand's columns and stores the differences as halfwords. Both use SXTB16, which widens bytes 0 and
+2 of a word, then bytes 1 and 3. So the middle two of four weights, or of four rows, change places.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ left operand and for pointers."""
 
 
 def pack_wide_convolution(layer: Layer) -> Packing:
-    """Pack (pair of channels, four taps, channel, tap); taps after the last have zero weights."""
+    """Pack weights as (pair of channels, four taps, channel, tap), padded with zero taps."""
     words = -(-layer.taps // STEP) * STEP
     padded = np.zeros((layer.out_channels, words), np.int64)
     padded[:, : layer.taps] = layer.matrix
@@ -64,7 +64,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
 
 
 def pack_product(product: MatrixProduct) -> Packing:
-    """Pack only numbers, because a block of columns is packed when the layer runs."""
+    """Pack only the numbers, because the C packs a block of columns when the layer runs."""
     inner, last = product.inner, product.columns - 1
     scales = {name: int(array[0]) for name, array in scale_channels(product.sums).items()}
     whole = inner // 4

@@ -1,11 +1,11 @@
-"""Packs weights of bytes for Arm's DSP extension: two channels per halfword, two taps per word.
+"""Packs 8-bit weights for Arm's DSP extension: two channels per halfword, two taps per word.
 
-A halfword is h = w0 + 2^8 w1. SMLAD on halves of words adds the products of two taps. With h, it
-adds to t = s0 + 2^8 s1; with the sign-extended lower bytes (SXTB16), it adds to s0. So t - s0 is
-2^8 s1, which is multiplied unchanged. The result is exact if t fits 32 bits. In layers with larger
-sums, the bytes are next to each other and both are sign-extended.
+A halfword is h = w0 + 2^8 w1. SMLAD multiplies the halves of two words and adds the products of two
+taps. With h, the sum is t = s0 + 2^8 s1. With the lower bytes, sign-extended by SXTB16, the sum is
+s0. So t - s0 is 2^8 s1, and the scaling uses 2^8 s1 without a shift. The result is exact if t fits
+32 bits. In layers with larger sums, the bytes are next to each other and both are sign-extended.
 
-SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. That defines the order of taps in fours.
+SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. This defines the order of each four taps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ four channels."""
 
 
 def is_paired(layer: Layer) -> bool:
-    """Return whether two channels' sums can share a word, and their weights a halfword."""
+    """Return whether the sums of two channels can share a word, and their weights a halfword."""
     if not fits_pairs(layer):
         return False
     offsets = find_offsets(layer, make_requantization(layer))
@@ -53,22 +53,22 @@ def fits_pairs(layer: IntegerLayer) -> bool:
 
 
 def find_offsets(layer: Layer, numbers: Requantization) -> Array:
-    """Return the offsets to add to the high products of sums.
+    """Return the offsets to add to the high halves of the products of sums.
 
-    The offsets include ``low``, because SSAT clamps to bytes and not to a range that starts at
-    ``low``. A channel without a multiplier has its mantissa in place of an offset.
+    The offsets include ``low``, because SSAT clamps to signed bytes and not to a range that starts
+    at ``low``. For a channel without a multiplier, the offset's place has the mantissa.
     """
     offsets = numbers.offsets + (layer.low << numbers.shifts)
     return np.where(numbers.multipliers == 0, numbers.offsets, offsets)
 
 
 def is_given(layer: Layer) -> bool:
-    """Return whether offsets do not follow from shifts."""
+    """Return whether the offsets have to be stored, because they do not follow from the shifts."""
     return layer.scaling.has_offsets
 
 
 def order_taps(run: int) -> Array:
-    """Return the taps of a run in the order of widened words; the number ``run`` means a zero."""
+    """Return the tap of each place in widened words; the number ``run`` stands for a zero."""
     fours = run // 4 * 4
     rest = np.arange(fours, run + (run & 1))
     order: Array = np.concatenate(
@@ -84,7 +84,7 @@ def largest_divisor(count: int, limit: int) -> int:
 def choose_step(words: int) -> int:
     """Return the number of words of weights between two branches.
 
-    A word needs 8.5 instructions, a branch needs two. The last step is filled with zeros.
+    A word needs 8.5 instructions and a branch needs two. The last step is filled with zeros.
     """
     return min(STEPS, key=lambda step: -(-words // step) * (8.5 * step + 2))
 
@@ -103,7 +103,7 @@ def pair_channels(taps: Array, paired: bool) -> Array:
 def choose_channels(layer: IntegerLayer, size: int) -> Array:
     """Return the channels of blocks, (blocks, size).
 
-    The last block overlaps the previous one, or repeats its last channel.
+    The last block overlaps the previous block. A single block repeats its last channel.
     """
     count = layer.out_channels
     starts = np.array([*range(0, count - size, size), max(count - size, 0)])
@@ -111,7 +111,7 @@ def choose_channels(layer: IntegerLayer, size: int) -> Array:
 
 
 def start_sums(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
-    """Return the start values of the sums of blocks of channels."""
+    """Return the initial values of the sums of blocks of channels."""
     bias = layer.folded_bias[channels]
     if paired:
         bias[:, 1::2] = bias[:, ::2] + 256 * bias[:, 1::2]
@@ -121,7 +121,7 @@ def start_sums(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
 def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
     """Return multipliers, one word of shifts, and offsets if needed, for blocks of channels.
 
-    The divisor of sums times 2^8 is 2^6 times larger than the divisor of sums times four.
+    Sums times 2^8 have a divisor that is 2^6 times larger than the divisor of sums times four.
     """
     numbers = make_requantization(layer)
     shifts = numbers.shifts[channels] - 1
@@ -149,7 +149,7 @@ def scale_channels(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (pair of channels, row of the kernel, pair of taps)."""
+    """Pack weights as (pair of channels, row of the kernel, pair of taps)."""
     paired = is_paired(layer)
     channels = choose_channels(layer, 2)
     weights = pair_channels(arrange_taps(layer, layer.weights)[channels], paired).reshape(-1)
@@ -172,7 +172,7 @@ def arrange_taps(layer: Layer, weights: Array) -> Array:
 def describe_convolution(
     layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the numbers of a convolution with these packed weights, for pairs of channels."""
+    """Return the numbers of a convolution that has these packed weights, for pairs of channels."""
     run = layer.kernel[1] * layer.channels
     gathered = layer.kernel[0] * ((run + 1) // 2)
     step = choose_step(gathered)
@@ -207,7 +207,7 @@ def describe_convolution(
 
 
 def pack_dense(layer: Layer) -> Packing:
-    """Pack (four channels, pair of taps, pair of channels)."""
+    """Pack weights as (four channels, pair of taps, pair of channels)."""
     paired = is_paired(layer)
     channels = choose_channels(layer, 4)
     arrays = {"weights": arrange_rows(layer, channels, paired)}
@@ -215,7 +215,7 @@ def pack_dense(layer: Layer) -> Packing:
 
 
 def pack_sums(layer: Sums) -> Packing:
-    """Pack the weights of a dense layer without numbers for its results."""
+    """Pack the weights of a dense layer, without numbers for the results."""
     paired = fits_pairs(layer)
     channels = choose_channels(layer, 4)
     arrays = {"weights": arrange_rows(layer, channels, paired)}
@@ -277,7 +277,7 @@ def describe_product(
 def widens_in_loop(layer: IntegerLayer) -> bool:
     """Return whether a product widens its input for every four channels, without a copy.
 
-    This needs two more instructions per 16 multiply-accumulates, and no memory.
+    The loop then needs two more instructions per 16 multiply-accumulates, and no memory.
     """
     few = layer.out_channels <= FEW_CHANNELS
     return layer.taps % 4 == 0 and (few or layer.taps > LARGEST_PATCH)
@@ -299,7 +299,7 @@ def reads_one_border(layer: Layer) -> bool:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack 3x3 weights by channel; the C moves along the longer side of the output."""
+    """Pack 3x3 weights by channel; the C processes results along the longer side of the output."""
     turned = layer.out_height > layer.out_width and layer.strides[0] <= 2
     by_rows = (layer.width * layer.channels, layer.channels)
     out_by_rows = (layer.out_width * layer.channels, layer.channels)
@@ -336,7 +336,7 @@ def pack_depthwise(layer: Layer) -> Packing:
 
 
 def pack_any_depthwise(layer: Layer) -> Packing:
-    """Pack (tap, channel)."""
+    """Pack weights as (tap, channel)."""
     arrays = {
         "weights": layer.matrix.T.reshape(-1).astype("int8"),
         "bias": layer.bias.astype("int32"),

@@ -1,4 +1,4 @@
-"""Finds the sums at which a layer's results step, and integers that produce these steps."""
+"""Finds the sums at which a layer's results step, and integers that produce equal steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def fits_steps(layer: Layer) -> bool:
 
 @lru_cache(maxsize=4)
 def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts of a layer, cached because several parts need them."""
+    """Return multipliers, offsets and shifts of a layer.
+
+    The result is cached because several parts of the build need it.
+    """
     factors, limits = layer.scaling.factors, bound_sums(layer)
     if layer.scaling.rounding is LayerRounding.SHIFT:
         begins = find_shifted_begins(layer, limits)
@@ -52,7 +55,7 @@ def largest_input(layer: Layer) -> int:
 
 
 def find_shifted_begins(layer: Layer, limits: Array) -> Array:
-    """Return the sums at which steps begin, for sums that are multiplied, moved and shifted."""
+    """Return the sums at which steps begin, if a graph multiplies, moves and shifts the sums."""
     scaling = layer.scaling
     results = np.arange(layer.low + 1, layer.high + 1)
     steps = results - layer.zero_point

@@ -1,9 +1,9 @@
-"""Packs weights of float32 layers: blocks of output channels, with the weights of a tap together.
+"""Packs weights of float32 layers in blocks of output channels; the weights of a tap are adjacent.
 
-The channels of a block are the lanes of vectors, or variables if a core has no vectors. So each sum
-adds its products one after another, and its bits do not depend on the core. A product is rounded
-before it is added. Fused multiplications would produce other bits, which cores without them cannot
-reproduce.
+The channels of a block are the lanes of vectors. They are variables if a core has no vectors. So
+each sum adds its products one after another, and its bits do not depend on the core. A product is
+rounded before it is added. Fused multiplications would produce different bits, and cores without
+them cannot reproduce these bits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from firmwright.ir.layer import Array, FloatLayer
 class Level(NamedTuple):
     """Instructions that a machine may have: the lanes of a vector, and the blocks of sums.
 
-    ``registers`` are available for sums, and for the weights next to them. ``attribute`` makes the
-    compiler use the instructions if :c:func:`find_level` returns at least ``least``. Without an
-    attribute the code is for every machine of the family.
+    ``registers`` is the number of registers for sums and for the weights next to them.
+    ``attribute`` makes the compiler use the instructions. The C calls this code if
+    :c:func:`find_level` returns at least ``least``. Code without an attribute runs on every machine
+    of the family.
     """
 
     name: str
@@ -56,13 +57,13 @@ MOST_CHANNELS = 64
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
-    """Return the pixels that a level computes at once, for the fewest that it computes twice."""
+    """Return the number of pixels per step of a level that computes the fewest pixels twice."""
     most = min(pixels, max((level.registers - vectors) // vectors, 1), 12)
     return min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: -(-pixels // n) * n)
 
 
 def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
-    """Return a level's template variables, with as many blocks at once as divide the channels."""
+    """Return a level's template variables; the number of blocks at once divides the channels."""
     blocks = -(-channels // family.block)
     vectors = min(family.block // level.lanes, 4)
     if level.lanes == family.block:
@@ -87,7 +88,7 @@ def describe_layer(layer: FloatLayer) -> dict[str, Any]:
 
 
 def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
-    """Pack (channel block, tap, channel)."""
+    """Pack weights as (channel block, tap, channel)."""
     blocks = -(-layer.out_channels // family.block)
     missing = blocks * family.block - layer.out_channels
     matrix = np.pad(layer.matrix, ((0, missing), (0, 0)))
@@ -121,7 +122,7 @@ CHANNELS_LAST = Condition("an input with channels last", lambda layer: not layer
 
 
 def pack_depthwise(layer: FloatLayer, family: Family) -> Packing:
-    """Pack (channel block, tap, channel); the last block overlaps the previous one."""
+    """Pack weights as (channel block, tap, channel); the last block overlaps the previous one."""
     lanes = next(n for n in (family.block, 8, 4, 1) if n <= min(layer.channels, family.block))
     indices = fill_lanes(layer.channels, lanes)
     levels = [

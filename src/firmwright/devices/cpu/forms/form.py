@@ -1,8 +1,8 @@
 """Defines forms, the variants of a layer's C on the device ``c``, and the choice of a form.
 
-A form is a row in the table of its core, and a template of its name in a folder of templates.
-:mod:`firmwright.devices.cpu.all_forms` lists the tables. The C of a form compiles on every machine:
-instructions of one family of cores are inside ``#if``, next to plain C that computes equal results.
+A form is a row in the table of its core, with a template of its name in a folder of templates.
+:mod:`firmwright.devices.cpu.all_forms` lists the tables. The C of a form compiles on every machine.
+Instructions of one family of cores are inside ``#if``, next to plain C that computes equal results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
 
 @dataclass(frozen=True)
 class Scratch:
-    """The working memory of a layer: its name in C, and its number of elements of a type."""
+    """The working memory of a layer: its name in C, its type, and its number of elements."""
 
     name: str
     dtype: str
@@ -33,8 +33,8 @@ class TemplateVariables:
 
     Layers with equal variables can share a function.
 
-    ``parts`` are functions that the C calls through its record. They have the variables of the
-    templates ``<form>_<part>.c.j2``, or None for a part that a layer does not need.
+    ``parts`` are functions that the C calls through its record. Each part has the variables of its
+    template ``<form>_<part>.c.j2``, or None if the layer does not need the part.
     """
 
     variant: Mapping[str, Any]
@@ -45,10 +45,10 @@ class TemplateVariables:
 class Packing:
     """The numbers of a layer in the format that a form's C reads.
 
-    ``arrays`` has constants by their names in C, ``record`` has the members of the layer's struct.
-    ``variant`` has the variables of the form's template. ``parts`` has the variables of its parts,
-    whose functions have ``part_parameters`` after the record. ``shared`` has the variables of a
-    function that layers share, if these depend on less.
+    ``arrays`` has constants by their names in C, and ``record`` has the members of the layer's
+    struct. ``variant`` has the variables of the form's template. ``parts`` has the variables of the
+    form's parts, whose functions have ``part_parameters`` after the record. ``shared`` has the
+    variables of a function that layers share, if this function depends on fewer variables.
     """
 
     arrays: Mapping[str, Array]
@@ -67,7 +67,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of a form for layers of its kind; the sentence completes "needs"."""
+    """A condition of a form on layers of its kind; its sentence completes "needs"."""
 
     sentence: str
     holds: Callable[[Any], bool]
@@ -92,8 +92,8 @@ def shrink_tile(layer: Any, tile: Tile) -> Tile:
 def fits_bits(layer: Any, bits: int) -> bool:
     """Return whether the weights of each channel differ by less than 2^bits.
 
-    Layers with one or two weights per channel are left out, because the bytes of their bases would
-    need as much memory as packed weights save.
+    Layers with one or two weights per channel are excluded. The bytes of their bases would need as
+    much memory as packed weights save.
     """
     return layer.taps > 2 and int(np.ptp(layer.matrix, 1).max()) < 1 << bits
 
@@ -103,17 +103,17 @@ class Form:
     """A method to compute layers of a kind on cores with these ``features``.
 
     ``cost`` is the approximate number of instructions per multiply-accumulate. ``sentence``
-    describes the method. ``headers`` names the files of ``templates/c/layers`` that the C includes;
-    the form's template is in ``folder``. ``pack`` may be slow: it runs once per layer, and never
-    for a layer that breaks a condition.
+    describes the method. ``headers`` names the files of ``templates/c/layers`` that the C includes.
+    The form's template is in ``folder``. ``pack`` may be slow, because it runs once per layer. It
+    never runs for a layer that breaks a condition.
 
-    If ``shared``, layers share the form's functions unless the user asks for speed. Such functions
-    are large, and a layer's numbers in them save few instructions.
+    If ``shared`` is true, layers share the form's functions unless the user asks for speed. Such
+    functions are large, and constants instead of a record's numbers would save few instructions.
 
     The C reads element i of the inputs ``in_place`` before it writes element i, and never after
-    that. ``tiles`` are the sizes that the C can compute at once, if there are several. ``fit_tile``
-    makes a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer
-    was tuned. ``bits`` is the number of bits in which the C stores a weight.
+    that. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile`` makes
+    a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer was
+    tuned. ``bits`` is the number of bits in which the C stores a weight.
     """
 
     name: str
@@ -132,20 +132,20 @@ class Form:
     bits: int = 8
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
-        """Return whether a layer is of the form's kind and width, on a core with its features."""
+        """Return whether the form is for a layer's kind and width, and for a core's features."""
         is_for_core = self.kind is layer.kind and self.features <= set(features)
         return is_for_core and (self.bits == 8 or fits_bits(layer, self.bits))
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
-        """Return the different tiles of a layer, the default first."""
+        """Return the different tiles of a layer, with the default tile first."""
         return [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
 
     def with_tile(self, tile: Tile) -> Form:
-        """Return the form with only this tile, which its sentence then states."""
+        """Return the form with only this tile, and with a sentence that states the tile."""
         return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
 
     def pack_layer(self, layer: KnownLayer) -> Packing:
-        """Return a layer's numbers, in the default tile."""
+        """Return a layer's numbers, packed for the default tile."""
         return self.pack(layer, *self.list_tiles(layer)[:1])
 
     def find_broken(self, layer: KnownLayer) -> list[str]:
@@ -157,7 +157,7 @@ class Form:
 class Choice:
     """The form of a layer, None if no form fits, and the reasons against earlier forms.
 
-    If ``shared``, the layer calls a function that other layers also call.
+    If ``shared`` is true, the layer calls a function that other layers also call.
     """
 
     form: Form | None
@@ -172,7 +172,7 @@ def choose(
 ) -> Choice:
     """Return the first form that fits this layer on a core with these features.
 
-    Forms of other kinds and forms for other cores are not listed as reasons.
+    The reasons omit forms for other kinds of layers and forms for other cores.
     """
     refusals: list[str] = []
     for form in forms:

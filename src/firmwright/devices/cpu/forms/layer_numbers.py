@@ -9,7 +9,7 @@ from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer
 
 
 def scale_arrays(layer: Layer) -> dict[str, Array]:
-    """Return bias, multipliers, shifts, and offsets that do not follow from these, by channel."""
+    """Return bias, multipliers and shifts by channel, and offsets that do not follow from them."""
     numbers = make_requantization(layer)
     arrays = {
         "bias": layer.folded_bias.astype("int32"),
@@ -22,9 +22,9 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def scale_vectors(layer: Layer) -> dict[str, Array]:
-    """Return the scales for cores with floats in vectors: multipliers have the bits of floats.
+    """Return the scales for cores with floats in vectors; multipliers have the bits of floats.
 
-    Layers that are not scaled in float32 have the arrays of ``scale_arrays``.
+    A layer that is not scaled in float32 gets the arrays of ``scale_arrays``.
     """
     if layer.scaling.rounding is not LayerRounding.FLOAT:
         return scale_arrays(layer)
@@ -44,7 +44,7 @@ def make_border(layer: Layer) -> dict[str, Array]:
 
 
 def describe_geometry(layer: LinearLayer) -> dict[str, int]:
-    """Return the record's members about a convolution's shape, which every form reads."""
+    """Return the members of a record that describe a convolution's shape; every form reads them."""
     return {
         "height": layer.height,
         "width": layer.width,
@@ -64,5 +64,5 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
 
 
 def describe_record(layer: Layer) -> dict[str, int]:
-    """Return the members of a record that the C of every convolution of integers reads."""
+    """Return the members of a record that the C of every integer convolution reads."""
     return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

@@ -1,12 +1,12 @@
-"""Packs numbers for products of two activations; columns are packed when the layer runs.
+"""Packs numbers for products of two activations; the C packs the columns when the layer runs.
 
 With a zero point za of the left operand and zb of the right operand, a sum is
 
     sum(a b) - zb sum(a) - za sum(b) + inner za zb
 
 So a sum starts from the terms of its row and its column, and the products use the stored integers.
-The integers of the right operand are packed as signed bytes: unsigned integers, and zb with them,
-are reduced by 128.
+The integers of the right operand are packed as signed bytes. If they are unsigned, 128 is
+subtracted from them and from zb.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sum
 
 
 def describe_product(product: MatrixProduct) -> dict[str, int]:
-    """Return the record's members that the C of every form reads; a row of the left is a run."""
+    """Return the members of a record that the C of every form reads; a row of the left is a run."""
     sums, numbers = product.sums, make_requantization(product.sums)
     left, right = product.left.steps, product.right.steps
     record = {
@@ -50,17 +50,23 @@ def lower_by(product: MatrixProduct) -> int:
 
 
 def pack_blocks(product: MatrixProduct) -> Packing:
-    """Pack small blocks for cores with few registers."""
+    """Pack the numbers of small blocks, for cores with few registers."""
     return pack_bytes(product, PIXELS, CHANNELS, kept=False)
 
 
 def pack_large_blocks(product: MatrixProduct) -> Packing:
-    """Pack blocks for cores with 32 registers; the C makes compilers keep the order of products."""
+    """Pack the numbers of large blocks, for cores with 32 registers.
+
+    The C makes compilers keep the order of products.
+    """
     return pack_bytes(product, LARGE_BLOCK, LARGE_BLOCK, kept=True)
 
 
 def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> Packing:
-    """Pack blocks of ``rows`` by ``columns``; a block of the right is copied as signed bytes."""
+    """Pack the numbers of blocks of ``rows`` by ``columns``.
+
+    The C copies a block of the right operand as signed bytes.
+    """
     sums, lowered = product.sums, lower_by(product)
     rows, columns = min(rows, product.rows), min(columns, product.columns)
     return Packing(
@@ -97,8 +103,8 @@ def pack_lanes(product: MatrixProduct) -> Packing:
 def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
     """Pack numbers for vectors of columns; the length of a row is a multiple of ``taps``.
 
-    The zero point of the right operand is subtracted when its columns are packed, because 16-bit
-    elements have room for the differences.
+    The zero point of the right operand is subtracted when the C packs the columns, because 16-bit
+    elements can hold the differences.
     """
     sums = product.sums
     rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // taps) * taps

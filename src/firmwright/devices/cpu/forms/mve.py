@@ -1,8 +1,8 @@
-"""Defines forms for Cortex-M cores with Helium (Armv8.1-M): a channel's taps are in a row.
+"""Defines forms for Cortex-M cores with Helium (Armv8.1-M); a channel's taps are in a row.
 
-One instruction adds 16 products of bytes to a sum in a general register. At the end of a row it
-reads only the bytes that are left, so rows need no padding. The bytes are signed: 128 is subtracted
-from unsigned inputs.
+One instruction adds 16 products of bytes to a sum in a general register. At the end of a row the
+instruction reads only the remaining bytes, so rows need no padding. The bytes are signed: 128 is
+subtracted from unsigned inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LANES = 16
 def pack_scales(layer: Layer) -> dict[str, Array]:
     """Return the numbers of whole blocks of channels; right shifts are negative left shifts.
 
-    With the offsets, sums become results, and not steps above the lowest result.
+    With the offsets, sums become results instead of steps above the lowest result.
     """
     is_float = layer.scaling.rounding is LayerRounding.FLOAT
     numbers = scale_vectors(layer)
@@ -55,7 +55,7 @@ def pack_scales(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel, tap), in whole blocks of channels."""
+    """Pack weights as (channel, tap), in whole blocks of channels."""
     count = -(-layer.out_channels // BLOCK) * BLOCK
     pixels = PIXELS if layer.pixels >= PIXELS else 1
     direct = layer.is_pointwise and layer.input_dtype == "int8"
@@ -79,7 +79,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def list_reaches(layer: Layer) -> Array:
-    """Return the distances, in elements, of a pixel's taps from its first in a padded channel."""
+    """Return the distances of a pixel's taps from its first tap, in elements of a padded channel."""
     rows, length = (Axis(layer, axis) for axis in order_axes(layer))
     down = np.arange(rows.kernel) * rows.dilation * length.padded_size
     along = np.arange(length.kernel) * length.dilation
@@ -88,7 +88,7 @@ def list_reaches(layer: Layer) -> Array:
 
 
 def reaches_few(layer: Layer) -> bool:
-    """Return whether a pixel's taps fit a vector, their distances bytes, and 7 steps 16 bits."""
+    """Return whether a pixel's taps fit a vector, distances fit bytes, and 7 steps fit 16 bits."""
     step = Axis(layer, order_axes(layer)[1]).step
     return (
         layer.taps <= LANES
@@ -98,7 +98,7 @@ def reaches_few(layer: Layer) -> bool:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel, 16 taps), with zeros after the last tap."""
+    """Pack weights as (channel, 16 taps), with zeros after the last tap."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
     taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))

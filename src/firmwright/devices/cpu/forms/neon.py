@@ -1,7 +1,7 @@
 """Defines forms for 64-bit Arm cores with NEON: blocks of four channels, with 16 taps per channel.
 
-The sum of two products of bytes fits 16 bits if no weight is -128. These sums are added in eight
-lanes, and pairs of lanes are added to sums of 32 bits.
+The sum of two products of bytes fits 16 bits if no weight is -128. The C adds these sums in eight
+lanes, and adds pairs of lanes to sums of 32 bits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def has_small_weights(layer: Layer) -> bool:
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel block, 16 taps, channel, tap); the last step has 8 taps if no more are left."""
+    """Pack weights as (channel block, 16 taps, channel, tap); the last step may have 8 taps."""
     count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // 8) * 8
     padded = pad_matrix(layer, count, words)
     steps = [
@@ -69,7 +69,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, tap, channel); the last block overlaps the previous one."""
+    """Pack weights as (channel block, tap, channel); the last block overlaps the previous one."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     weights = pad_channels(layer.matrix, max(layer.channels, lanes))[indices]

@@ -1,7 +1,7 @@
 """Packs weights of 4 bits, which stay packed in flash; the C splits them in registers.
 
 The weights of an output channel exceed its lowest weight by at most 15. A digit is u = w - lowest,
-from 0 to 15, or v = u - 8 at the upper end of a byte or halfword. So a sum is
+from 0 to 15. At the upper end of a byte or halfword, a digit is v = u - 8. So a sum is
 
     sum(w x) = sum(u x) + lowest · sum(x)
 
@@ -9,8 +9,8 @@ and the sum of the stored inputs is computed once for all channels of a pixel. A
 weights of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels'
 sums are E and (B - E) >> 4. They need no more multiplications than weights of bytes.
 
-On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is
-h = u0 + 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
+On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is h = u0 +
+16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
 
     A = sum(h x), C = sum(u0 x), D = 256 sum(u2 x), U = sum((h >> 8) x)
 
@@ -47,7 +47,7 @@ MOST_TAPS = 2**15
 
 
 def is_packable(layer: Layer) -> bool:
-    """Return whether the weights of a large layer fit 4 bits, and the sums fit 32 bits."""
+    """Return whether the weights of a large layer fit 4 bits and its sums fit 32 bits."""
     is_large = layer.weights.size >= LEAST_WEIGHTS
     return is_large and layer.taps <= MOST_TAPS and fits_bits(layer, BITS)
 
@@ -67,9 +67,9 @@ PAIRS = Condition(
 
 
 def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
-    """Return the digits u as (O, taps), and the ``bases`` of the channels if they differ from 0.
+    """Return the digits u as (O, taps), and the ``bases`` of the channels unless all are 0.
 
-    A base is 8 more than the lowest weight, which is -8 if zero points are 0.
+    A base is the channel's lowest weight plus 8. The lowest weight is -8 if zero points are 0.
     """
     lows = np.minimum(layer.matrix.min(1), HIGHEST_LOW)
     if layer.matrix.min() >= -8 and layer.matrix.max() <= 7:
@@ -86,7 +86,10 @@ def join_digits(digits: Array) -> Array:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel block, tap, pair of channels); the last block overlaps the previous one."""
+    """Pack weights as (channel block, tap, pair of channels).
+
+    The last block overlaps the previous one.
+    """
     plain_packing = plain.pack_convolution(layer, tile)
     digits, bases = split_weights(layer)
     channels = plain_packing.variant["channels"]
@@ -98,7 +101,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def pack_dsp_dense(layer: Layer) -> Packing:
-    """Pack (four channels, pair of taps)."""
+    """Pack weights as (four channels, pair of taps)."""
     digits, bases = split_weights(layer)
     channels = dsp_bytes.choose_channels(layer, 4)
     padded = np.pad(digits, ((0, 0), (0, -layer.taps % 4)))
@@ -110,7 +113,7 @@ def pack_dsp_dense(layer: Layer) -> Packing:
 
 
 def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (pair of channels, row of the kernel, four taps, channel)."""
+    """Pack weights as (pair of channels, row of the kernel, four taps, channel)."""
     digits, bases = split_weights(layer)
     channels = dsp_bytes.choose_channels(layer, 2)
     ordered = dsp_bytes.arrange_taps(layer, digits)[channels]
@@ -123,7 +126,7 @@ def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def find_lows(bases: Mapping[str, Array], channels: Array) -> dict[str, Array]:
-    """Return the ``lows`` of blocks of channels, the last channel of which has signed digits."""
+    """Return the ``lows`` of blocks of channels; the last channel of a block has signed digits."""
     if not bases:
         return {}
     lows = bases["bases"][channels].astype("int64")

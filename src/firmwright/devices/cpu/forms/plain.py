@@ -1,4 +1,4 @@
-"""Packs weights for any core: blocks of output channels whose sums stay in registers."""
+"""Packs weights for any core in blocks of output channels whose sums stay in registers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNROLLED = (4, 3, 2, 1)
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (group, channel block, tap, channel); a group's last block overlaps the previous one.
+    """Pack weights as (group, channel block, tap, channel).
 
-    The taps of a group are in runs, one for each position in the kernel. Without groups there is
-    one run.
+    The last block of a group overlaps the previous block. The taps of a group are in runs, one for
+    each position in the kernel. A layer without groups has one run.
     """
     return pack_blocks(layer, *tile, scale_arrays(layer))
 
@@ -40,8 +40,9 @@ def pack_blocks(
 ) -> Packing:
     """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
 
-    The weights have the layout of ``pack_convolution``. A layer without groups may have shorter
-    runs, ``run``, whose sums are joined in 64 bits. If ``kept``, the C keeps the order of products.
+    The weights have the layout of ``pack_convolution``. A layer without groups may have runs of
+    length ``run``, whose sums are joined in 64 bits. If ``kept`` is true, the C keeps the order of
+    products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups

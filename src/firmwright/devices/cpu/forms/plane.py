@@ -6,7 +6,7 @@ from firmwright.ir.layer import Layer
 
 
 class Axis:
-    """Height (0) or width (1) of a layer."""
+    """The axis of a layer: height (0) or width (1)."""
 
     def __init__(self, layer: Layer, axis: int) -> None:
         self.size = (layer.height, layer.width)[axis]
@@ -23,7 +23,7 @@ class Axis:
 
 
 def order_axes(layer: Layer) -> tuple[int, int]:
-    """Return the axes of a channel's copy; each row extends along the longer axis."""
+    """Return the axes of a channel's copy; each row of the copy extends along the longer axis."""
     return (0, 1) if layer.out_width >= layer.out_height else (1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Defines forms for every core."""
+"""Defines the forms that run on every core."""
 
 from __future__ import annotations
 

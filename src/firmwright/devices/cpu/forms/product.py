@@ -22,9 +22,9 @@ STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
 
 @lru_cache(maxsize=4)
 def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
-    """Return the multiplier, offset and shift for the products of all a and b.
+    """Return the multiplier, offset and shift for the products of all a and b, or None.
 
-    Let h be the upper half of (a b << LIFT) · multiplier. Then a result is, before it is clamped,
+    Let h be the upper half of (a b << LIFT) · multiplier. Then a result, before the clamp, is
 
         low + (h + offset) >> shift
 
@@ -51,7 +51,7 @@ def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
 
 
 def pack_product(layer: Product) -> Packing:
-    """Return a record without arrays."""
+    """Return a packing whose record has no arrays."""
     multiplier, offset, shift = find_multiplier(layer) or (0, 0, 0)
     first, second = layer.zero_points
     record = {

@@ -8,11 +8,11 @@ With two shifts, h is first rounded: r = (h + 1) >> 1, r += r >> 31, and r repla
 equal TFLite's arithmetic for |sum| < 2^29. One shift is enough if a sum is rounded once, or if the
 clamp removes all negative results. The two roundings differ only for negative results.
 
-A product in float32 is rounded to 24 bits and then, half to even, to an integer. That too is a step
-function of the sum with at most 255 steps. A sum that a graph of integers multiplies, moves and
-shifts is also such a function. For most channels, a multiplier and an offset have the same steps
-(:mod:`firmwright.devices.cpu.forms.float_steps`). The other channels get the multiplier 0, the
-float's mantissa as offset, and float32 arithmetic done with integers.
+A product in float32 is rounded to 24 bits and then, half to even, to an integer. This result is
+also a step function of the sum, with at most 255 steps. Another such function is a graph of
+integers that multiplies, moves and shifts a sum. For most channels, a multiplier and an offset have
+equal steps (:mod:`firmwright.devices.cpu.forms.float_steps`). The other channels get the multiplier
+0, the float's mantissa as offset, and float32 arithmetic that uses only integers.
 """
 
 from __future__ import annotations

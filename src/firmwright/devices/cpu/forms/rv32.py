@@ -1,8 +1,9 @@
 """Defines forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
 
 The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. The products of a group of taps are added in
-one word, which starts at 2^15 so that the lower half never borrows. Then its upper half is added to
-one sum and the word to another sum, from which the lower sum follows at the end.
+one word. The word starts at 2^15, so that the lower half never borrows. Then the word's upper half
+is added to one sum, and the whole word to another sum. At the end, the lower sum follows from these
+two sums.
 
 The C that packs a block's inputs and the C that adds its products are separate functions. So layers
 that share these functions differ only in numbers.
@@ -64,12 +65,12 @@ PART = (
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
-    """Return a tile of whole pairs of pixels, at most as large as a layer's output."""
+    """Return a tile of whole pairs of pixels that does not exceed a layer's output."""
     return Tile(min(tile.pixels, layer.pixels // 2 * 2), min(tile.channels, layer.out_channels))
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel block, tap, channel), and the numbers of blocks in the order of their use.
+    """Pack weights as (channel block, tap, channel), and the numbers of blocks in order of use.
 
     ``blocks`` has runs of blocks whose groups have one size. ``moves`` has the number of places by
     which each tap of the input moves.
@@ -110,7 +111,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def join_rows(layer: Layer) -> Layer:
-    """Return a pointwise layer as a layer with a single row."""
+    """Return a pointwise layer as a layer with one row."""
     pixels = layer.pixels
     return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
 
@@ -164,9 +165,9 @@ def describe_texts(
 def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:
     """Return the weights and the numbers of all runs of blocks.
 
-    A run begins with its size of groups, the words that a block reads, the carries of its groups
-    and the words of its blocks. A block has its channels' biases, multipliers, and offsets that do
-    not follow from shifts. After these it has the channels' places and shifts.
+    A run begins with the size of its groups and the number of words that a block reads. The carries
+    of its groups and the words of its blocks follow. A block has its channels' biases, multipliers,
+    and offsets that do not follow from shifts. Then it has the channels' places and shifts.
     """
     padded = np.zeros((layer.out_channels, longest), np.int64)
     padded[:, : layer.taps] = layer.matrix[:, found.order]
@@ -193,13 +194,13 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
 
 
 def fill_blocks(channels: Array, size: int) -> Array:
-    """Return channels as (blocks, size); some occur twice if they do not fill whole blocks."""
+    """Return channels as (blocks, size); some occur twice to fill the blocks."""
     count = -(-channels.size // size) * size
     return np.sort(np.resize(channels, count)).reshape(-1, size)
 
 
 def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
-    """Return the start positions of blocks of ``pixels`` that are in a row and read no padding."""
+    """Return the first positions of blocks of ``pixels`` in one row that read no padding."""
     starts, counts = [], []
     sizes = zip((layer.height, layer.width), (layer.out_height, layer.out_width), strict=True)
     for axis, (size, out_size) in enumerate(sizes):
@@ -220,7 +221,7 @@ def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
 def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Return the pairs of input columns that a block in a row reads.
 
-    Each pair is followed by the columns of the kernel and the pairs of output pixels that use it.
+    After each pair are the columns of the kernel and the pairs of output pixels that use the pair.
     """
     if layer.dilation[1] != 1 or layer.kernel[1] > WIDEST_ROW:
         return []

@@ -5,7 +5,7 @@ halves of 16 bits, and V - 256 O has the even channels. So V x and O x are two m
 four products. Once per group of inputs, 256 times the sum of O x is subtracted from the sum of V x.
 The contribution of the 128 depends only on the inputs, so it is subtracted at the start of a group.
 
-Within a group, each channel's sum fits 16 bits. Small weights allow large groups, so channels are
+Within a group, each channel's sum fits 16 bits. Small weights allow large groups. So channels are
 sorted by the size of their groups, in runs of one size.
 """
 
@@ -35,9 +35,10 @@ ORDERING = 6
 
 
 def pack_dense(layer: Layer) -> Packing:
-    """Pack (block of channels, input, channel); ``runs`` has the channels of each group size.
+    """Pack weights as (block of channels, input, channel).
 
-    ``order`` has the input that is read for each place, ``places`` has the place of each result.
+    ``runs`` has the channels of each group size. ``order`` has the input that the C reads for each
+    place. ``places`` has the place of each result.
     """
     words = 1 if layer.out_channels % 8 in (1, 2, 3, 4) else 2
     arrangement = min(
@@ -91,8 +92,8 @@ def pack_dense(layer: Layer) -> Packing:
 class Arrangement:
     """Inputs and channels in the order of their products.
 
-    ``sizes`` has the number of inputs in a group for each block, in rising order. ``cost`` is the
-    approximate number of instructions for groups, in addition to the products.
+    ``sizes`` has the number of inputs per group for each block, in ascending order. ``cost`` is the
+    approximate number of instructions for groups, without the products.
     """
 
     inputs: Array
@@ -118,8 +119,8 @@ def find_orders(layer: Layer) -> list[Array]:
 def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
     """Return the best blocks of channels for an order of inputs.
 
-    If channels do not fill the last block, some occur twice. Each size of groups is a multiple of
-    the smaller sizes.
+    If channels do not fill the last block, some channels occur twice. Each group size is a multiple
+    of the smaller sizes.
     """
     largest = find_group_sizes(layer, inputs)
     order = np.argsort(largest, kind="stable")

@@ -1,4 +1,4 @@
-"""Packs depthwise weights for 32-bit RISC-V: the C copies one channel at a time between borders."""
+"""Packs depthwise weights for 32-bit RISC-V; the C copies one channel at a time, with borders."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel, row, column); each row extends along the longer axis.
+    """Pack weights as (channel, row, column); each row extends along the longer axis.
 
-    Sums roll along a row. A row begins with products of its first columns, because no sum continues
-    from the previous row. It ends with products for results that do not exist.
+    The C updates sums while it moves along a row. A row begins with products of its first columns,
+    because no sum continues from the previous row. It ends with products for results that do not
+    exist.
     """
     return pack_channels(layer, tile, scale_arrays(layer))
 

@@ -1,9 +1,10 @@
-"""Chooses biases for a shifted layer, so that the offsets of its sums are whole steps of a product.
+"""Chooses biases for a shifted layer, so that the offsets of its sums are whole steps of a
+product.
 
 A form adds its offset after the product h = (sum · multiplier) >> 30, whose unit is about the unit
-of the sums. The offset in a graph has fractions of this unit. A bias that is larger by b, with an
-offset that is smaller by b products, computes the same results. One of some hundred values of b
-makes the offset nearly an integer, so that every step begins at the same sum.
+of the sums. The offset in a graph has fractions of this unit. If the bias is larger by b and the
+offset is smaller by b products, the results are equal. One of several hundred values of b makes the
+offset nearly an integer, so that every step begins at an unchanged sum.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
 
 
 def choose_biases(layer: Layer) -> Layer:
-    """Return the shifted layer with other biases, if its offsets are whole with them."""
+    """Return the shifted layer with biases that make its offsets whole, if such biases exist."""
     scaling = layer.scaling
     if layer.largest_sum >= SUM_LIMIT or not are_usual(scaling.factors):
         return layer
@@ -50,7 +51,7 @@ def choose_biases(layer: Layer) -> Layer:
 
 
 def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int:
-    """Return the smallest move of a channel's bias for which an offset fits; 0 if no move fits."""
+    """Return the smallest change of a channel's bias for which an offset fits, or else 0."""
     for moves, steps in ((NEAR, [0]), (NEARBY, [0]), (FAR, [0]), (NEARBY, OTHER_MULTIPLIERS)):
         for step in steps:
             for start in range(0, moves.size, AT_ONCE):

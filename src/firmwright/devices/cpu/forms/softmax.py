@@ -3,8 +3,8 @@
 If the error may reach the middle between two results, float32 arithmetic decides.
 
 A table has the exponentials of the distances from a row's largest element, times 2^``exponent``.
-Results are computed in steps with ``point`` bits after the binary point, with one division per row.
-They differ from the results of float32 by at most
+The C computes results in steps with ``point`` bits after the binary point, and with one division
+per row. They differ from the results of float32 by at most
 
 - four units: the roundings of the table, of the division and of the product;
 - 2^-``error`` times the result: the roundings of float32, mostly of the
@@ -50,7 +50,7 @@ class Numbers:
 
 @lru_cache(maxsize=16)
 def find_numbers(layer: Softmax) -> Numbers | None:
-    """Return the numbers of a softmax; None if its bound exceeds a quarter of a step."""
+    """Return the numbers of a softmax; None if the error bound exceeds a quarter of a step."""
     exponent = 31 - ceil(log2(layer.length))
     point = min(floor(log2(layer.scale)) + exponent - 1, POINTS[-1])
     limits = np.iinfo(layer.input_dtype)
@@ -72,7 +72,7 @@ BOUNDED = Condition(
 
 
 def pack_softmax(layer: Softmax) -> Packing:
-    """Pack the table by distance, and both scales."""
+    """Pack the table of exponentials by distance, and both scales."""
     numbers = find_numbers(layer)
     assert numbers is not None  # the form has checked the layer
     distances = np.arange(BYTES) * np.float64(layer.input_scale)

@@ -1,12 +1,12 @@
 """Splits factors, so that two products of 32 bits replace the high half of a product of 64 bits.
 
-The high half needs five cycles on CV32E40P, a product of 32 bits needs one. With a factor of
+The high half needs five cycles on CV32E40P, but a product of 32 bits needs one. With a factor of
 upper · 2^fraction + lower, a result is
 
     clamp((((sum · lower) >> fraction) + sum · upper + offset) >> shift, low, high)
 
 The factor has fewer bits than the multiplier of a layer. It is used only if every step of the
-results begins at the same sum.
+results begins at an unchanged sum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DISTANCES = sorted(range(-8, 9), key=abs)
 
 @dataclass(frozen=True, eq=False)
 class SplitFactors:
-    """The numbers of each channel, int64. The offsets include the lowest result."""
+    """The numbers of each channel, int64; the offsets include the lowest result."""
 
     fraction: int
     uppers: Array
@@ -82,7 +82,7 @@ def fit_offsets(
 ) -> tuple[Array, Array]:
     """Return an offset per channel for which every step begins at its sum, and whether one exists.
 
-    A step that begins after the largest sum, or before the smallest sum, is not bounded there.
+    A step that begins after the largest sum or before the smallest sum does not limit the offset.
     """
     reached, missed = begins <= limits[:, None], begins > -limits[:, None]
     first, last = (sums * factors[:, None] >> fraction for sums in (begins, begins - 1))

@@ -1,9 +1,9 @@
 """Orders a layer's taps in groups whose sums fit 16 bits, as large as possible.
 
-Two sums share a word of 32 bits as long as the lower sum fits 16 bits. Then they are separated,
-which costs as much as one and a half products. Taps may be added in any order, and large weights in
-different groups allow larger groups. Channels with small weights may have larger groups than other
-channels, with one order of taps.
+Two sums share a word of 32 bits as long as the lower sum fits 16 bits. Then the C separates the
+sums, which costs as much as one and a half products. Taps may be added in any order, and large
+weights in different groups allow larger groups. With one order of taps, channels with small weights
+may have larger groups than other channels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ATTEMPTS = 24
 
 
 def largest_group_weight(layer: Layer) -> int:
-    """Return the maximum sum of the magnitudes of a group's weights."""
+    """Return the limit for the sum of the magnitudes of a group's weights."""
     limits = np.iinfo(layer.input_dtype)
     return 32767 // max(-int(limits.min), int(limits.max))
 
@@ -50,7 +50,7 @@ class Grouping:
 
 @dataclass(frozen=True, eq=False)
 class TapOrder:
-    """The taps in the order of their products; the last group may be short."""
+    """The taps in the order of their products; the last group may have fewer taps."""
 
     order: Array
     groupings: tuple[Grouping, ...]
@@ -60,7 +60,7 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     """Return an order of taps for large groups of one or two sizes, within ``limit``.
 
     ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to at
-    most ``limit``; a single tap never exceeds it. Each grouping except one has a multiple of
+    most ``limit``. A single tap never exceeds it. Each grouping except one has a multiple of
     ``block`` channels. No tap moves by more than ``reach`` places.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
@@ -118,7 +118,7 @@ def cost_of(taps: int, size: int) -> float:
 
 
 class Taps:
-    """The taps of a layer, which this class puts in order: ``magnitudes`` is (taps, O).
+    """The taps of a layer, which this class orders; ``magnitudes`` is (taps, O).
 
     A group's sums stay within ``limit``, and no tap moves by more than ``reach`` places.
     """
@@ -128,7 +128,7 @@ class Taps:
         self.placed: dict[int, Array] = {}
 
     def fill_groups(self, groupings: list[Grouping]) -> Array | None:
-        """Return an order whose groups stay within the limit, None if the search fails."""
+        """Return an order whose groups stay within the limit; None if the search fails."""
         tables = [Table(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings]
         order = np.arange(len(self.magnitudes))
         sums = (table.sum_groups(order) for table in tables)
@@ -148,7 +148,10 @@ class Taps:
 
 
 def place_greedily(magnitudes: Array, size: int) -> Array:
-    """Return the taps by group; the largest goes first, to the group with the smallest peak."""
+    """Return the taps by group.
+
+    The largest tap is placed first, in the group with the smallest peak.
+    """
     taps, channels = magnitudes.shape
     count = -(-taps // size)
     sums = np.zeros((count, channels), np.int16)
@@ -174,14 +177,14 @@ class Table:
     limit: int
 
     def sum_groups(self, order: Array) -> Array:
-        """Return the sums (groups, channels); the last group may be short."""
+        """Return the sums (groups, channels); the last group may have fewer taps."""
         starts = np.arange(0, len(order), self.size)
         sums: Array = np.add.reduceat(self.magnitudes[order], starts, dtype=np.int16)
         return sums
 
 
 def sum_excess(sums: Array, limit: int) -> Array:
-    """Return the amount by which sums (..., channels) exceed the limit, over all channels."""
+    """Return the total over all channels by which sums (..., channels) exceed the limit."""
     over = sums - np.int16(limit)
     np.maximum(over, 0, out=over)
     total: Array = np.add.reduce(over, -1, dtype=np.int32)
@@ -189,7 +192,7 @@ def sum_excess(sums: Array, limit: int) -> Array:
 
 
 class Groups:
-    """The groups of a table in an order: their ``sums`` (groups, channels), and the excess."""
+    """The groups of a table in an order: their ``sums`` (groups, channels), and their excess."""
 
     def __init__(self, table: Table, order: Array) -> None:
         self.table, self.sums = table, table.sum_groups(order)
@@ -207,7 +210,7 @@ class Groups:
         return changes
 
     def exchange(self, order: Array, first: int, second: int) -> None:
-        """Update the sums for an exchange of two taps; ``order`` is still the old order."""
+        """Update the sums for an exchange of two taps; ``order`` is still the order before it."""
         size, magnitudes = self.table.size, self.table.magnitudes
         difference = magnitudes[order[second]] - magnitudes[order[first]]
         groups = [first // size, second // size]
@@ -217,9 +220,9 @@ class Groups:
 
 
 def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
-    """Exchange taps of the worst group with others in reach until no group exceeds the limit.
+    """Exchange taps of the worst group with other taps until no group exceeds the limit.
 
-    Return whether that succeeds.
+    Only taps within reach are exchanged. Return whether the limit is met.
     """
     stride = -(-len(order) // PARTNERS)
     failures = 0

@@ -16,8 +16,8 @@ def choose_lanes(channels: int) -> int:
 def fill_lanes(channels: int, lanes: int) -> Array:
     """Return the channels of blocks of ``lanes``, (blocks, lanes).
 
-    The last block overlaps the block before it if ``channels`` is not a multiple of ``lanes``. If
-    there are fewer channels than lanes, the block has indices beyond them.
+    The last block overlaps the previous block if ``channels`` is not a multiple of ``lanes``. If
+    there are fewer channels than lanes, the block has indices of channels that do not exist.
     """
     last = max(channels - lanes, 0)
     starts = np.array([*range(0, last, lanes), last])
@@ -26,7 +26,7 @@ def fill_lanes(channels: int, lanes: int) -> Array:
 
 
 def pad_channels(array: Array, count: int, value: int = 0) -> Array:
-    """Return the array with a first axis of ``count``, padded with ``value``."""
+    """Return the array, padded with ``value`` so that its first axis has ``count`` elements."""
     padding = [(0, count - len(array)), *[(0, 0)] * (array.ndim - 1)]
     return np.pad(array, padding, constant_values=value)
 
@@ -46,13 +46,13 @@ def pad_scales(layer: Layer, bias: Array, count: int) -> dict[str, Array]:
 
 
 def arrange_scales(layer: Layer, bias: Array, indices: Array) -> dict[str, Array]:
-    """Return bias, multipliers and shifts of the channels of blocks, (blocks, lanes), flat."""
+    """Return bias, multipliers and shifts of channels as flat arrays (blocks, lanes)."""
     scales = pad_scales(layer, bias, max(layer.out_channels, indices.shape[1]))
     return {name: array[indices].reshape(-1) for name, array in scales.items()}
 
 
 def compute_signed_bias(layer: Layer) -> Array:
-    """Return the bias for inputs read as signed bytes, which are unsigned bytes minus 128."""
+    """Return the bias for inputs that are read as signed bytes: unsigned bytes minus 128."""
     offset = 128 if layer.input_dtype == "uint8" else 0
     bias: Array = layer.folded_bias + offset * layer.matrix.sum(1)
     return bias

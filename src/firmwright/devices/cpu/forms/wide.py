@@ -1,7 +1,7 @@
 """Packs layers with 16-bit activations in TFLite's arithmetic: 8-bit weights, sums up to 64 bits.
 
-A sum is rounded once, by a mantissa of 15 bits in convolutions and of 31 bits in products. Half a
-step has no bits below the high 32 bits of sum · mantissa. So a result is
+A sum is multiplied by a mantissa and rounded once. The mantissa has 15 bits in convolutions and 31
+bits in products. Half a step has no bits below the high 32 bits of sum · mantissa. So a result is
 
     (high + 2^(shift - 1)) >> shift
 
@@ -41,12 +41,12 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack as for bytes, with the scales and the runs of this module."""
+    """Pack weights in the layout for bytes, with the scales and the runs of this module."""
     return pack_blocks(layer, *tile, scale_arrays(layer), find_run(layer))
 
 
 def pack_large_convolution(layer: Layer) -> Packing:
-    """Pack larger blocks, for cores with 32 registers."""
+    """Pack weights in larger blocks, for cores with 32 registers."""
     block = LARGE_BLOCK
     return pack_blocks(layer, block, block, scale_arrays(layer), find_run(layer), kept=True)
 
@@ -66,5 +66,5 @@ def find_run(layer: Layer) -> int:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack as for bytes, with the scales of this module."""
+    """Pack weights in the layout for bytes, with the scales of this module."""
     return pack_channels(layer, tile, scale_arrays(layer))

@@ -1,9 +1,9 @@
 """Defines forms for x86-64: blocks of 16 output channels, with four successive taps per channel.
 
 The C checks at run time whether the machine has AVX-512 or AVX2. The instruction vpdpbusd of
-AVX-512 multiplies unsigned bytes by signed bytes. So inputs are read as their distance from the
-lowest integer of their type, which is an unsigned byte. The bias corrects for that. AVX2 widens
-both operands to 16 bits and adds neighbors, so four channels by four taps fill a vector.
+AVX-512 multiplies unsigned bytes by signed bytes. So the C reads an input as its distance from the
+lowest integer of its type, which is an unsigned byte. The bias corrects for this distance. AVX2
+widens both operands to 16 bits and adds neighbors, so four channels by four taps fill a vector.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ registers."""
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel block, four taps, channel, tap)."""
+    """Pack weights as (channel block, four taps, channel, tap)."""
     blocks, words = -(-layer.out_channels // BLOCK), -(-layer.taps // 4) * 4
     padded = pad_matrix(layer, blocks * BLOCK, words)
     weights = padded.reshape(blocks, BLOCK, words // 4, 4).transpose(0, 2, 1, 3)
@@ -70,7 +70,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, two taps, channel, tap) as 16 bits, so that no variant has to widen.
+    """Pack 16-bit weights as (channel block, two taps, channel, tap); no variant has to widen.
 
     The last block overlaps the previous one. Fewer than eight channels are a block of eight.
     """

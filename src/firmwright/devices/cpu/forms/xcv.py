@@ -1,7 +1,7 @@
 """Defines forms for 32-bit RISC-V cores with CORE-V's instructions, such as CV32E40P.
 
-A word has four successive taps of a channel, and one instruction adds four products of bytes. Loads
-move their pointers, and a hardware loop needs no instructions for its branch.
+A word has four successive taps of a channel, and one instruction adds four products of bytes. Load
+instructions also advance their pointers. A hardware loop needs no branch instructions.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PIXELS = 4
 
 
 def arrange_numbers(layer: Layer, channels: Array) -> Array:
-    """Return the numbers of blocks of channels (blocks, lanes), flat int32.
+    """Return the numbers of blocks of channels as flat int32 (blocks, lanes).
 
-    A block has its biases, offsets, shifts and factors: split ones, or else multipliers for high
-    products. With the offsets, sums become results, and not steps above the lowest result. A
-    channel without a multiplier has its mantissa in place of an offset.
+    A block has its biases, offsets, shifts and factors. The factors are split factors, or else
+    multipliers for high products. With the offsets, sums become results instead of steps above the
+    lowest result. For a channel without a multiplier, the offset's place has the mantissa.
     """
     split, scales = find_split_factors(layer), make_requantization(layer)
     if split:
@@ -58,7 +58,7 @@ def describe_factors(layer: Layer) -> tuple[dict[str, int], dict[str, bool]]:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel block, word, channel, tap); the last block overlaps the block before it."""
+    """Pack weights as (channel block, word, channel, tap); the last block may overlap another."""
     words = -(-layer.taps // TAPS) * TAPS
     channels = fill_lanes(layer.out_channels, CHANNELS)
     padded = pad_matrix(layer, layer.out_channels, words)
@@ -100,7 +100,7 @@ def fit_row(layer: Layer, tile: Tile) -> Tile:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel, column, row); each row extends along the longer axis.
+    """Pack weights as (channel, column, row); each row extends along the longer axis.
 
     A word has a column of a channel's kernel, with zeros after the last row. The C collects the
     columns of four channels for one row of the output.
@@ -154,7 +154,7 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
 
 
 def pack_product(product: MatrixProduct) -> Packing:
-    """Pack the numbers of a product; the C copies four columns of the right at a time."""
+    """Pack the numbers of a product; the C copies four columns of the right operand at a time."""
     split = find_split_factors(product.sums)
     scale = arrange_numbers(product.sums, np.zeros((1, 1), np.int64))[1:].tolist()
     names = ("offset", "shift", "upper" if split else "multiplier", "lower")
