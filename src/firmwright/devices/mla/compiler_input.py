@@ -109,7 +109,7 @@ class NetworkExporter(QuantizedExporter):
         self.nodes.append(helper.make_node("Identity", [result], [tensor.name]))
 
     def convert(self, kind: str, name: str, grid: Tensor) -> str:
-        """Add a node that converts between float32 and a port's integers if the port has a scale."""
+        """Add a node that converts between float32 and integers, if the port has a scale."""
         if grid.scale is None:
             return name
         numbers = (

@@ -38,8 +38,8 @@ class DeviceLayout:
         """Return the function with equal operators on tensors of the padded shapes, or None.
 
         An operator that computes a byte from bytes at the same position works in any order of
-        bytes. The operator also computes the padding. The accelerator reads the padding, so it has
-        to stay 0.
+        bytes. The operator also computes the padding. The accelerator reads the padding, so the
+        padding has to stay 0.
         """
         results = list(function.body.body.fields)
         if not function.params or not all(
@@ -58,10 +58,11 @@ class DeviceLayout:
         return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
-        """Return the function that converts a tensor to device layout or, if not ``inward``, back.
+        """Return the function that converts a tensor to device layout or, if not ``inward``, from
+        it.
 
-        To device layout, it pads the last axis and reverses each word's bytes. Back, it reverses
-        the bytes and removes the padding.
+        The conversion to device layout pads the last axis and reverses the bytes of each word. The
+        other conversion reverses the bytes and removes the padding.
         """
         padded = device_shape(shape)
         tensor = relax.Var("tensor", relax.TensorType(shape if inward else padded, dtype))
@@ -106,9 +107,9 @@ def pad_type(variable: relax.Var) -> relax.TensorType:
 def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
     """Return an operator on padded rows; None if a byte of its result would move.
 
-    An elementwise operator on equal shapes and numbers leaves bytes in their position. It is not
-    converted if it computes another number from zeros, because the padding would not stay 0. A
-    concatenation along any axis except the last joins whole rows, and a reshape of whole rows moves
+    An elementwise operator on tensors of equal shape and numbers moves no bytes. It is not
+    converted if it computes another number than 0 from zeros, because the padding would not stay 0.
+    A concatenation along any axis except the last joins whole rows. A reshape of whole rows moves
     no bytes.
     """
     name = operator_name(value)
@@ -141,7 +142,7 @@ KEEPS_ZEROS = relax_names(
 
 
 def keeps_zeros(value: relax.Expr) -> bool:
-    """Return whether an elementwise operator computes zeros if all tensors that it reads are 0."""
+    """Return whether an elementwise operator computes zeros from tensors of zeros."""
     name = operator_name(value)
     if name == "relax.clip":
         low, high = (float(limit.value) for limit in value.args[1:])
@@ -161,7 +162,7 @@ def keeps_zeros(value: relax.Expr) -> bool:
 def convert_argument(
     argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
 ) -> relax.Expr | None:
-    """Return an argument of an elementwise operator; None if it would be broadcast."""
+    """Return the converted argument of an elementwise operator; None if it would be broadcast."""
     if isinstance(argument, relax.Var):
         return new[argument] if static_shape(argument) == shape else None
     if isinstance(argument, Constant):

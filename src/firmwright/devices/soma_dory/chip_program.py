@@ -1,9 +1,9 @@
 """Builds the C project for DIANA's chip as a program of this machine, on a model of the registers.
 
 All files of the project are compiled, but the program reads its samples from the console of an
-ordinary program. If ``DORY_HAL`` names a folder, DORY's driver is compiled from it. Otherwise a
-stand-in is compiled that follows diana-driver.md. If ``PULP_SDK_HOME`` names the SDK, the headers
-of the registers are from the SDK.
+ordinary program. If ``DORY_HAL`` names a folder, DORY's driver is compiled from this folder.
+Otherwise a stand-in is compiled that follows diana-driver.md. If ``PULP_SDK_HOME`` names the SDK,
+the headers of the registers are from the SDK.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
     """Compile and link a project with the driver and the model, and return the program.
 
     ``build`` is for a host with the chip's accelerator. Raises UserError if a file of the user's
-    driver is missing, and ToolError if a compiler rejects a file.
+    driver is missing. Raises ToolError if a compiler rejects a file.
     """
     project = scratch / "project"
     shutil.copytree(source, project)
@@ -73,9 +73,9 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
 
 
 def list_headers() -> tuple[str, ...]:
-    """Return the folders with the headers of project, driver and SDK.
+    """Return the header folders of the project, the driver and the SDK.
 
-    They are relative to the scratch folder.
+    The folders are relative to the scratch folder.
     """
     registers = "registers"
     if SDK in os.environ:
@@ -84,7 +84,7 @@ def list_headers() -> tuple[str, ...]:
 
 
 def copy_driver(scratch: Path) -> list[Path]:
-    """Replace the stand-in by the user's driver, if there is one; return the driver's sources."""
+    """Replace the stand-in with the user's driver, if there is one; return the driver's sources."""
     folder = scratch / "driver"
     if DRIVER in os.environ:
         shutil.rmtree(folder)

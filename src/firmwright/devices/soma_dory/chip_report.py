@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ChipReport:
     """The file ``chip.json``: the program, its agreement with the reference, open questions.
 
-    ``driver`` and ``registers`` name the compiled sources: the user's or a stand-in.
+    ``driver`` and ``registers`` name the origin of the compiled sources: the user or a stand-in.
     """
 
     driver: str

@@ -2,7 +2,7 @@
 
 The accelerator clips to its range. Then the core clips the bytes after the layer, in about ten
 instructions per byte. If the core computed the whole layer, a single product would need as many
-instructions, and the clip would be part of the layer.
+instructions. The clip would be part of the layer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from firmwright.ir.relax import main_bindings, rewrite_bindings, static_shape
 
 
 def widen_clip(match: Match) -> Match:
-    """Return the match with the narrowest accelerator clip around its clip, if this pays.
+    """Return the match with the narrowest accelerator clip around its clip, if this saves cycles.
 
-    A clip that exceeds int8 stays, because the cast after it does not keep the order of numbers.
+    A clip that exceeds int8 is not split, because the cast after it does not keep the order of
+    numbers.
     """
     low, high = match.clip_range
     if count_products(match) < 2:
@@ -40,7 +41,7 @@ def count_products(match: Match) -> int:
 
 
 def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModule:
-    """Clip results as the accelerator does, and then to their original range."""
+    """Clip results as the accelerator does, and then clip them to their original range."""
     values = {b.var: b.value for b in main_bindings(module)}
     split = {m.result: m for m in matches if widen_clip(m) != m}
 

@@ -1,12 +1,13 @@
 """Estimates the cycles of a layer with given tiles, with the published cost model of DIANA.
 
 The model is MATCH's (arXiv 2410.08855). A block has 16 output channels by 16 columns of one row of
-results. It needs C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY kernel rows that are
-not padding for that row. A depthwise channel needs as many cycles with C = 1. A transfer needs, per
-contiguous piece of L2, 70 cycles and one more for every 16 bytes. The weights of a job are one
-piece, and a depthwise layer has one job per channel (diana-driver.md, J4). The cycles of an
-addition are our assumption: 16 bytes per cycle, and 23 for the job. No model of the analog core is
-public. We assume that its layers need the cycles of the digital core.
+results. It needs C·FY·FX + C·FY·2 + 23 cycles. C is the number of input channels. FY is the number
+of kernel rows that are not padding for this row. A depthwise channel needs as many cycles as a
+block with C = 1. A transfer needs 70 cycles per contiguous piece of L2, and one more cycle per 16
+bytes. The weights of a job are one piece, and a depthwise layer has one job per channel
+(diana-driver.md, J4). We assume that an addition needs one cycle per 16 bytes, and 23 cycles for
+the job. No model of the analog core is public. We assume that its layers need the cycles of the
+digital core.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Accelerator:
 
     ``l1`` and ``weights`` are the bytes of the memories for activations and weights.
     ``transfer_overhead`` and ``block_overhead`` are cycles. ``bytes_per_cycle`` divides 16, so that
-    the cycles of a transfer are exact. ``analog_columns`` are the columns of the analog core's
-    array: a job has as many outputs.
+    the cycles of a transfer are exact. ``analog_columns`` is the number of columns of the analog
+    core's array. A job has as many outputs.
     """
 
     l1: int
@@ -55,7 +56,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class SampleCycles:
-    """Cycles of one sample. A started job loads its weights and does not compute meanwhile."""
+    """The cycles of one sample. A started job loads its weights before it computes."""
 
     compute: int
     weights: int
@@ -64,7 +65,7 @@ class SampleCycles:
 
 
 def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
-    """Return the estimated cycles of the whole batch; ``transfer`` are cycles that no job hides."""
+    """Return the estimated cycles of the whole batch; no job hides the ``transfer`` cycles."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = count_total(parts, accelerator) - parts.compute
     return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
@@ -123,7 +124,7 @@ def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Acceler
 def weight_cycles(
     layer: AcceleratorLayer, channels: int, in_channels: int, accelerator: Accelerator
 ) -> int:
-    """Return the cycles that fetch weights and bias: one piece, or one per depthwise channel."""
+    """Return the cycles to fetch weights and bias as one piece, or one per depthwise channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
     once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0

@@ -2,9 +2,10 @@
 
 The last axis is the width of an image, or the channels of a vector. It is padded to whole rows of
 16 bytes, because the accelerator computes 16 columns at a time. The accelerator reads the first
-byte of a 32-bit word as the last byte, so bytes are reversed within each word. It does not know the
-true width and reads the padding of a row as data, so :data:`ZEROS` columns of the padding are 0.
-Sources: DORY's ``adjust_dimensions``, HTVM's layout transform, and diana-driver.md.
+byte of a 32-bit word as the last byte, so bytes are reversed within each word. The accelerator does
+not get the width without padding, and reads the padding of a row as data. So :data:`ZEROS` columns
+of the padding are 0. Sources: DORY's ``adjust_dimensions``, HTVM's layout transform, and
+diana-driver.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WORD = 4
 
 
 def device_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape in device layout: (N, C, H, W) or (N, C), the last length padded to 16."""
+    """Return the shape (N, C, H, W) or (N, C) in device layout; the last length is padded."""
     return (*shape[:-1], -(-shape[-1] // ROW) * ROW)
 
 

@@ -1,6 +1,6 @@
 """Emulates DIANA for firmware: the machine ``virt``, with the accelerators as a device.
 
-The firmware's side is ``templates/soma_dory/diana/fw_soma.c.j2``. The C of
+``templates/soma_dory/diana/fw_soma.c.j2`` is the firmware's driver of the device. The C of
 ``templates/soma_dory/posix``, which host builds also contain, computes the jobs.
 """
 
@@ -40,13 +40,13 @@ def number_fields(names: str) -> tuple[tuple[str, Any], ...]:
 
 
 class CopyStruct(ctypes.Structure):
-    """``fw_soma_copy``, with the names in the header."""
+    """The C struct ``fw_soma_copy``, with the names in the header."""
 
     _fields_ = number_fields("l1 planes plane_bytes l2_stride")
 
 
 class LayerStruct(ctypes.Structure):
-    """``fw_soma_layer``, with the names in the header."""
+    """The C struct ``fw_soma_layer``, with the names in the header."""
 
     _fields_ = number_fields(
         "in_channels in_height in_width out_channels out_height out_width kernel_height "
@@ -55,7 +55,7 @@ class LayerStruct(ctypes.Structure):
 
 
 class JobStruct(ctypes.Structure):
-    """``soma_job``; ``kind`` is the index in ``_COMMANDS``."""
+    """The C struct ``soma_job``; ``kind`` is the index in ``_COMMANDS``."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
@@ -78,7 +78,7 @@ class _Fault(ctypes.Structure):
 
 
 class ModelStruct(ctypes.Structure):
-    """``soma_model``."""
+    """The C struct ``soma_model``."""
 
     _fields_ = (
         ("l1", ctypes.c_char_p),
@@ -102,7 +102,7 @@ def load_library() -> ctypes.CDLL:
 
 
 class SomaDevice:
-    """The device's registers and its memory L1."""
+    """The device's registers, and its memory L1."""
 
     def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
         """Map the registers; the numbers come from the platform's ``accelerators``."""
@@ -211,6 +211,9 @@ class Diana(QemuVirtRv32):
         self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the cycles of instructions, one each, and of jobs, because the core waits."""
+        """Return the cycles of instructions, one each, plus the cycles of jobs.
+
+        The cycles are added because the core waits for each job.
+        """
         now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

@@ -1,7 +1,7 @@
 """Rewrites convolutions that the accelerator cannot run as convolutions with equal sums.
 
-The accelerator's kernels are odd and at most 7. It pads columns by half of the kernel on both
-sides. Other kernels get this form with weights of zero, which add 0 to each result.
+The accelerator's kernels are odd and at most 7. The accelerator pads columns by half of the kernel
+on both sides. Other kernels get this form with weights of zero, which add 0 to each result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ COLUMNS = 1
 
 @dataclass(frozen=True)
 class LayerForm:
-    """A layer that replaces another layer, and the changes of that layer's input and output.
+    """A layer that replaces another layer, and the changes of the other layer's input and output.
 
-    ``reads_unpadded``: it reads the tensor that the preceding operator pads. ``space_to_depth``:
-    pairs of rows and columns are channels, see :func:`use_space_to_depth`. ``surplus``: the number
-    of columns before the columns of the results.
+    If ``reads_unpadded`` is true, the layer reads the tensor that the preceding operator pads. If
+    ``space_to_depth`` is true, pairs of rows and columns are channels, see
+    :func:`use_space_to_depth`. ``surplus`` is the number of columns before the columns of the
+    results.
     """
 
     layer: AcceleratorLayer
@@ -38,8 +39,8 @@ class LayerForm:
 class Window:
     """A kernel along one axis that contains the layer's kernel from element ``place`` on.
 
-    ``before`` and ``after`` are its padding. ``surplus`` is the number of results before the
-    layer's results.
+    ``before`` and ``after`` are the window's padding. ``surplus`` is the number of results before
+    the layer's results.
     """
 
     kernel: int
@@ -54,8 +55,8 @@ def generate_forms(
 ) -> Iterator[LayerForm]:
     """Yield the forms of a convolution that compute equal sums, the cheapest first.
 
-    ``padded`` are the zeros (top, left, bottom, right) that a preceding operator adds to its input,
-    None if there is no such operator.
+    ``padded`` are the zeros (top, left, bottom, right) that a preceding operator adds to the
+    convolution's input. It is None if there is no such operator.
     """
     starts = [LayerForm(layer)]
     if padded is not None:
@@ -70,7 +71,7 @@ def generate_forms(
 
 
 def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -> AcceleratorLayer:
-    """Return the layer on the input without ``padded``, which is added to the layer's padding."""
+    """Return the layer on the input without ``padded``, which the layer's padding then contains."""
     top, left, bottom, right = padded
     own = layer.padding
     return replace(
@@ -85,10 +86,10 @@ def widen_kernel(form: LayerForm) -> LayerForm | None:
     """Return a form whose kernel is odd, with half of it as padding on the left, or None.
 
     The kernel keeps its position over the image. For example, TFLite's SAME pads (0, 1) for a
-    kernel of 3 columns with stride 2 on an even image. That is a kernel of 5 columns with padding 2
-    whose first two columns are zeros. Without padding, 3 columns also become the last of 5. But 5
-    columns cannot become the last of 7. Their results begin two early, and these two are the
-    ``surplus``.
+    kernel of 3 columns with stride 2 on an even image. This equals a kernel of 5 columns with
+    padding 2 whose first two columns are zeros. Without padding, 3 columns also become the last of
+    5 columns. But 5 columns cannot become the last of 7 columns. The results of the wider kernel
+    begin two columns early, and these two columns are the ``surplus``.
     """
     layer = form.layer
     rows, columns = find_window(layer, 0), find_window(layer, COLUMNS)
@@ -113,7 +114,7 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
     """Return the smallest odd kernel along an axis that contains the layer's kernel, or None.
 
     A kernel without surplus has priority. Rows may be padded by up to half of the kernel at each
-    end, columns by half of it at the first end.
+    end. Columns have to be padded by half of the kernel at the first end.
     """
     size = (layer.height, layer.width)[axis]
     results = (layer.out_height, layer.out_width)[axis]
@@ -133,10 +134,10 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
 def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     """Return a layer of stride 1 on an image of half the size; None if there is no such layer.
 
-    Pairs of rows and of columns of the image become channels. Channel 4·c + 2·i + j of the new
-    image is row i and column j of each pair, of channel c. A kernel of stride 2 then moves by one
-    pair, and is half as large. For example, DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x
-    3.
+    Pairs of rows and pairs of columns of the image become channels. Channel 4·c + 2·i + j of the
+    new image is channel c, row i and column j of each pair. A kernel of stride 2 then moves by one
+    pair, and has half the size. For example, DS-CNN's 10 x 4 kernel with padding (4, 5), (1, 1)
+    becomes 5 x 3.
     """
     if layer.weights is None or layer.kind is not LayerKind.CONV2D or layer.strides != (2, 2):
         return None
@@ -166,12 +167,12 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
 
 
 def count_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return the number of pairs along an axis, with pairs of zeros if there are more results."""
+    """Return the number of pairs along an axis; pairs of zeros are added if results need them."""
     size = (layer.height, layer.width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 
 def reach_in_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return how many pairs the kernel reaches to each side of the pair of a result."""
+    """Return how many pairs the kernel reaches to each side of a result's pair."""
     before = layer.padding[axis]
     return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)

@@ -1,8 +1,8 @@
 """Lowers a layer of DIANA's accelerator to one C function: loops over tiles around jobs.
 
 Transfers and jobs are calls of ``fw_soma.h``, which wait for the end. If a platform has double
-buffering, tiles use two buffers of L1 in turn. So a driver may start the next load during a job. No
-driver in this repository does this, but the estimated cycles assume it.
+buffering, tiles alternate between two buffers of L1. So a driver may start the next load during a
+job. No driver in this repository does this, but the estimated cycles assume it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matches layers of DIANA's accelerator: the operators from the int32 sums to the int8 result.
 
-The form is the following, with A for a convolution, a matrix product, or the sum of two casts to
+A layer has this form, in which A is a convolution, a matrix product, or the sum of two casts to
 int32:
 
     A -> [add bias] -> right_shift -> clip … -> astype int8 -> [clip …]
@@ -70,8 +70,8 @@ class MatchedSums:
 class Conversion:
     """The analog core's conversion of sums, see `firmwright.devices.soma_dory.accelerator_layer`.
 
-    ``step`` is None if it is not one number. ``codes`` is the range of the converter's clip. The
-    activations are known to be in ``input_range``.
+    ``step`` is None if the divisor is not a single number. ``codes`` is the range of the
+    converter's clip. The activations are known to be in ``input_range``.
     """
 
     step: float | None
@@ -82,10 +82,10 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Match:
-    """The operators of a matched layer: sums, and their requantization.
+    """The operators of a matched layer: its sums, and the requantization of the sums.
 
-    ``variables`` are the variables of all these operators, in order of execution. The last one is
-    the result. ``clip_range`` is the range of the results. Sums of the analog core have a
+    ``variables`` are the variables of all these operators, in order of execution. The last variable
+    is the result. ``clip_range`` is the range of the results. Sums of the analog core have a
     ``conversion``.
     """
 
@@ -106,7 +106,7 @@ class Match:
 
 @dataclass(frozen=True)
 class UnmatchedOperator:
-    """An operator that could start a layer, but has no requantization after it."""
+    """An operator that could start a layer, but is not followed by a requantization."""
 
     anchor: relax.VarBinding
     followers: tuple[str, ...]
@@ -118,13 +118,13 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """Return the followers that identify the form: a requantization has four operators."""
+        """Return the followers that identify the form; a requantization has four operators."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A sum or product of integers; ``variables`` are its operators, not its operands'."""
+    """A sum or product of integers; ``variables`` are its operators, without its operands."""
 
     operands: tuple[relax.Expr, relax.Expr]
     variables: tuple[relax.Var, ...]
@@ -132,7 +132,7 @@ class Arithmetic:
 
 
 def find_layers(function: relax.Function) -> tuple[list[Match], list[UnmatchedOperator]]:
-    """Return the matched layers, and operators that only start like one, in order of execution."""
+    """Return matched layers, and operators that only start like a layer, in order of execution."""
     return OperatorGraph(function).match_layers()
 
 
@@ -168,7 +168,7 @@ class OperatorGraph:
         return matches, [u for u in unmatched if u.anchor.var not in inside]
 
     def resolve(self, expression: relax.Expr) -> relax.Expr:
-        """Return the expression that a variable is bound to; other expressions are unchanged."""
+        """Return the expression that a variable is bound to; return other expressions unchanged."""
         bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
         return expression if bound is None else bound.value
 
@@ -177,7 +177,7 @@ class OperatorGraph:
         return readers[0] if len(readers) == 1 and not self.returned[variable] else None
 
     def followers(self, variable: relax.Var) -> Iterator[str]:
-        """Yield the operators after a variable, as long as each one has a single reader."""
+        """Yield the operators after a variable, as long as each operator has a single reader."""
         reader = self.find_sole_reader(variable)
         while reader is not None:
             yield operator_name(reader.value)
@@ -195,7 +195,7 @@ class OperatorGraph:
     ) -> Arithmetic | None:
         """Return a sum or product, or None.
 
-        It may be an operator on uint32 between casts, which wraps in C.
+        The operator may be on uint32 between casts, because uint32 wraps in C.
         """
         if binding is None or operator_name(binding.value) != operator:
             return None
@@ -212,7 +212,7 @@ class OperatorGraph:
         return Arithmetic((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
-        """Return a convolution or product with the bias that is added to it."""
+        """Return a convolution or product, with the bias that is added to its sums."""
         call = binding.value
         kind = LayerKind.DENSE
         if operator_name(call) == CONVOLUTION:
@@ -247,7 +247,7 @@ class OperatorGraph:
         return MatchedSums(LayerKind.ADD, binding, variables, addition.result, inputs)
 
     def match_requantize(self, sums: MatchedSums) -> Match | None:
-        """Return the match of shift, clips and cast after sums, or None.
+        """Return the match of the shift, clips and cast after sums, or None.
 
         Only the last result may have readers outside of the match.
         """
@@ -295,7 +295,7 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
 
 
 def read_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes; the rules have accepted it."""
+    """Return the layer that a region's function computes; it must break no rule."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 

@@ -1,6 +1,6 @@
 """Reads the open questions on DIANA's accelerators, which no public source answers.
 
-They are in ``open_questions.yaml``.
+The questions are in ``open_questions.yaml``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Question:
-    """An unknown fact of the chip; ``about`` are kinds of layers, empty for all kinds."""
+    """An unknown fact about the chip; ``about`` has kinds of layers, or is empty for all kinds."""
 
     question: str
     about: tuple[str, ...]

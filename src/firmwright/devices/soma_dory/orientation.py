@@ -1,9 +1,9 @@
 """Transposes tall images, because the accelerator computes 16 columns of one row at a time.
 
 An image of 25 rows and 5 columns has 25 blocks of 5 columns each; transposed, it has 10 blocks.
-Layers that read each other's results are transposed together, with their kernels, which changes no
-result. The core has to transpose only the tensors that enter and leave these layers. HTVM's users
-transpose DS-CNN by hand.
+Layers that read each other's results are transposed together. Their kernels are transposed too, so
+that no result changes. The core has to transpose only the tensors that enter and leave these
+layers. HTVM's users transpose DS-CNN by hand.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def transpose_images(
     accepted: Callable[[AcceleratorLayer], bool],
     cycles: Callable[[AcceleratorLayer], int],
 ) -> tvm.IRModule:
-    """Transpose connected layers if this saves more of the accelerator's ``cycles`` than it costs.
+    """Transpose connected layers if this saves more accelerator cycles than it costs.
 
-    ``layers`` are the layers that the accelerator accepts. Variables with readers outside these
-    layers keep their orientation.
+    ``cycles`` are the accelerator's cycles. ``layers`` are the layers that the accelerator accepts.
+    Variables with readers outside these layers keep their orientation.
     """
     turned: dict[relax.Var, Match] = {}
     for component in group_connected([m for m in layers if m.kind not in UPRIGHT]):
@@ -120,7 +120,8 @@ def transpose_operator(
 ) -> list[relax.VarBinding]:
     """Return the bindings of one of a layer's operators on transposed images.
 
-    ``sideways`` maps variables to the variables of the transposed images. The function adds to it.
+    ``sideways`` maps variables to the variables of the transposed images. The function adds entries
+    to this map.
     """
     bindings: list[relax.VarBinding] = []
 

@@ -1,4 +1,4 @@
-"""Places the layers of a network on the accelerator, and reports why other layers stay out."""
+"""Places the layers of a network on the accelerator, and reports why it cannot run other layers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUANTIZED_AGAIN = "{scheme: pow2, arithmetic: shift, calibration: {method: model
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Rewrite layers in another form if that form breaks no rule or needs fewer cycles.
+    """Rewrite layers in another form if this form breaks no rule or needs fewer cycles.
 
     Raises UserError if ``-analog`` requests a core that the platform does not have.
     """
@@ -80,9 +80,9 @@ def find_layers(
 ) -> tuple[list[matching.Match], list[matching.UnmatchedOperator]]:
     """Return matches of layers, and unmatched operators.
 
-    Layers of the analog core are matched only if the target has that core. A layer that fits both
-    cores is placed on the analog core. If only the form of the analog core matches, its rules
-    decide.
+    Layers of the analog core are matched only if the target has this core. A layer that fits both
+    cores is placed on the analog core. If only the form of the analog core matches, the rules of
+    this core decide.
     """
     matches, unmatched = matching.find_layers(module["main"])
     if not uses_analog_core(context):
@@ -101,7 +101,7 @@ def find_layers(
 def layers_by_match(
     module: tvm.IRModule, context: Context
 ) -> dict[matching.Match, AcceleratorLayer]:
-    """Return the layers whose operators break no rule, except a rule on their clip.
+    """Return the layers whose operators break no rule; broken rules on their clips are allowed.
 
     The geometry of these layers is not checked.
     """
@@ -136,7 +136,7 @@ def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation,
 def explain_unmatched(
     single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr], context: Context
 ) -> RuleViolation:
-    """Return a violation that names the operators missing after the start of a layer."""
+    """Return a violation that names the operators that are missing after the start of a layer."""
     if single.is_analog:
         core = (
             ANALOG_FORM

@@ -1,9 +1,10 @@
 """Replaces divisions by powers of two with the accelerator's right shift, if the result is exact.
 
 Integer networks in ONNX write a requantization as Cast, Div, Floor, Clip, Cast (or Max and Min).
-For int32 sums s it computes clip(floor(s / 2**k)), which equals a right shift by k and a clip. In
-between are the steps that define ONNX's casts for every number. ConvInteger and MatMulInteger are
-imported as convolutions and products of operands cast to int32. They are rewritten to read int8.
+For int32 sums s, these operators compute clip(floor(s / 2**k)), which equals a right shift by k and
+a clip. Between them are operators that define ONNX's casts for every number. ConvInteger and
+MatMulInteger are imported as convolutions and products of operands cast to int32. They are
+rewritten to read int8.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ the quotients of these sums are outside of int8 and are clipped.
 
 @dataclass(frozen=True)
 class Quotient:
-    """sums / 2**shift, with the operators applied to it.
+    """The value sums / 2**shift, with the operators applied to it.
 
-    ``rounding`` is "floor" or, towards zero, "truncate"; "" while the quotient is a fraction.
-    ``clip_range`` is the range of the clips after that.
+    ``rounding`` is "floor", "truncate" (towards zero), or "" while the quotient is a fraction.
+    ``clip_range`` is the range of the clips after the rounding.
     """
 
     sums: relax.Var
@@ -70,7 +71,7 @@ class Quotient:
 
 
 def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every int8 that is an int32 divided by a power of two, rounded and clipped."""
+    """Rewrite every int8 value that is an int32 divided by a power of two, rounded and clipped."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.astype" or dtype_of(call) != "int8":
@@ -133,7 +134,7 @@ def apply_clip(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
 
 
 def apply_cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """Apply a cast: to float it starts a quotient, to an integer it truncates the fraction."""
+    """Apply a cast: a cast to float starts a quotient, a cast to an integer truncates it."""
     dtype = dtype_of(call)
     if dtype in ("float32", "float64"):
         return replace(before, float32=before.float32 or dtype == "float32")
@@ -221,7 +222,7 @@ def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def narrow_operand(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
-    """Return an int32 operand as int8: a cast's operand, or a constant; None for others."""
+    """Return an int32 operand as int8, if it is a cast or a constant within int8; else None."""
     if isinstance(operand, Constant):
         array = constant_array(operand)
         fits = INT8_RANGE[0] <= array.min() and array.max() <= INT8_RANGE[1]

@@ -24,12 +24,11 @@ def rewrite_convolutions(
     layers: Mapping[Match, AcceleratorLayer],
     accepted: Callable[[AcceleratorLayer], bool],
 ) -> tvm.IRModule:
-    """Replace convolutions that are not ``accepted`` by the first of their forms that is accepted.
+    """Replace each convolution that is not ``accepted`` by its first accepted form.
 
     ``layers`` has the layers of the accelerator: int8 (N, C, H, W) · int8 (O, I, height, width) to
-    int32, and then int8. The variables of the results are kept. If no form of a convolution is
-    accepted, the convolution is not changed, so that the rejection names the operators of the
-    model.
+    int32, and then int8. The results keep their variables. If no form of a convolution is accepted,
+    the convolution is not changed, so that the rejection names the operators of the model.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     chosen: dict[relax.Var, tuple[Match, LayerForm]] = {}
@@ -59,8 +58,8 @@ def widen_images(
 ) -> list[relax.VarBinding]:
     """Return the bindings of a layer's operator with surplus columns.
 
-    After the last operator, the columns are cropped. ``wide`` maps the layer's variables to the
-    variables of the wider images. The function adds to it.
+    After the last operator, the surplus columns are cropped. ``wide`` maps the layer's variables to
+    the variables of the wider images. The function adds entries to this map.
     """
     *before, binding = bindings
     call, variable = binding.value, binding.var
@@ -120,7 +119,7 @@ def space_to_depth(
     """Return the image (N, C, H, W) as (N, 4·C, *pairs).
 
     If the image is smaller than ``pairs``, zeros are added below and to the right. Padding, reshape
-    and permutation are in one region, so elements are moved once.
+    and permutation are in one region, so the elements are moved once.
     """
     batch, channels, height, width = static_shape(image)
     rows, columns = pairs

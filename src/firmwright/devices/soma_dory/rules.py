@@ -122,7 +122,7 @@ def conversion_facts(match: Match, conversion: Conversion) -> dict[str, Any]:
 
 
 def count_bits(low: int, high: int) -> int:
-    """Return the bits of unsigned numbers that hold a range; 8 if it has negative numbers."""
+    """Return the number of bits for a range of unsigned numbers; 8 if a number is negative."""
     return high.bit_length() if low >= 0 else 8
 
 
@@ -173,7 +173,7 @@ def layer_facts(layer: AcceleratorLayer, accelerator: Mapping[str, Any]) -> dict
 
 
 def largest_sum(layer: AcceleratorLayer) -> int:
-    """Return the largest possible magnitude of a sum, for any input."""
+    """Return the largest possible magnitude of a sum for all inputs."""
     largest = -int(INT8_RANGE[0])
     if layer.weights is None or layer.bias is None:
         return 2 * largest

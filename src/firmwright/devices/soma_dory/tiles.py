@@ -1,10 +1,12 @@
-"""Defines tiles, the parts of a layer that the accelerator computes one at a time, and their bytes.
+"""Defines tiles, the parts of a layer that the accelerator computes one at a time, and their
+bytes.
 
-A tile is chosen for the results; the kernel determines the input that it reads. Tiles are walked in
-the order rows, output channels, input channels, with the last one fastest. The accelerator fetches
-the weights of every job again. With output channels inside of rows, an input tile is loaded once
-and used for all of them, and no other order saves more. Columns are not split. A job reads the rows
-of its input from their first byte on, and pads both of their ends (diana-driver.md, K2 and E1).
+A tile is chosen for the results; the kernel determines the input that the tile reads. Tiles are
+computed in the order rows, output channels, input channels, with the last one fastest. The
+accelerator fetches the weights again for every job. With output channels inside of rows, an input
+tile is loaded once and used for all output channels. No other order saves more cycles. Columns are
+not split. A job reads the rows of its input from their first byte on, and pads both ends of the
+rows (diana-driver.md, K2 and E1).
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def align(count: int, multiple: int = ROW) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of all tiles of a layer, except the last tile along each axis, which may be smaller.
+    """The sizes of all tiles of a layer, except the last tile along each axis, which may be
+    smaller.
 
     ``channels``, ``rows`` and ``columns`` are sizes of the results. ``in_channels`` is a size of
     the input, if sums run over the input channels. ``columns`` is the whole width, except for an
@@ -56,7 +59,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Span:
-    """One tile of rows: results from ``start`` on, and the input rows that they read.
+    """A tile of rows: results from ``start`` on, and the input rows that they read.
 
     ``before`` and ``after`` are the rows of padding that the kernel also covers.
     """
@@ -100,7 +103,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class TileTransfer:
-    """Planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
+    """The move of planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
 
     planes: int
     plane_bytes: int
@@ -115,7 +118,7 @@ class TileTransfer:
 
 @dataclass(frozen=True)
 class TileJob:
-    """One run of the accelerator; ``loads`` if its input tile is not in L1 yet."""
+    """One run of the accelerator; ``loads`` is true if its input tile is not in L1 yet."""
 
     rows: Span
     columns: int
@@ -144,7 +147,7 @@ def flatten_addition(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def channels_per_block(layer: AcceleratorLayer) -> int:
-    """Return how many channels of results have their weights in one block of 16 lanes."""
+    """Return the number of result channels whose weights are in one block of 16 lanes."""
     return LANES // SPACING if layer.kind is LayerKind.DEPTHWISE_CONV2D else LANES
 
 

@@ -79,7 +79,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def list_reaches(layer: Layer) -> Array:
-    """Return the distances of a pixel's taps from its first tap, in elements of a padded channel."""
+    """Return the distances of a pixel's taps from its first tap, in a padded channel."""
     rows, length = (Axis(layer, axis) for axis in order_axes(layer))
     down = np.arange(rows.kernel) * rows.dilation * length.padded_size
     along = np.arange(length.kernel) * length.dilation
