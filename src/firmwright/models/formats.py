@@ -26,14 +26,14 @@ Imported: TypeAlias = "tuple[tvm.IRModule, ModelInterface]"
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """The outputs of each sample, from a reference ``runtime``, which is named with its version."""
+    """The outputs of each sample from a reference runtime; ``runtime`` is its name and version."""
 
     runtime: str
     outputs: list[list[np.ndarray[Any, Any]]]
 
 
 class OpenShapesError(UserError):
-    """Raised for inputs of dynamic shape: ``shapes`` has them, with names of open lengths."""
+    """Raised for inputs of dynamic shape; ``shapes`` has them, with names of open lengths."""
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self.shapes = shapes
@@ -50,28 +50,32 @@ class Reference(Protocol):
     def run_reference(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
     ) -> ReferenceOutputs:
-        """Evaluate each sample with the format's runtime; UserError if the runtime rejects it.
+        """Evaluate each sample with the format's runtime.
 
-        With ``states``, the samples are the steps of one sequence.
+        Raises UserError if the runtime rejects a sample. If ``states`` is given, the samples are
+        the steps of one sequence.
         """
 
 
 class Importer(Reference, Protocol):
-    """The module of a format. ``shapes`` fixes dynamic input shapes by input name."""
+    """The module of a format; ``shapes`` fixes dynamic input shapes by input name."""
 
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
-        """Return the Relax module and the interface; UserError if the model is not supported."""
+        """Return the Relax module and the interface. Raises UserError for an unsupported model."""
 
 
 class Signatures(Protocol):
     """A module that selects one of several networks of a model file."""
 
     def select_signature(self, data: bytes, name: str, signature: str) -> bytes:
-        """Return the model with the network of ``signature`` alone; UserError if it is unknown."""
+        """Return the model with only the network of ``signature``.
+
+        Raises UserError if the signature is unknown.
+        """
 
 
 class TensorReader(Protocol):
-    """A module that evaluates a model with the reference and returns every tensor."""
+    """A module that evaluates a model with the reference runtime and returns every tensor."""
 
     def read_tensors(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
@@ -84,14 +88,14 @@ class TensorReader(Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """One model format; ``module`` is imported only when such a model is built.
+    """A model format; ``module`` is imported only when such a model is built.
 
-    ``reference`` is a module with only the reference, if the reference does not need TVM.
+    ``reference`` is a module with only the reference runtime, if this runtime does not need TVM.
     ``in_float64`` is a module that evaluates a model in float64. ``tensors`` is a module that
     returns every tensor of a model. ``signatures`` is a module that selects one of several networks
-    of a file. ``packages`` read and evaluate models of the format.
-    One package may be an ``extra``: firmwright installs it only with the extra of its name. If a
-    format ``holds_code``, reading a model runs code of the model.
+    of a file. ``packages`` read and evaluate models of the format. One package may be an ``extra``:
+    firmwright installs the package only with the extra of its name. If ``holds_code`` is true, a
+    reader of a model runs code of the model.
     """
 
     name: str
@@ -106,7 +110,7 @@ class Format:
     signatures: str = ""
 
     def load_reference(self) -> Reference:
-        """Import the module of the reference, which by default is the module of the format."""
+        """Import the module of the reference runtime, by default the module of the format."""
         return (
             cast(Reference, importlib.import_module(self.reference))
             if self.reference

@@ -103,7 +103,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class TileTransfer:
-    """The move of planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
+    """A move of planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
 
     planes: int
     plane_bytes: int
@@ -172,7 +172,7 @@ def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
 
 
 def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of an input tile; for a dense layer, ``planes`` is its channels."""
+    """Return the transfer of an input tile; ``planes`` are the channels of a dense layer."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns if layer.kind is LayerKind.ADD else layer.width)
@@ -180,7 +180,7 @@ def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: in
 
 
 def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of a tile of results; for a dense layer, ``planes`` is its channels."""
+    """Return the transfer of a tile of results; ``planes`` are the channels of a dense layer."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns)
@@ -190,10 +190,10 @@ def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: i
 def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
     """Return the possible numbers of rows in a tile of results, largest first.
 
-    If the size of a store is not a multiple of 32 bytes, it overwrites 16 more (diana-driver.md,
-    T2). After the rows of the last tile, these bytes are the next channel's first rows, which are
-    already stored. So the rows of each tile, including the last tile, are whole pieces, unless one
-    tile has all rows.
+    If the size of a store is not a multiple of 32 bytes, the store overwrites 16 more bytes
+    (diana-driver.md, T2). After the rows of the last tile, these bytes are the next channel's first
+    rows, which are already stored. So the rows of each tile, including the last tile, are whole
+    pieces, unless one tile has all rows.
     """
     height, pitch = layer.out_height, align(layer.out_width)
     if height * pitch % PIECE:
@@ -203,7 +203,7 @@ def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
 
 
 def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> int:
-    """Return the bytes of weights and biases that are fetched at a time.
+    """Return the bytes of weights and biases that the accelerator fetches at a time.
 
     A depthwise layer has one job per channel, and each job fetches one block (diana-driver.md, J4).
     """
@@ -222,7 +222,7 @@ def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> in
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that the largest tiles of a layer need in L1 and in the weight memory."""
+    """The bytes that the largest tiles of a layer need in L1 and in the weight memory."""
 
     inputs: int
     outputs: int
@@ -260,10 +260,10 @@ def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, 
 
 
 def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
-    """Return how many channels of an input and of results are in L1 at a time.
+    """Return the number of channels of an input and of results that are in L1 at a time.
 
-    Results of sums over channels are in blocks of 16. They need 32 bits each if the sums of several
-    input tiles are added in L1. Depthwise jobs write bytes after their results.
+    Results of sums over channels are in blocks of 16. They need 32 bits each if L1 adds the sums of
+    several input tiles. Depthwise jobs write bytes after their results.
     """
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         return channels, channels + DEPTHWISE_PLANES

@@ -1,8 +1,8 @@
 """Finds the tiles of a layer that need the fewest estimated cycles.
 
-All of the several hundred possible tiles are compared by the cost model (``cost.py``). The model is
-split into terms. Some terms depend only on the tile of rows and columns, others only on the tile of
-channels. So the cycles of a pair of tiles are a few products.
+The cost model (``cost.py``) compares all of the several hundred possible tiles. The model is split
+into terms. Some terms depend only on the tile of rows and columns, and the other terms only on the
+tile of channels. So the cycles of a pair of tiles are a few products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from firmwright.ir.layer import LayerKind
 
 @dataclass(frozen=True)
 class Tiling:
-    """A layer in the form that is tiled (an addition is one row of bytes), its tiles and cycles."""
+    """The tiles of a layer, their cycles, and the layer in the form that is tiled.
+
+    In this form, an addition is one row of bytes.
+    """
 
     layer: AcceleratorLayer
     tile: tiles.Tile
@@ -47,10 +50,10 @@ class PlaneTile:
 
     The costs are grouped by their dependence on the number of channels.
 
-    ``load`` and ``store`` are cycles for all channels, for pieces that are in one channel each.
-    ``load_calls`` and ``store_calls`` count the tiles whose channels form one piece together. These
-    cost ``transfer_overhead`` for each tile of channels. ``bytes_in`` and ``bytes_out`` are the
-    bytes of one channel.
+    ``load`` and ``store`` are the cycles of all channels, if each piece is in one channel.
+    ``load_calls`` and ``store_calls`` count the tiles whose channels form one piece together. Each
+    of these pieces costs ``transfer_overhead`` per tile of channels. ``bytes_in`` and ``bytes_out``
+    are the bytes of one channel.
     """
 
     rows: int
@@ -68,8 +71,9 @@ class PlaneTile:
 class ChannelTile:
     """A tile of channels: its costs with whole rows and columns.
 
-    The input is loaded ``fetches`` times, in ``loads`` transfers. There are ``jobs``, which fetch
-    weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are channels in L1.
+    The input is loaded ``fetches`` times, in ``loads`` transfers. ``jobs`` is the number of jobs,
+    which fetch weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are the numbers of
+    channels in L1.
     """
 
     channels: int
@@ -98,7 +102,10 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 
 
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
-    """Return the memory that the layer's smallest tiles exceed; None if they fit. Fast."""
+    """Return the memory that the layer's smallest tiles exceed; None if they fit.
+
+    The function is fast, because it compares no tiles.
+    """
     stored = tiles.flatten_addition(layer)
     depths = {stored.channels}
     if tiles_inputs(stored, accelerator):
@@ -127,14 +134,14 @@ def l1_bytes(accelerator: Accelerator) -> int:
 
 
 def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
-    """Return whether a later job may continue sums; the analog core converts its sums at once."""
+    """Return whether a later job may continue sums; the analog core converts sums at once."""
     return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
 
 
 def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the bytes of weights and biases that a job may fetch.
 
-    An array of the analog core has one output per column.
+    The array of the analog core has one output per column.
     """
     if layer.kind is LayerKind.ANALOG_CONV2D:
         return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
@@ -176,8 +183,8 @@ def split_transfers(
 ) -> tuple[int, int]:
     """Return the cycles of these transfers of all channels, and the number of one-piece transfers.
 
-    The cycles do not include the overhead of one-piece transfers. It counts again for each tile of
-    channels.
+    The cycles do not include the overhead of one-piece transfers, because this overhead occurs for
+    each tile of channels.
     """
     cycles_apart = single = 0
     for copy, times in copies.items():

@@ -1,9 +1,9 @@
 """Packs weights and biases for DIANA's digital accelerator.
 
-The packed data are blocks of 16 output channels, each block followed by its biases. A number of
-channels that 16 does not divide is padded with zeros. Bytes are reversed in each 32-bit word, as in
-activations. Source: the blocks of DORY's ``adjust_data_layout``, except its error in the biases if
-16 does not divide the number of channels (corrected in DORY 9e2dbba).
+The packed data are blocks of 16 output channels, each followed by its biases. Channels are padded
+with zeros to a multiple of 16. Bytes are reversed in each 32-bit word, as in activations. Source:
+the blocks of DORY's ``adjust_data_layout``. An error of this function in biases is not copied. It
+occurs if 16 does not divide the number of channels, and is corrected in DORY 9e2dbba.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from firmwright.ir.layer import Array, LayerKind
 def pack_weights(layer: AcceleratorLayer) -> Array:
     """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks.
 
-    The layer has weights, so it is not an addition.
+    The layer must not be an addition, which has no weights.
     """
     assert layer.weights is not None and layer.bias is not None
     if layer.factors is not None:
@@ -51,7 +51,7 @@ def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
 def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
     """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias per output.
 
-    A bias is a number of 128 bits: its sign fills the 12 bytes after its first four.
+    A bias is a number of 128 bits. It has four bytes, and 12 more bytes that its sign fills.
     """
     padded = pad_axis(pad_axis(weights, 0), 1)
     blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
@@ -95,7 +95,7 @@ def insert_zeros(array: Array) -> Array:
 
 
 def pad_axis(array: Array, axis: int) -> Array:
-    """Return the array with an axis padded with zeros to a multiple of 16."""
+    """Return the array with an axis that is padded with zeros to a multiple of 16."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, align(array.shape[axis]) - array.shape[axis])
     return np.pad(array, widths)

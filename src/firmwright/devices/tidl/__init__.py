@@ -1,7 +1,8 @@
 """Defines the device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
 
-TI's tools are closed, and their results run only on the chip. On other machines, a region runs as a
-stand-in that the fallback device of the target compiles. The build reports the stand-in.
+TI's tools are closed, and their results run only on the chip. On other machines, a stand-in
+replaces a region. The fallback device of the target compiles the stand-in, and the build reports
+it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class BoundaryTensor:
     """A boundary tensor of a region: ``name`` in its sub-model, ``tensor`` in the partition.
 
-    A real number is ``scale`` times (integer - ``zero_point``); floats have 1 and 0.
+    A real number is ``scale`` times (integer - ``zero_point``). Floats have the scale 1 and the
+    zero point 0.
     """
 
     name: str
@@ -24,7 +25,7 @@ class BoundaryTensor:
 class TidlRegionArtifacts:
     """The files of one region; ``calibration_sha256`` is the digest of its calibration tensors.
 
-    ``region`` is its name in the partition, and ``operators`` counts the operators of its
+    ``region`` is the region's name in the partition. ``operators`` counts the operators of its
     sub-model.
     """
 
@@ -41,12 +42,13 @@ class TidlRegionArtifacts:
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """All regions of a network.
+    """The record of all regions of a network.
 
-    ``folder`` has TI's form of a name. TI does not record the facts that determine the contents.
-    The record has them: the digest of ``model``, the bits of a region, ``frames``, and the digests
-    of the calibration (``samples``). ``tools`` is the version of the tools, None if only stand-ins
-    were built. ``files`` are the files for the bundle, relative to the folder.
+    ``folder`` is a name in TI's form. TI does not record the facts that determine the contents of
+    the folder. This record contains them: the digest of ``model``, the bits of a region,
+    ``frames``, and the digests of the calibration (``samples``). ``tools`` is the version of the
+    tools, or None if only stand-ins were built. ``files`` are the files for the bundle, relative to
+    the folder.
     """
 
     folder: str

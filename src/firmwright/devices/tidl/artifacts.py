@@ -50,8 +50,8 @@ FLOAT = QuantParams("float32", 1.0, 0)
 class TidlNetwork:
     """A partitioned network, with the inputs for the import of its regions.
 
-    ``samples`` are the frames with which TIDL calibrates. Each frame has an array for every input
-    of the network, in its order. ``options`` are the options of the target.
+    ``samples`` are the frames with which TIDL calibrates. Each frame has one array per input of the
+    network, in the order of the inputs. ``options`` are the options of the target.
     """
 
     module: tvm.IRModule
@@ -69,7 +69,7 @@ class TidlNetwork:
 
 @dataclass(frozen=True)
 class WrittenRegion:
-    """One region as it was written: its sub-model, and the inputs of TI's tool."""
+    """A region in the form that is written: its sub-model, and the inputs of TI's tool."""
 
     region: Region
     model: SubModel
@@ -77,7 +77,7 @@ class WrittenRegion:
 
 
 def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifacts]:
-    """Write all files except the results of TI's tools into ``folder``, which is empty.
+    """Write all files except the results of TI's tools into the empty folder ``folder``.
 
     Raises UserError for an operator that cannot be exported to a sub-model.
     """
@@ -119,8 +119,7 @@ def write_calibration(
 ) -> list[str]:
     """Write each region's inputs, sample after sample, and return the files' digests.
 
-    The inputs of a sample follow each other. Elements are in the order of their axes,
-    little-endian.
+    The inputs of a sample follow each other. Elements are little-endian, in row order.
     """
     if not written:
         return []
@@ -143,13 +142,13 @@ def to_raw_bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def format_layer_info(model: SubModel) -> str:
-    """Return one line per layer: its number, its ONNX operator, its name."""
+    """Return one line per layer, with its number, its ONNX operator and its name."""
     nodes = onnx.load_model_from_string(model.data).graph.node
     return "".join(f"{i} {n.op_type} {n.name or n.output[0]}\n" for i, n in enumerate(nodes))
 
 
 def format_allowed_nodes(network: TidlNetwork) -> str:
-    """Return a line per operator: its device, its kind, and its name if the model has one."""
+    """Return one line per operator: its device, its kind, and its name if the model has one."""
     numbers = {region.name: number for number, region in enumerate(network.regions)}
     lines = []
     for region in network.partition.regions:
@@ -165,7 +164,7 @@ def format_allowed_nodes(network: TidlNetwork) -> str:
 def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str, Any]:
     """Return the content of ``relay.nfo``, with the keys of TI's compilers.
 
-    Zero points and inverse scales of the inputs come first, then the outputs' values.
+    Zero points and inverse scales of the inputs come first, and then the values of the outputs.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
     functions = [network.function(r) for r in network.partition.regions]
@@ -202,8 +201,8 @@ def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
 def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) -> tuple[str, ...]:
     """Return the files for a bundle, relative to the folder of artifacts.
 
-    Calibration tensors are left out, because they are the user's data, and large. The files of TI's
-    tools are left out too, except the networks and their descriptions.
+    Calibration tensors are excluded, because they are large and belong to the user. The files of
+    TI's tools are excluded too, except the networks and their descriptions.
     """
     names = [RegionFiles(region.number) for region in regions]
     parts = [(*n.build_files, *(n.tool_files if imported else ())) for n in names]
@@ -238,8 +237,9 @@ def write_text(path: Path, text: str) -> None:
 def boundary_quant_params(function: relax.Function) -> list[QuantParams]:
     """Return the quantization parameters of a region's inputs, then of its outputs.
 
-    An input has the parameters of the dequantize that reads it. An output has the parameters of the
-    quantize that produces it. Operators that only move elements may be in between.
+    An input has the parameters of the dequantize operator that reads it. An output has the
+    parameters of the quantize operator that produces it. Operators that only move elements may be
+    in between.
     """
     bindings = bindings_of(function)
     makers = {b.var: b.value for b in bindings}
@@ -254,7 +254,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 
 def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> QuantParams:
-    """Return the quantization parameters of the first dequantize that reads a tensor."""
+    """Return the quantization parameters of the first dequantize operator that reads a tensor."""
     same = {tensor}
     for binding in bindings:
         if same.isdisjoint(read_variables(binding.value)):
@@ -268,7 +268,7 @@ def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -
 
 
 def find_output_params(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> QuantParams:
-    """Return the quantization parameters of the quantize that produces a tensor."""
+    """Return the quantization parameters of the quantize operator that produces a tensor."""
     value = makers.get(tensor)
     while operator_name(value) in LAYOUT:
         value = makers.get(read_variables(value)[0])

@@ -1,4 +1,4 @@
-"""Writes the program for the chip that runs the results of TI's tools, and copies their files."""
+"""Writes the program for the chip that runs the results of TI's tools, and copies the results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class CalledRegion:
-    """The data for a region's call: the files of TI's tools, and the tensors in their order."""
+    """The data for a region's call: the files of TI's tools, and the region's tensors in order."""
 
     files: RegionFiles
     inputs: Sequence[BoundaryTensor]
@@ -63,7 +63,7 @@ class CalledRegion:
 def write_application(
     name: str, prefix: str, platform: str, called: Sequence[TidlRegionArtifacts], folder: Path
 ) -> None:
-    """Write the program's sources that the project does not have, and its Makefile.
+    """Write the program's sources that the project does not contain, and the program's Makefile.
 
     ``called`` are the regions in the order in which the network calls them. ``prefix`` is the
     prefix of the project's files.

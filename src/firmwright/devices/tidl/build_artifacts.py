@@ -1,4 +1,4 @@
-"""Writes the inputs of TI's tools for the regions of TIDL, and lets the tools import them."""
+"""Writes the inputs of TI's tools for the regions of TIDL, and imports them with the tools."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_batch_size(job: Job) -> int:
-    """Return the number of samples per inference that the recipe states, 0 without a batch."""
+    """Return the number of samples per inference that the recipe states; 0 without a batch."""
     return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 
@@ -90,7 +90,7 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
 
 
 def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
-    """Import every region with TI's tools, and return their version; the logs are in the cache."""
+    """Import every region with TI's tools, and return their version; the cache has the logs."""
     logs = job.cache / "tidl_import"
     files = [RegionFiles(number) for number in range(regions)]
     versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
@@ -135,9 +135,9 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
     """Return the frames with which TIDL calibrates, of ``batch`` samples each.
 
-    The result has ``frames`` frames, or fewer if the recipe did not state their number. If the
-    samples do not fill a batch, they are repeated. Raises UserError, with the recipe's key, for
-    data that does not fit or is too little.
+    The result has ``frames`` frames, or fewer frames if the recipe does not state their number. If
+    the samples do not fill a batch, they are repeated. Raises UserError, with the recipe's key, for
+    data that does not fit or is too small.
     """
     given, limit, key = calibration_inputs(job)
     try:

@@ -1,9 +1,9 @@
 """Writes the text file of ``key = value`` for TI's import tool, one file per region.
 
 The keys and their numbers are in the tool's ``--help``, in TI's user guide (TIDL-RT importer, 08_02
-and later) and in ``itidl_ti.h``. The keys for raw data come from the importer in TI's TVM. Two
-facts are not published and therefore unverified. One is the order of several inputs in a file of
-raw data. The other is whether a graph with quantize operators may start with integers.
+and later) and in ``itidl_ti.h``. The keys for raw data are from the importer in TI's TVM. Two facts
+are not published and therefore unverified. One is the order of several inputs in a file of raw
+data. The other is whether a graph with quantize operators may start with integers.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ ITERATIONS = "advanced_options:calibration_iterations"
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region as the tool gets it; ``quant_params`` has inputs, then outputs.
+    """A region in the form that the tool gets; ``quant_params`` has inputs, then outputs.
 
-    ``prequantized`` is true if the sub-model contains a quantize. TIDL quantizes any other
-    sub-model to ``bits``; with 32 bits it does not quantize.
+    ``prequantized`` is true if the sub-model contains a quantize operator. TIDL quantizes any other
+    sub-model to ``bits``. It does not quantize if ``bits`` is 32.
     """
 
     files: RegionFiles
@@ -82,9 +82,9 @@ class RegionImport:
 
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
-    """Return the file's text; every path in it is relative to the file's folder.
+    """Return the file's text; every path in the text is relative to the file's folder.
 
-    ``options`` are the options of the target, ``frames`` is the number of calibration samples.
+    ``options`` are the options of the target. ``frames`` is the number of calibration samples.
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
     quant_params = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
@@ -117,7 +117,7 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
 def describe_calibration(
     region: RegionImport, options: TidlOptions, frames: int
 ) -> Mapping[str, int]:
-    """Return the keys on quantization: by TIDL, by the graph, or without quantization."""
+    """Return the keys for quantization by TIDL, quantization in the graph, or no quantization."""
     style = QUANTIZATION_STYLES[options.number(SCALE_TYPE)]
     if region.is_calibrated:
         return {
@@ -155,7 +155,7 @@ def map_options(options: Mapping[str, Value]) -> dict[str, object]:
 
 
 def find_unmapped_options(options: TidlOptions) -> list[str]:
-    """Return the options that were set and for which the tool has no key."""
+    """Return the options that the user stated, but for which the tool has no key."""
     defaults = {option.name: option.default for option in OPTIONS}
     return [name for name in UNMAPPED_OPTIONS if options.values[name] != defaults[name]]
 
@@ -191,9 +191,10 @@ def element_type(tensor: Tensor) -> int:
 
 
 def axis_lengths(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Return the lengths of TIDL's six axes, each for all tensors; short shapes fill the last axes.
+    """Return the lengths of TIDL's six axes, each for all tensors; short shapes fill the last
+    axes.
 
-    The first axis of a shape with four or more axes is the batch. The batch is 1 for other shapes.
+    The first axis of a shape with four or more axes is the batch. For other shapes, the batch is 1.
     """
     rows = []
     for tensor in tensors:

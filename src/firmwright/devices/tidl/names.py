@@ -1,10 +1,10 @@
-"""Names the files of a region as users of TI's compilers know them."""
+"""Defines the names of a region's files, as users of TI's compilers know them."""
 
 from __future__ import annotations
 
 
 class RegionFiles:
-    """File names of the ``number``-th region; TI's tool writes ``net`` and ``params``.
+    """The file names of the ``number``-th region; TI's tool writes ``net`` and ``params``.
 
     The tool appends ``1.bin`` to ``params_stem``. ``build_files`` are the files that a build writes
     for the bundle. They do not include calibration tensors, which are large.

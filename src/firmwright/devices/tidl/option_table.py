@@ -41,7 +41,7 @@ CALIBRATION = (
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, its default, its possible values, and its meaning."""
+    """An option: its name, its default, its possible values, and its meaning."""
 
     name: str
     default: Value
@@ -137,10 +137,10 @@ OPTIONS: Sequence[Option] = (
 
 @dataclass(frozen=True)
 class Defaults:
-    """Values by option; they apply if every fact of ``where`` has one of the listed values.
+    """Default values by option, which apply if every fact of ``where`` has a listed value.
 
-    Facts are the numbers of the platform's ``tidl``, the effective ``tensor_bits``, and ``rest``,
-    the device that computes the layers that TIDL leaves.
+    Facts are the numbers of the platform's ``tidl``, the effective ``tensor_bits``, and ``rest``.
+    ``rest`` is the device that computes the layers that TIDL does not run.
     """
 
     values: Mapping[str, Value]

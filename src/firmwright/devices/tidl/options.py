@@ -31,7 +31,7 @@ SCALE_TYPE = "advanced_options:quantization_scale_type"
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """The value of every option of the table, by name; ``stated`` has the user's options."""
+    """The value of every option in the table, by name; ``stated`` has the user's options."""
 
     values: Mapping[str, Value]
     stated: Collection[str] = ()
@@ -50,8 +50,8 @@ class TidlOptions:
 def read_options(context: Context) -> TidlOptions:
     """Return the target string's options, completed by the defaults.
 
-    Raises OptionError for an option or a value that TIDL does not have. Also raises it for options
-    that exclude each other, and for options that the platform's chip does not support.
+    Raises OptionError for an option or a value that TIDL does not have. Also raises OptionError for
+    options that exclude each other, and for options that the platform's chip does not support.
     """
     table = {option.name: option for option in OPTIONS}
     stated: dict[str, Value] = {}
@@ -107,7 +107,7 @@ def refuse_calibration(options: TidlOptions) -> None:
 
 
 def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the value of every option: the user's, the preset's, or the table's default."""
+    """Return the value of every option: the user's value, the preset's value, or the default."""
     values = {option.name: option.default for option in OPTIONS}
     facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
     preset = str(stated.get("preset", values["preset"]))
@@ -118,7 +118,7 @@ def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> d
 
 
 def parse_value(option: Option, text: str) -> Value:
-    """Return an option's value; OptionError for an invalid text."""
+    """Return an option's value. Raises OptionError for an invalid text."""
     if not accepts(option.values, text):
         raise OptionError(
             f"target: tidl: {option.name}: expected {format_values(option.values)}, found '{text}'"

@@ -1,7 +1,7 @@
 """Selects the layers of a network that TIDL supports, and merges them into few regions.
 
-The order of steps is the order of TI's compiler. First, rules and lists decide on layers. Then
-adjacent layers become a region. Last, the regions with the most multiply-accumulates stay.
+The order of steps is the order of TI's compiler. First, rules and lists select layers. Then
+adjacent layers become a region. Last, only the regions with the most multiply-accumulates are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INDEX_KINDS = frozenset({"argmax", "argmin"})
 
 
 def place_regions(module: IRModule, context: Context) -> Placement:
-    """Place the layers that break no rule as regions; report the rules that others break."""
+    """Place the layers that break no rule as regions; report the rules that other layers break."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
     if is_quantized(bindings):
@@ -93,7 +93,7 @@ class OperatorChecker:
     def check_operator(
         self, binding: VarBinding, layer: Sequence[VarBinding] = ()
     ) -> tuple[RuleViolation, ...]:
-        """Return the rules that one operator breaks, as part of its ``layer`` or alone."""
+        """Return the rules that an operator breaks, as part of its ``layer`` or without a layer."""
         kind = kind_of(binding.value)
         denied = check_layer_type(self.options, kind)
         if denied:
@@ -134,7 +134,7 @@ def check_layer_type(options: TidlOptions, kind: str) -> RuleViolation | None:
 
 
 def matches_kind(entry: str, kind: str) -> bool:
-    """Return whether a list's type is this kind, under its name here, in ONNX or in TFLite."""
+    """Return whether a list's type is this kind, under its name in Relax, ONNX or TFLite."""
     known = entry in tidl_rules().operators
     return entry == kind or (not known and is_same_kind(entry, kind.removeprefix("depthwise_")))
 

@@ -20,9 +20,9 @@ MAX_TENSORS = 32
 def prune(
     regions: list[list[int]], layers: LayerGraph, options: TidlOptions, context: Context
 ) -> tuple[list[list[int]], dict[int, RuleViolation]]:
-    """Return the regions that stay, and the reason against each layer of the other regions.
+    """Return the kept regions, and the reason against each layer of the other regions.
 
-    A region is left out if it has too many tensors or too little work.
+    A region is removed if it has too many tensors or too little work.
     """
     by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
     kept: list[list[int]] = []
@@ -71,9 +71,9 @@ def check_call(
 ) -> RuleViolation | None:
     """Return a violation if a region has no products and a call takes longer than the processor.
 
-    The platform's timing has both times, as in the estimates of a comparison. If a C7x computes the
-    layers that TIDL leaves, it calls TIDL itself, and the check is skipped. The check is also
-    skipped if the user states ``min_macs``.
+    The platform's timing has both times, as in the estimates of a comparison. The check is skipped
+    if the user states ``min_macs``. The check is also skipped if a C7x computes the layers that
+    TIDL does not run, because that C7x calls TIDL itself.
     """
     timing, rest = context.platform.timing, context.fallback
     if timing is None or rest is None or rest.target.core or "min_macs" in options.stated:

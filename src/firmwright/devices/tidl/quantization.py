@@ -1,4 +1,4 @@
-"""Finds quantized networks and regions, and the facts about scales for rules."""
+"""Finds quantized networks and regions, and the facts about scales that rules check."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ QUANTIZATION_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
 def is_quantized(bindings: Iterable[VarBinding]) -> bool:
-    """Return whether operators quantize or dequantize, so that the scales are fixed."""
+    """Return whether any operator quantizes or dequantizes; if so, the scales are fixed."""
     return any(short_name(b.value) in QUANTIZATION_OPERATORS for b in bindings)
 
 
 def find_quantization_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     """Return the facts about a layer's scales and zero points, including weights and biases.
 
-    ``parameters`` describes quantization parameters that are not one symmetric scale per tensor,
-    for a chip that supports only such scales.
+    Some chips support only one symmetric scale per tensor. ``parameters`` describes all other
+    quantization parameters for such a chip.
     """
     calls = [b.value for b in bindings if short_name(b.value) in QUANTIZATION_OPERATORS]
     scales = [constant_array(call.args[1]) for call in calls]
@@ -50,5 +50,5 @@ def is_float(function: Function) -> bool:
 
 
 def is_quantized_float(function: Function) -> bool:
-    """Return whether a float region is quantized inside, as the stand-in for TIDL is."""
+    """Return whether a float region contains quantized operators, as the stand-in for TIDL does."""
     return is_float(function) and is_quantized(b for x in function.body.blocks for b in x.bindings)

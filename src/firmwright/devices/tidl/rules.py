@@ -10,7 +10,10 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class TidlRules:
-    """``operators`` by their Relax names; rules on operators, and rules on the target's options."""
+    """The rules; ``operators`` has TIDL's operators by their Relax names.
+
+    Some rules apply to operators, and others to the target's options.
+    """
 
     operators: tuple[str, ...]
     rules: tuple[Rule, ...]

@@ -51,12 +51,12 @@ def calibration_files(job: Job) -> list[Path]:
 
 
 def is_for_chip(job: Job) -> bool:
-    """Return whether a chip, not a PC, runs the networks of TI's tools."""
+    """Return whether a chip, not a PC, runs the networks that TI's tools compile."""
     return job.recipe.compile_for_device and job.platform.name != "host"
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
-    """Return the folder's name in TI's form, such as ``resnet8_J721S2_target_tidl_noc7x``."""
+    """Return the folder name in TI's form, such as ``resnet8_J721S2_target_tidl_noc7x``."""
     recipe = job.recipe
     platform = job.platform
     if not is_description_file(recipe.platform):
@@ -109,7 +109,7 @@ ARTIFACTS = Stage(
 
 
 def runs_on_tidl_rt(job: Job) -> bool:
-    """Return whether the Arm cores of a chip call networks that TI's tools made, one by one."""
+    """Return whether the Arm cores of a chip call the networks of TI's tools, one by one."""
     return is_for_chip(job) and has_tools() and not job.mix[-1].target.core and job.origin is None
 
 

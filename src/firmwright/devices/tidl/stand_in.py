@@ -1,8 +1,7 @@
 """Quantizes float regions with firmwright's quantization, as a stand-in for TIDL's quantization.
 
-TIDL calibrates a region on the tensors at its border. The stand-in is calibrated on the same
-tensors. It has the bits and the kind of scales that the options of TIDL request. The two results
-still differ.
+TIDL calibrates a region on the tensors at its border, and so does the stand-in. It has the bits and
+the kind of scales that the options of TIDL request. The two results still differ.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRM
 def quantize_region(
     model: SubModel, frames: Sequence[dict[str, Array]], options: TidlOptions
 ) -> relax.Function:
-    """Return the function of a float region, quantized by its inputs in ``frames``."""
+    """Return the function of a float region, quantized with the region's inputs in ``frames``."""
     asked = choose_options(options)
     opset = NEWER_TYPES_OPSET if asked.has_newer_types else PER_CHANNEL_OPSET
     prepared = prepare(model.data, model.inputs, opset)

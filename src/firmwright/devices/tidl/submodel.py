@@ -26,10 +26,10 @@ CONVOLUTIONS = ("relax.nn.conv2d", "relax.nn.conv2d_transpose")
 
 @dataclass(frozen=True)
 class SubModel:
-    """An ONNX graph; ``inputs`` and ``outputs`` are the region's boundary, in its order.
+    """An ONNX graph; ``inputs`` and ``outputs`` are the region's boundary tensors, in order.
 
-    They have the names of TI's compilers, ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …, and
-    the boundary's shapes and types: integers stay integers.
+    They have the names of TI's compilers, ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …. They
+    have the shapes and types of the boundary tensors: integers stay integers.
     """
 
     data: bytes
@@ -54,7 +54,7 @@ def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...
 
 
 class RegionExporter(QuantizedExporter):
-    """Writes the bias of a convolution as its third input, because TI's tool looks for it there."""
+    """An exporter that writes a convolution's bias as the third input, as TI's tool requires."""
 
     refusal = "tidl: operators that have no form in a sub-model:"
 
@@ -74,7 +74,7 @@ class RegionExporter(QuantizedExporter):
     def is_bias(self, bias: relax.Expr, convolution: relax.Expr) -> bool:
         """Return whether a constant has one number per channel of a convolution.
 
-        The result is False if the convolution has another reader.
+        The result is False if another operator also reads the convolution.
         """
         maker = self.makers.get(convolution)
         if maker is None or operator_name(maker) not in CONVOLUTIONS:
@@ -95,7 +95,7 @@ class RegionExporter(QuantizedExporter):
         return result
 
     def add_bias(self, bias: relax.Expr) -> str:
-        """Write a bias, reshaped to one axis, and return its name."""
+        """Write a bias, reshaped to one axis, and return the bias's name."""
         found = self.values.get(bias)
         if not isinstance(found, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))

@@ -49,7 +49,7 @@ LOG_LINES = 12
 def find_tools(platform: Platform) -> ToolFolder | None:
     """Return TI's tools; None if the variable is not set.
 
-    Raises UserError for a folder that lacks files, has tools that are not executable, or has tools
+    Raises UserError for a folder that lacks files, for tools that are not executable, and for tools
     for another chip.
     """
     tools = find_tool_folder(TOOLS_VARIABLE, TOOL_FILES)
@@ -92,7 +92,7 @@ def make_import_command(tools: str, config: str) -> list[str]:
 
 
 def make_import_script(configs: Sequence[str]) -> str:
-    """Return a shell script that imports all regions as :func:`run_import` imports each of them."""
+    """Return a shell script that imports all regions in the way that :func:`run_import` does."""
     lines = [" ".join(make_import_command(f'"${TOOLS_VARIABLE}"', config)) for config in configs]
     folder = 'cd "$(dirname "$0")"'
     known = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -131,7 +131,7 @@ def describe_failure(
 
 
 def find_version(text: str) -> str:
-    """Return the version in the table that TI's tools print; ``unknown`` if it is missing."""
+    """Return the version in the table that TI's tools print; ``unknown`` if there is no version."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
     return found[1] if found else "unknown"

@@ -1,4 +1,4 @@
-"""Computes the values of the tensors between regions: runs the whole network on the host."""
+"""Computes the tensors between regions, with a run of the whole network on the host."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def compute_tensors(
 ) -> Iterator[dict[str, Array]]:
     """Yield the partition's tensors with the names in ``wanted``, per sample.
 
-    ``module`` has one function per region, as the partition stage writes it. A sample has an array
-    for each of the partition's inputs, in its order. TVM's Relax virtual machine computes the
-    values. It shares the meaning of TVM's operators with the generated C. A quantized tensor may
-    differ from it by one step. Raises UserError if the machine rejects the network.
+    ``module`` has one function per region, as the partition stage writes it. A sample has one array
+    per input of the partition, in the order of the inputs. TVM's Relax virtual machine computes the
+    values. Its operators have the same meaning as in the generated C. But a quantized tensor may
+    differ from the tensor in C by one step. Raises UserError if the machine rejects the network.
     """
     regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
