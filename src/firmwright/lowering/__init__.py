@@ -1,1 +1,1 @@
-"""Lowers operators to C for a core that runs C: integer arithmetic, TIR, loops, text."""
+"""Lowers operators to C for CPU cores, by integer arithmetic, TIR, loops and text."""

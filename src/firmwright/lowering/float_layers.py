@@ -1,4 +1,4 @@
-"""Reads a region as one layer of float32: convolution or product, bias, sum, activation."""
+"""Reads a region as one float32 layer: convolution or product, bias, sum, activation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = {
 
 
 def read_float_layer(function: relax.Function) -> FloatLayer | None:
-    """Return the layer of float32 that a region's function computes; None for other functions."""
+    """Return the float32 layer that a region's function computes; None for other functions."""
     results = function.body.body.fields
     if len(results) != 1:
         return None
@@ -77,7 +77,7 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
 
 
 def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, tuple[int, ...]]:
-    """Return the tensor that an anchor reads, and the axes of its permutation, or ().
+    """Return the tensor that an anchor reads, and the axes of the tensor's permutation, or ().
 
     A convolution may read a tensor with channels first. A product may read a tensor with channels
     last, although the model's rows have channels first.
@@ -106,7 +106,7 @@ def spread_bias(bias: Array, channels: int) -> Array | None:
 def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> LinearLayer | None:
     """Return the sums of a float32 convolution or product with constants, without a bias.
 
-    A product is a convolution of one tap: its rows are pixels of one line.
+    A product is a convolution of one tap. The rows of the product are pixels of one line.
     """
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None

@@ -50,7 +50,7 @@ def summarize_use(
 
 
 def list_quantized_operators(region: Region, function: Function) -> list[VarBinding]:
-    """Return the operators that read, directly or through others, a dequantized value."""
+    """Return the operators that read a dequantized value directly or through other operators."""
     parameters = zip(function.params, region.inputs, strict=True)
     dequantized = {p for p, name in parameters if name in region.dequantized}
     found = []
@@ -66,6 +66,6 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
 
 
 def find_source_name(region: Region, variable: Var) -> str:
-    """Return the operator's name in the model, or else the first source name of its region."""
+    """Return an operator's name in the model; without one, the first source name of the region."""
     name = str(variable.name)
     return name if is_source_name(name) else next(iter(region.sources), "")

@@ -1,6 +1,6 @@
-"""Finds the inputs of a region whose memory its output may use.
+"""Finds the inputs of a region whose memory the region's output may use.
 
-This is safe if the loops read each element of the input before they write it.
+Sharing memory is safe if the loops read each input element before they overwrite the element.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def find_in_place(
 ) -> tuple[str, ...]:
     """Return the names of the inputs whose memory the output of a scheduled function may use.
 
-    The parameters are the inputs, ``between`` others, and the outputs. The proof has two parts. One
-    statement writes the output, as often as it has elements; all are written, so each is written
-    once. Only that statement reads the input, at the position that it writes.
+    The parameters are the inputs, ``between`` other parameters, and the outputs. The proof has two
+    parts. First, one statement writes the output and runs once per element. All elements are
+    written, so each element is written once. Second, no other statement reads the input, and this
+    statement reads the input only at the position that it writes.
     """
     alike = [p.name for p in inputs if len(outputs) == 1 and is_alike(p, outputs[0])]
     if not alike:
@@ -58,7 +59,7 @@ def find_in_place(
 
 
 def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
-    """Return how often a statement runs; None if unknown, or if pointers or while loops exist."""
+    """Return how often a statement runs; None if it is unknown, or with pointers or while loops."""
     calls = find_nodes(body, tvm.ir.Call)
     names = {call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)}
     if names & POINTER_OPERATIONS or find_nodes(body, tirx.While):
@@ -69,13 +70,13 @@ def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
 
 
 def is_alike(one: Parameter, other: Parameter) -> bool:
-    """Return whether a parameter may use the other's memory: same size, compatible types in C."""
+    """Return whether two parameters may share memory: same size, compatible types in C."""
     same = one.dtype == other.dtype or {one.dtype, other.dtype} <= BYTES
     return same and one.elements == other.elements
 
 
 def find_nodes(tree: tirx.Stmt | tirx.Expr, kind: type[Any]) -> list[Any]:
-    """Return all parts of a tree that have this type."""
+    """Return all nodes of a tree that have a type."""
     found: list[Any] = []
     structural_walk(tree, (kind, found.append))
     return found

@@ -1,4 +1,4 @@
-"""Keeps quantized values inside a CPU region as integers for as long as that is exact.
+"""Keeps the quantized values of a CPU region as integers while the results are exact.
 
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear, so
 they run on the integers and only their sum is scaled. Max-pooling, ReLU and layout changes commute
@@ -69,10 +69,10 @@ class IntegerRewriter:
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 
     def compute_result(self, returned: relax.Var) -> relax.Expr:
-        """Return the value of a result, which an operator must compute; constants are copied.
+        """Return a result as a value that an operator computes; constants are copied.
 
-        The cast of a constant counts as a constant, because TVM evaluates it, and then the function
-        would have no operator.
+        The cast of a constant counts as a constant. TVM evaluates the cast at build time, so the
+        function would have no operator.
         """
         value = self.builder.materialize_argument(returned)
         call = self.builder.definitions.get(returned)
@@ -88,10 +88,10 @@ class IntegerRewriter:
         self.builder.values[binding.var] = self.translate(binding.value)
 
     def translate(self, call: relax.Expr) -> Value:
-        """Return the value that the call computes, as integers with a scale if that is exact.
+        """Return the value that a call computes, as integers with a scale if integers are exact.
 
-        A constant is returned unchanged. An item of an operator's several results is an ordinary
-        tensor.
+        A constant is returned unchanged. If an operator has several results, each of them is an
+        ordinary tensor.
         """
         if isinstance(call, Constant):
             return call
@@ -128,7 +128,9 @@ class IntegerRewriter:
         return read_dequantize(call, self.builder.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
-        """Return integers unchanged if they have these quantization parameters; else round them."""
+        """Round integers to new quantization parameters; return integers with equal ones
+        unchanged.
+        """
         grid = read_quant_params(call)
         if grid is None:
             return None
@@ -138,7 +140,7 @@ class IntegerRewriter:
         return self.rounding.quantize(self.builder, call.args[0], grid)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
-        """Convolve integers; a transposed convolution in groups needs weights with one scale."""
+        """Convolve integers; a grouped transposed convolution needs weights with one scale."""
         operator = operator_name(call).removeprefix("relax.nn.")
         if operator.endswith("transpose") and int(call.attrs.groups) != 1:
             weights = self.builder.value(call.args[1])
@@ -171,7 +173,7 @@ class IntegerRewriter:
         """Return the result of ``compute`` on both operands without their zero points.
 
         Each result is a sum of ``terms`` products. The channels of the second operand are along
-        ``channel_axis``. None if the sum of 8-bit operands might not fit int32.
+        ``channel_axis``. The result is None if the sum of 8-bit operands might not fit int32.
         """
         data, weights = (self.builder.value(a) for a in call.args)
         if not (isinstance(data, QuantizedTensor) and isinstance(weights, QuantizedTensor)):
@@ -195,7 +197,7 @@ class IntegerRewriter:
         )
 
     def add(self, call: tvm.ir.Call) -> Value | None:
-        """Add a bias as an integer if it has the scale of the accumulator."""
+        """Add a bias as an integer if the bias has the accumulator's scale."""
         left, right = (self.builder.value(a) for a in call.args)
         if not (isinstance(left, QuantizedTensor) and isinstance(right, QuantizedTensor)):
             return None
@@ -225,7 +227,7 @@ class IntegerRewriter:
         return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
-        """Remove a clip to the whole range of its integers, which importers may emit."""
+        """Remove a clip to the whole range of the integers, which importers may emit."""
         source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
@@ -275,7 +277,7 @@ def copy_tensor(data: te.Tensor) -> te.Tensor:
 def use_integer_arithmetic(
     region: Region, module: tvm.IRModule, rounding: Rounding
 ) -> tuple[tvm.IRModule, ArithmeticUse]:
-    """Return a module whose function of the region computes with integers if that is exact.
+    """Return a module in which the region's function uses integers if the results are exact.
 
     The second result reports which operators still run in float32.
     """

@@ -1,7 +1,7 @@
 """Reads a region as one integer layer: convolution or product, bias, activation, quantize.
 
-It finds the same numbers as :mod:`firmwright.lowering.integer_arithmetic` for the region; a test
-compares the results of both.
+For each region, this module finds the same numbers as
+:mod:`firmwright.lowering.integer_arithmetic`. A test compares the results of both modules.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
 def find_quantized(
     function: relax.Function, rounding: str, inputs: int, dtypes: Sequence[str] = BYTES
 ) -> tuple[Definitions, relax.Expr, OutputQuantParams] | None:
-    """Return the definitions, the value that a function quantizes, and its quantization parameters.
+    """Return the definitions, the value that a function quantizes, and the output parameters.
 
     The function has ``inputs`` parameters and only one result, which has one of the ``dtypes``. The
     definitions map its variables to their values.
@@ -112,7 +112,7 @@ def find_quantized(
 def find_quantized_call(
     function: relax.Function, rounding: str, inputs: int, operators: Collection[str]
 ) -> tuple[Definitions, tvm.ir.Call, OutputQuantParams] | None:
-    """Return the call of one of these operators that such a function quantizes to bytes."""
+    """Return the call of one of the operators that such a function quantizes to bytes."""
     found = find_quantized(function, rounding, inputs)
     call = None if found is None else found[0].get(found[1])
     if found is None or call is None or operator_name(call) not in operators:
@@ -123,7 +123,7 @@ def find_quantized_call(
 def read_output(
     result: relax.Expr, definitions: Definitions, rounding: str, dtypes: Sequence[str]
 ) -> tuple[relax.Expr, OutputQuantParams] | None:
-    """Return the value that a region's result quantizes, and the integers that it may become."""
+    """Return the value that a region's result quantizes, and the parameters of its integers."""
     result, bounds = skip_clips(result, definitions, reshapes=True)
     call = definitions.get(result)
     if call is None or operator_name(call) != "relax.quantize":
@@ -141,13 +141,13 @@ def read_output(
 
 
 def read_bias(added: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the constant integers before a dequantize, else None."""
+    """Return the constant integers that a dequantize reads, else None."""
     bias = read_quantized(added, definitions)
     return bias if bias is not None and isinstance(bias.data, Constant) else None
 
 
 def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the integers before a dequantize with constant parameters, else None."""
+    """Return the integers that a dequantize with constant parameters reads, else None."""
     call = definitions.get(argument)
     if call is None or operator_name(call) != "relax.dequantize":
         return None
@@ -157,7 +157,7 @@ def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedT
 
 
 def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the bytes before a dequantize per tensor, else None."""
+    """Return the bytes that a per-tensor dequantize reads, else None."""
     data = read_quantized(argument, definitions)
     if data is None or not data.is_per_tensor or dtype_of(data.data) not in BYTES:
         return None
@@ -167,7 +167,7 @@ def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTenso
 def read_operands(
     anchor: tvm.ir.Call | None, definitions: Definitions
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
-    """Return the activations and the constant 8-bit weights of an anchor, else None.
+    """Return an anchor's activations and constant 8-bit weights; None for other operands.
 
     The activations have one scale and zero point.
     """
@@ -240,7 +240,7 @@ def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | N
 
 
 def describe_product(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
-    """Return the sums of a product with these weights; None unless they are one matrix."""
+    """Return the sums of a product with these weights; None if the weights are not one matrix."""
     rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
     return make_dense(int(np.prod(rows[:-1])), weights.T) if len(matrix) == 2 else None
 
@@ -267,12 +267,12 @@ def make_dense(batch: int, weights: Array) -> LinearLayer:
 
 
 def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
-    """Return the sums of a product as sums of a convolution whose pixels are the rows."""
+    """Return the sums of a product as a convolution's sums; each row is a pixel."""
     return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 
 def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return the weights less their zero points."""
+    """Return the weights minus the zero points."""
     values = constant_array(weights.data).astype("int64")
     centered: npt.NDArray[np.int64] = values - weights.reshape_for_broadcast(weights.zero_point)
     return centered
@@ -287,7 +287,7 @@ def make_layer(
     grid: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
-    """Return the layer of sums; None if the sums might not fit their type, 32 bits for bytes."""
+    """Return the layer that computes the sums; None if the sums might not fit their type."""
     values, channels = linear.weights, linear.out_channels
     largest = int(values[0].size) * data.largest * weights.largest
     limit = find_limit(data, grid)
@@ -324,7 +324,7 @@ def make_layer(
 
 
 def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:
-    """Return the limit of the sums' magnitude; 0 if the result's width is not supported.
+    """Return the limit of the sums in magnitude; 0 if the result's width is not supported.
 
     8-bit activations need an 8-bit result. 16-bit activations need int16 with the zero point 0.
     """
@@ -338,8 +338,8 @@ def make_scaling(
 ) -> Scaling | None:
     """Return the factors from sums to steps of the output.
 
-    None for a factor of 1 or more, and if a tie is rounded neither up nor to even. Sums of 16-bit
-    activations have forms only in TFLite's rounding.
+    The result is None for a factor of 1 or more, and for ties that are rounded neither up nor to
+    even. Sums of 16-bit activations have forms only in TFLite's rounding.
     """
     if rounding == "onnx" and sums.has_wide_sums:
         return None

@@ -1,7 +1,7 @@
-"""Reads a region as sums of products of bytes, stored as int32: matmul -> [add a bias].
+"""Reads a region as sums of products of bytes, stored as int32: matmul -> [add bias].
 
-Sums of int32 wrap, so such an addition is on uint32, between casts. A layer whose sums fit 31 bits
-needs no casts.
+Sums of int32 wrap, so the addition is done in uint32, between two casts. A layer whose sums fit 31
+bits does not need casts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_sums(function: Function) -> Sums | None:
 
 
 def skip_casts(value: Expr, definitions: Definitions) -> Expr:
-    """Return the words of 32 bits before any casts between signed and unsigned."""
+    """Return the 32-bit words before any casts between signed and unsigned types."""
     while (
         (call := definitions.get(value)) is not None
         and operator_name(call) == "relax.astype"

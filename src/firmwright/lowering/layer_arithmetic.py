@@ -1,4 +1,4 @@
-"""Computes a layer's results from its sums in numpy, and finds channels that are constant."""
+"""Computes a layer's results from the sums in numpy, and finds constant channels."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
 
 
 def fold_constant_channels(layer: Layer) -> Layer:
-    """Return the layer with plain numbers for channels that are the same for every input.
+    """Return the layer with simple parameters for channels that do not depend on the input.
 
-    Training can produce channels that a ReLU always clamps. The forms may not support their biases
-    and factors. Such channels get no weights, a factor of 1/4, and four times their result as the
-    bias.
+    Training can produce channels that a ReLU always clamps. Some forms do not support the biases
+    and factors of such channels. These channels get zero weights, a factor of 1/4, and four times
+    the result as the bias.
     """
     limits = np.iinfo(layer.input_dtype)
     ends = [int(limit) - layer.input_zero_point for limit in (limits.min, limits.max)]

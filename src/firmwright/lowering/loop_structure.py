@@ -1,4 +1,4 @@
-"""Sets the loop structure of a CPU region, so that only necessary tensors are stored."""
+"""Sets the loop structure of a CPU region so that only necessary tensors are stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely", BOUNDED})
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer that the C of a region declares with this declaration."""
+    """A pointer and its declaration in the C code of a region."""
 
     name: str
     declaration: str
@@ -31,11 +31,11 @@ class Pointer:
 
 @dataclass(frozen=True)
 class ScheduledRegion:
-    """A region's loops, and the requirements of the C around them.
+    """A region's loops, and the pointers and functions that the loops need in C.
 
     The function has ``pointers`` as parameters after the region's parameters. ``functions`` are the
-    functions of ``headers`` that it calls. ``note`` states the choice of loops and its reason, for
-    the C file. ``cycles`` is the estimate of the device's cost model.
+    functions of ``headers`` that the loops call. ``note`` is a comment for the C file that states
+    the choice of loops and the reason. ``cycles`` is the estimate of the device's cost model.
     """
 
     function: tirx.PrimFunc
@@ -47,14 +47,14 @@ class ScheduledRegion:
 
 
 def schedule_region(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Return a region's function with the loops of a device that has no custom loops."""
+    """Return a region's function with the default loops, for devices without custom loops."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     apply_default_loops(schedule)
     return ScheduledRegion(schedule.mod["main"])
 
 
 def apply_default_loops(schedule: Schedule) -> None:
-    """Inline the blocks before a reduction, and finish each sum in the loops that compute it."""
+    """Inline the blocks before a reduction, and finish each sum in the reduction's loops."""
     for block in blocks(schedule):
         if can_be_inlined(schedule, block) and (
             is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block)
@@ -72,9 +72,9 @@ def blocks(schedule: Schedule) -> list[SBlockRV]:
 
 
 def attempt(step: object) -> bool:
-    """Run one schedule step; if its conditions do not hold, the loops do not change.
+    """Run one schedule step; keep the loops unchanged if TVM rejects the step.
 
-    TVM 0.27 raises InternalError for a stride other than 1, before it changes the loops.
+    For a stride other than 1, TVM 0.27 raises InternalError before it changes the loops.
     """
     try:
         step()  # type: ignore[operator]
@@ -86,8 +86,8 @@ def attempt(step: object) -> bool:
 def can_be_inlined(schedule: Schedule, block: SBlockRV) -> bool:
     """Return whether other blocks read a block's result and the block is not a reduction.
 
-    TVM also rejects other blocks. But its first rejection in a process needs a quarter of a second,
-    because it reads all of its symbols for a traceback.
+    TVM also rejects other blocks. However, TVM's first rejection in a process needs a quarter of a
+    second, because TVM reads all its symbols for a traceback.
     """
     return bool(schedule.get_consumers(block)) and not is_reduction(schedule, block)
 
@@ -101,7 +101,7 @@ def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
 
 
 def is_cheap(block: SBlock) -> bool:
-    """Return whether the computation of a value costs about the same as a load of it."""
+    """Return whether computing a value costs about the same as loading the value."""
     calls: set[str] = set()
     structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(callee_name(call))))
     return all(c in CHEAP_CALLS or c.startswith(WRAPPED_PREFIX) for c in calls)
@@ -144,7 +144,7 @@ def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> i
 
 
 def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:
-    """Move a block that only finishes its producer's values into the producer's loops."""
+    """Move a block that only finishes the producer's values into the producer's loops."""
     producers = schedule.get_producers(block)
     if len(producers) != 1 or is_reduction(schedule, block):
         return

@@ -1,4 +1,4 @@
-"""Implements ONNX's rounding and documents which of its results are exact."""
+"""Implements ONNX's rounding and documents which results are exact."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ from firmwright.lowering.kernels.tables import lower_chain_by_table
 class OnnxRounding:
     """ONNX's QuantizeLinear: divide by the scale, round half to even, add the zero point, clamp.
 
-    Operators and the computation that their results are equal to:
+    The results of these operators equal the results of these computations:
 
-    - A function of one stored 8-bit tensor, and elements that are only moved: equal to the graph as
-      it is written, with each operator's result rounded to float32.
-    - A convolution or matrix product of stored 8-bit tensors, its bias and ReLU: equal to ONNX
-      Runtime's QLinearConv and QLinearMatMul. The sum is an exact int32, converted to float32 and
-      multiplied by (x scale · w scale) / y scale. Both of these operations round to float32. The
-      graph as it is written would add float32 products, in an order that ONNX leaves open. Its
-      result differs only if the real sum is about half way between two integers.
-    - An average of stored 8-bit integers: computed as a sum, in the same way. If many averages are
-      half way between two integers, as for two equal scales and an even count, it is computed as
-      written.
-    - A bilinear resize of stored 8-bit integers: equal to the graph in exact arithmetic if the
-      quotient of the scales is a simple fraction, else computed as a sum.
-    - A layer norm of stored 8-bit integers: its sums are exact integers. The root of each row and
-      the operations after it are float32.
-    - All other operators (sums of two tensors, softmax …): float32 operator by operator, as
-      written. Only sums of many terms depend on an order that ONNX leaves open.
+    - A function of one stored 8-bit tensor, and elements that are only moved: the results
+      equal the results of the graph, with each operator's result rounded to float32.
+    - A convolution or matrix product of stored 8-bit tensors with a bias and a ReLU: the
+      results equal the results of ONNX Runtime's QLinearConv and QLinearMatMul. The sum is
+      an exact int32, which is converted to float32 and multiplied by (x scale · w scale) /
+      y scale. Both operations round to float32. The float32 graph would add float32
+      products, in an order that ONNX does not define. The graph's result differs only if
+      the real sum is about half way between two integers.
+    - An average of stored 8-bit integers: the average is an exact sum that is scaled once.
+      Many averages are half way between two integers if both scales are equal and the count
+      is even. Such averages are computed in float32, like the graph.
+    - A bilinear resize of stored 8-bit integers: the results equal the exact results of the
+      graph if the quotient of the scales is a simple fraction. Otherwise each result is an
+      exact sum that is scaled once.
+    - A layer norm of stored 8-bit integers: the sums are exact integers. The root of each
+      row and the later operations are float32.
+    - All other operators (sums of two tensors, softmax …): each operator of the graph is
+      computed in float32. Only sums of many terms depend on an order that ONNX does not
+      define.
     """
 
     nearest: RoundFunction = staticmethod(np.rint)
@@ -81,7 +84,7 @@ class OnnxRounding:
 def requantize_in_float32(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
 ) -> relax.Expr:
-    """Multiply sums by the quotient of the scales in float32, round half to even, clamp."""
+    """Multiply sums by the quotient of the scales in float32, round half to even and clamp."""
     real = builder.emit(relax.op.astype(builder.subtract_zero_point(source), "float32"))
     factor: npt.NDArray[Any] = source.reshape_for_broadcast(
         source.scale.astype("float32") / grid.scale

@@ -1,7 +1,7 @@
 """Packs constants of 1, 2 or 4 bits; the loops that read them split the bytes.
 
-The lowest bits of a byte are the first digit. A number is its digit times the constant's step, plus
-the constant's lowest number. So the numbers -1 and 1 need one bit.
+The lowest bits of a byte contain the first digit. A number is a digit times the constant's step,
+plus the constant's lowest number. Therefore the numbers -1 and 1 need one bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_ELEMENTS = 512
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed constant: its bytes, the bits per digit, the step, and the lowest number."""
+    """A packed constant: the bytes, the bits per digit, the step, and the lowest number."""
 
     data: npt.NDArray[np.uint8]
     bits: int
@@ -36,7 +36,7 @@ class Packed:
 
 
 def pack_constant(array: npt.NDArray[Any]) -> Packed | None:
-    """Return a large constant of bytes in the fewest bits; None if it needs more than 4 bits."""
+    """Pack a large constant of bytes in the fewest bits; None if 4 bits are not enough."""
     if array.dtype.name not in ("int8", "uint8") or array.size < LEAST_ELEMENTS:
         return None
     low = int(array.min())
@@ -59,7 +59,7 @@ def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[st
 
 
 def read_packed(function: tirx.PrimFunc, packed: Mapping[int, Packed]) -> tirx.PrimFunc:
-    """Return a function that reads packed constants, by the numbers of their parameters.
+    """Return a function that reads packed constants; the keys are parameter numbers.
 
     All arrays of the function have one axis.
     """

@@ -1,4 +1,4 @@
-"""Reads a region as a sum, difference or product of two tensors; computes it for all bytes."""
+"""Reads a region as a sum, difference or product of two tensors, and computes all results."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def make_product(
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
-    """Return the product of two tensors; the second has the first's shape or is a row.
+    """Return the product of two tensors; the second has the shape of the first or is a row.
 
-    None if the shapes do not match, or if the arithmetic might exceed 32 bits.
+    Return None if the shapes do not match, or if the arithmetic might exceed 32 bits.
     """
     channels = prod(shapes[1])
     is_row = all(shape[-1:] == (channels,) for shape in shapes[:2])
@@ -113,7 +113,7 @@ def make_product(
 
 
 def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return all bytes of a tensor's type, less its zero point."""
+    """Return all bytes of a tensor's type, minus the zero point."""
     limits = np.iinfo(dtype_of(term.data))
     return np.arange(limits.min, limits.max + 1) - int(term.zero_point[0])
 

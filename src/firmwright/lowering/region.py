@@ -88,10 +88,10 @@ def lower_region(
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
-    ``strategies`` are the user's strategies, then the device's. ``scheduler`` makes the loops of
-    the region if no selected strategy has a schedule. If one has, ``finish`` adapts its loops to
-    the device. If it ``packs``, constants of 1, 2 or 4 bits are packed. Raises UserError, which
-    names the operators, if TVM has no C for one of them.
+    ``strategies`` are the user's strategies, then the device's strategies. ``scheduler`` makes the
+    region's loops if no selected strategy has a schedule. Otherwise ``finish`` adapts the
+    strategy's loops to the device. If ``packs``, constants of 1, 2 or 4 bits are packed. Raises
+    UserError, which names the operators, if TVM cannot lower one of them.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
@@ -123,10 +123,11 @@ def build_kernel(
     scheduled: ScheduledRegion,
     use: ArithmeticUse,
 ) -> Kernel:
-    """Return the C of a region.
+    """Return the C code of a region.
 
-    The parameters of the Relax ``function`` are the inputs and then the ``constants``, some of
-    which are ``packed``. Raises ValueError for a call of a function that firmware does not have.
+    The parameters of the Relax ``function`` are the inputs and then the ``constants``. ``packed``
+    names the packed constants. Raises ValueError for a call of a function that firmware does not
+    have.
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
@@ -164,7 +165,7 @@ def build_kernel(
 def measure_weights(
     function: relax.Function, constants: Sequence[NamedArray], stored: Sequence[NamedArray]
 ) -> StoredWeights | None:
-    """Return the size of a region's weights, from constants and their stored arrays.
+    """Return the size of a region's weights, from the constants and the stored arrays.
 
     Return None if the region has no weights.
     """
@@ -178,7 +179,7 @@ def measure_weights(
 def make_parameters(
     stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
 ) -> tuple[Parameter, ...]:
-    """Return one parameter per tensor, ``<stem>`` or ``<stem>_0`` …, with its variable's type."""
+    """Return one parameter per tensor, ``<stem>`` or ``<stem>_0`` …, with the variable's type."""
     return tuple(
         Parameter(name, dtype_of(variable), prod(static_shape(variable)), tensor)
         for name, variable, tensor in zip(
@@ -211,7 +212,7 @@ def refuse_unlowered(function: relax.Function) -> None:
 
 
 def explain_missing_loops(operator: str) -> str:
-    """Return the reason why an operator has no loops: a device runs it, or TVM lacks them."""
+    """Return why an operator has no loops: only a device runs it, or TVM does not support it."""
     if operator == "call_pure_packed":
         return "a vendor's compiler has compiled it; add the vendor's device to `target`"
     return f"TVM has no loops for {operator}"
@@ -248,7 +249,7 @@ def number_names(stem: str, count: int) -> list[str]:
 
 
 def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[NamedArray]]:
-    """Turn every constant array into a parameter after the inputs; equal arrays share one.
+    """Turn constant arrays into parameters after the inputs; equal arrays share a parameter.
 
     A constant that is bound to a variable has the name of the variable.
     """
@@ -288,7 +289,7 @@ def constant_key(constant: Constant) -> ConstantKey:
 
 
 def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
-    """Fuse the region's TIR functions into one function by a temporary ``main`` that calls them."""
+    """Fuse the region's TIR functions into one by a temporary ``main`` that calls them."""
     region = module.get_global_var(name)
     module.update_func(region, module[name].with_attr("Primitive", 1))
     builder = relax.BlockBuilder(module)

@@ -1,9 +1,9 @@
-"""Reads a region of integers as one layer: sums of bytes, multiplied, moved, shifted, clipped.
+"""Reads an integer region as one layer: sums of bytes, multiplied, moved, shifted, clipped.
 
     sums int32 -> [astype int64] -> [multiply] -> [add] -> [right_shift] -> clip -> astype
 
-Graphs of integers contain the numbers of these operators. The operators come from
-:mod:`firmwright.transforms.integers`, which proves that they do not overflow.
+Graphs of integers contain the constants of these operators. :mod:`firmwright.transforms.integers`
+makes the operators and proves that they do not overflow.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_shifted_layer(function: Function) -> Layer | None:
 
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
-    """Return the value that is clipped and cast to bytes, and the limits of the clip; else None."""
+    """Return a value that is clipped and cast to bytes, and the clip's limits; else None."""
     call = definitions.get(skip_reshapes(result, definitions))
     if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
         return None
@@ -75,7 +75,7 @@ def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int
 
 
 def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:
-    """Return the operator before a shift, a sum and a product with constants, and the constants."""
+    """Return the operand of a product, a sum and a shift by constants, and the constants."""
     found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
     call = definitions.get(argument)
     for index, name in enumerate(ARITHMETIC):
@@ -102,9 +102,9 @@ def make_layer(
     output_dtype: str,
     limits: tuple[int, int],
 ) -> Layer | None:
-    """Return the layer of sums; None if its weights do not fit bytes.
+    """Return the layer that computes the sums; None if its weights do not fit bytes.
 
-    The sign of a negative factor moves to the weights. Whole multiples of a factor in the added
+    The sign of a negative factor moves to the weights. Whole multiples of the factor in the added
     number become the bias.
     """
     shifts, added, factors = numbers

@@ -1,6 +1,6 @@
 """Lowers 16-bit floats in TIR to bit patterns; casts call functions of sixteen_bit_floats.h.
 
-:mod:`firmwright.transforms.sixteen_bit_floats` has replaced all other computations on them.
+:mod:`firmwright.transforms.sixteen_bit_floats` replaces all other computations on 16-bit floats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def store_bit_patterns(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Store 16-bit floats as uint16; ValueError if the function computes with them."""
+    """Store 16-bit floats as uint16; raise ValueError if the function computes with them."""
     replaced = [(tirx.Cast, replace_cast), (tvm.ir.Call, replace_reinterpretation)]
     function = structural_map(function, replaced)
     structural_walk(function, (tvm.ir.Expr, refuse_arithmetic))
@@ -46,7 +46,7 @@ def is_16bit_float(kind: Any) -> bool:
 
 
 def replace_cast(cast: tirx.Cast) -> tirx.Expr:
-    """Call the C function that converts from or to bit patterns."""
+    """Replace a cast by a call of the C function that converts from or to bit patterns."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not {before, after} & SIXTEEN_BIT_FLOATS:
         return cast
@@ -55,9 +55,10 @@ def replace_cast(cast: tirx.Cast) -> tirx.Expr:
 
 
 def replace_reinterpretation(call: tvm.ir.Call) -> tirx.Expr:
-    """Remove a reinterpretation of a 16-bit float as an integer, or of an integer as such a float.
+    """Remove a reinterpretation between a 16-bit float and an integer.
 
-    It reads a float from an array or stores one there, and an array stores floats as integers.
+    The float is read from an array or stored in an array, and arrays store 16-bit floats as
+    integers.
     """
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "tirx.reinterpret":
         return call

@@ -1,4 +1,4 @@
-"""Reads a region as a softmax of rows in ONNX's rounding: bytes to float32 to bytes."""
+"""Reads a region as a softmax of rows in ONNX's rounding, from bytes by float32 to bytes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Selects strategies: custom loops for operators whose lowering by TVM is not the best.
+"""Selects strategies, which are custom loops that replace TVM's lowering of an operator.
 
 A device passes the user's strategies, and then its strategies, to
-:func:`firmwright.lowering.region.lower_region`. The first strategy whose condition holds lowers an
-operator; without one, TVM lowers it. Strategies run after the integer arithmetic. They do not see
-an operator that was rebuilt on integers. An operator that commutes with a scale, such as a
+:func:`firmwright.lowering.region.lower_region`. The first strategy whose condition is true lowers
+an operator. TVM lowers the other operators. Strategies run after the integer arithmetic, so they do
+not receive operators that were rebuilt on integers. An operator that commutes with a scale, such as
 max-pooling, has integer operands.
 """
 
@@ -39,7 +39,7 @@ def always(_call: tvm.ir.Call) -> bool:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to lower an ``operator``, such as ``relax.nn.max_pool2d``, to loops.
+    """A lowering of an ``operator``, such as ``relax.nn.max_pool2d``, to loops.
 
     Without a ``compute``, TVM lowers the operator; without a ``schedule``, the device schedules it.
     """
@@ -59,7 +59,7 @@ class Legalization:
         self.errors: list[UserError] = []
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Lower all operators to TIR functions; UserError if a strategy of the user raises one."""
+        """Lower all operators to TIR functions; raise UserError if a user's strategy fails."""
         names = {s.operator for s in self.strategies}
         legalized = relax.transform.LegalizeOps(dict.fromkeys(names, self.legalize))(module)
         if self.errors:
@@ -67,9 +67,10 @@ class Legalization:
         return legalized
 
     def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
-        """Return the scheduler of the region: the first schedule of the strategies, or ``own``.
+        """Return the region's scheduler: the strategies' first schedule, or else ``own``.
 
-        ``finish`` receives the loops of the former. Call this method after :meth:`apply`.
+        ``finish`` receives the loops of the strategies' schedule. Call this method after
+        :meth:`apply`.
         """
         if not self.schedules:
             return own

@@ -1,4 +1,4 @@
-"""Selects the computations that quantize like TFLite's reference kernels, with the same bits."""
+"""Selects the computations whose results equal TFLite's reference kernels in every bit."""
 
 from __future__ import annotations
 
@@ -81,9 +81,8 @@ class TfliteRounding:
     """Fixed-point multipliers with double rounding, and separate kernels for some operators.
 
     For a TFLite model, results equal LiteRT's reference kernels exactly. For other formats,
-    firmwright chose this arithmetic: the same kernels, tables of the float32 function with halves
-    rounded away from zero, and elements that are moved unchanged. The remaining operators run in
-    float32.
+    firmwright uses the same kernels. In addition, it uses tables of float32 functions with halves
+    rounded away from zero, and it moves elements unchanged. The remaining operators run in float32.
     """
 
     nearest: RoundFunction = staticmethod(round_half_away)

@@ -1,8 +1,8 @@
-"""Replaces casts that reinterpret a sign by functions of wrapped_integers.h.
+"""Replaces casts that reinterpret the sign bit by functions of wrapped_integers.h.
 
-TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32 it concludes that
-the int32 was not negative. Then it drops a later clamp at a negative bound. It concludes no such
-fact from a call.
+TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32, TVM concludes that
+the int32 is not negative. Then TVM removes a later clamp at a negative bound. From a call, TVM does
+not draw such a conclusion.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm_ffi import structural_map
 
 
 def replace_sign_casts(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Replace every cast between signed and unsigned integers that may change the value by a call.
+    """Replace casts that may change values between signed and unsigned integers by calls.
 
     A cast to a narrower unsigned type stays, because its values were clamped to that type.
     """

@@ -1,1 +1,1 @@
-"""Computes operators on integers; each file has one family of operators."""
+"""Computes operators on integers; each file implements one family of operators."""

@@ -1,7 +1,7 @@
 """Computes functions of one 8-bit value as tables, with TFLite's reference arithmetic.
 
-A kernel that computes in integers can be a table of 256 integers, like a kernel in real numbers.
-The arithmetic is run here for every value of the type.
+A table of 256 integers can replace a kernel on integers, like a kernel on real numbers. This module
+runs the arithmetic for every value of the type.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def leaky_relu_int16(
     slope: np.float32,
     negated: bool = False,
 ) -> relax.Expr | None:
-    """Scale 16-bit tensors at run time; negative values also by ``slope``.
+    """Scale 16-bit tensors at run time; multiply negative values also by ``slope``.
 
     With ``negated``, the results of negative values are negated.
     """
@@ -92,7 +92,7 @@ def leaky_relu_int16(
 def absolute(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Return the absolute values of an 8-bit tensor by a table, of a 16-bit tensor at run time.
+    """Return absolute values, by a table for 8-bit tensors and at run time for 16-bit tensors.
 
     Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized).
     """
@@ -111,8 +111,9 @@ def absolute(
 def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
     """Return the reciprocal square roots of an 8-bit or 16-bit tensor by a table.
 
-    Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantizedInt8, GenericPrepare). The
-    kernels reject negative values. Here they have the largest result, like 0.
+    Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantizedInt8, GenericPrepare).
+    TFLite's kernels reject negative values. In firmwright, negative values have the largest result,
+    like 0.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -138,7 +139,8 @@ def square_root(
 ) -> relax.Expr | None:
     """Truncate the steps of a real root; negative values have the root of 0.
 
-    Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized); it rejects negative values.
+    Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized). That kernel rejects negative
+    values.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -170,8 +172,8 @@ def square_root_int16(
 def inverse_sqrt(x: int) -> tuple[int, int]:
     """Return mantissa and shift of 1 / sqrt(x) for x > 0.
 
-    It computes five Newton steps in Q3.28. Source: tensorflow/lite/kernels/internal/common.h,
-    GetInvSqrtQuantizedMultiplierExp.
+    The function computes five Newton steps in Q3.28. Source:
+    tensorflow/lite/kernels/internal/common.h, GetInvSqrtQuantizedMultiplierExp.
     """
     if x <= 1:
         return 2**31 - 1, 0
@@ -239,7 +241,7 @@ def hard_swish(
 
 
 def match_hard_swish(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Return x if the division is x · clip(x + 3, 0, 6) / 6, for any copies of x; else None."""
+    """Return x if a division is x · clip(x + 3, 0, 6) / 6, with any copies of x; else None."""
     product = builder.find_call(call.args[0], "relax.multiply")
     if product is None or not is_number(call.args[1], 6):
         return None
@@ -270,28 +272,28 @@ def saturate_int16(x: int) -> int:
 
 
 def rounding_multiply_high_16(x: int, y: int) -> int:
-    """Return x · y / 2^15 to nearest, ties away from zero, limited to the largest 16-bit number."""
+    """Return x · y / 2^15, rounded to nearest, ties away from zero, limited to 16 bits."""
     product = x * y
     nudge = 2**14 if product >= 0 else 1 - 2**14
     return min(int((product + nudge) / 2**15), INT16_MAX)
 
 
 def multiply_high_16(x: int, y: int) -> int:
-    """Return x · y / 2^15 rounded toward zero, limited to the largest 16-bit number."""
+    """Return x · y / 2^15, rounded toward zero and limited to the largest 16-bit number."""
     return min(int(x * y / 2**15), INT16_MAX)
 
 
 def exponential(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute 16-bit tensors by a table; numbers above exp(80) exceed every output range."""
+    """Compute exp of 16-bit tensors by a table; exp(80) exceeds every output range."""
     return lower_by_interpolation(builder, call, grid, lambda x: math.exp(min(x, 80.0)))
 
 
 def logarithm(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute 16-bit tensors by a table; numbers without a logarithm have the lowest result.
+    """Compute log of 16-bit tensors by a table; the lowest result if there is no logarithm.
 
     Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
     """
@@ -300,7 +302,7 @@ def logarithm(
 
 
 def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Compute 16-bit tensors by a table; the last bits are from the complementary error function.
+    """Compute GELU of 16-bit tensors by a table, from the complementary error function.
 
     Source: tensorflow/lite/kernels/internal/reference/gelu.h.
     """
@@ -315,7 +317,7 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> 
 def gelu_tanh(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute 16-bit tensors by a table. Source: see :func:`gelu`."""
+    """Compute the tanh form of GELU of 16-bit tensors by a table; see :func:`gelu`."""
     return lower_by_interpolation(
         builder, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

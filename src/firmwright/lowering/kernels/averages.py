@@ -1,4 +1,4 @@
-"""Averages integers in ONNX's rounding: a sum and one multiplication, as in float32."""
+"""Averages integers in ONNX's rounding by a sum and one multiplication, as in float32."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums that an average divides: sums of integers less their zero point.
+    """The sums that an average divides: sums of integers minus the zero point.
 
-    ``counts`` are all numbers of addends that occur; ``count`` returns a sum's number by its
-    indices.
+    ``counts`` are all numbers of addends that occur. ``count`` returns the number of addends of the
+    sum at an index.
     """
 
     compute: Callable[[te.Tensor], te.Tensor]
@@ -49,9 +49,10 @@ def average(
 ) -> relax.Expr | None:
     """Average stored integers; None if the result may differ from the graph's result.
 
-    The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Sums of
-    float32 differ from it only about half way between two integers. If many sums are half way, as
-    for two equal scales and an even count, only the sum in float32 determines their rounding.
+    The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Float32
+    sums round differently only if the result is about half way between two integers. Many sums are
+    half way if both scales are equal and the count is even. Then only the float32 sum determines
+    the rounding.
     """
     source = builder.find_integers(call.args[0], 8)
     sums = None if source is None else read_sums(call, int(source.zero_point[0]))
@@ -103,9 +104,10 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
 
 
 def has_ties(source: QuantizedTensor, grid: OutputQuantParams, count: int) -> bool:
-    """Return whether averages of ``count`` integers are often half way between two output integers.
+    """Return whether averages of ``count`` integers are often half way between two output
+    integers.
 
-    Close to half way, the direction of a real number in float32 is a matter of chance.
+    Close to half way, float32 rounding errors determine the direction.
     """
     ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(grid.scale)))
     simple = ratio.limit_denominator(RAREST_TIE)

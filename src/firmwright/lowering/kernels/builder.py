@@ -1,4 +1,4 @@
-"""Builds a region's new function: it emits operators and stores the values of variables."""
+"""Builds a region's new function: emits operators and stores the values of variables."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 class RegionBuilder:
     """Emits the new function of a region.
 
-    ``values`` has the new function's value of each variable of the old function. ``definitions``
-    has the value that each old variable is bound to.
+    ``values`` maps each variable of the old function to a value of the new function.
+    ``definitions`` maps each old variable to the value that the variable is bound to.
     """
 
     def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
@@ -35,9 +35,9 @@ class RegionBuilder:
         return call if call is not None and operator_name(call) == operator else None
 
     def find_integers(self, argument: relax.Expr, *widths: int) -> QuantizedTensor | None:
-        """Return an argument that is quantized per tensor to one of the ``widths``, 8 or 16 bits.
+        """Return an argument that is quantized per tensor to 8 or 16 bits (``widths``).
 
-        None for other arguments.
+        Return None for other arguments.
         """
         value = self.value(argument)
         fits = isinstance(value, QuantizedTensor) and value.is_per_tensor and value.width in widths
@@ -64,7 +64,7 @@ class RegionBuilder:
     ) -> relax.Var:
         """Emit ``element(indices, *tensors)`` for all indices of ``shape``.
 
-        By default it is the shape of the first tensor.
+        The default ``shape`` is the shape of the first tensor.
         """
 
         def compute(*data: te.Tensor) -> te.Tensor:
@@ -74,7 +74,7 @@ class RegionBuilder:
         return self.emit_te(name, compute, *tensors)
 
     def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
-        """Emit a constant array that keeps its name in the C source."""
+        """Emit a constant array with a name that stays in the C source."""
         return self.block_builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
 
     def materialize(self, value: Value) -> relax.Expr:
@@ -94,7 +94,7 @@ class RegionBuilder:
         return self.materialize(self.value(argument))
 
     def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
-        """Return data - zero point as int32, or as int64 for sums of that width."""
+        """Return data - zero point as int32, or as int64 for int64 sums."""
         dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
         data = self.cast(value.data, dtype)
         if not value.zero_point.any():

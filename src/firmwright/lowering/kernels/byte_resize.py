@@ -1,7 +1,7 @@
 """Resizes pictures of uint8 like TFLite's reference kernel, which computes in float32.
 
 Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinear. If the weights
-have few bits, its sums are exact, so integers compute the same numbers.
+have few bits, the float32 sums are exact, so integers compute the same numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXACT_BITS = 16
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Positions of the neighbors of each row or column, and the float32 weight of the later one."""
+    """The neighbors of each row or column, and the float32 weight of the later neighbor."""
 
     before: npt.NDArray[np.int32]
     after: npt.NDArray[np.int32]
@@ -30,7 +30,9 @@ class Interpolation:
 
     @property
     def fraction_bits(self) -> int:
-        """The number of fraction bits that represents all weights; 24 if more are needed."""
+        """The number of fraction bits that represent all weights; 24 if the weights need more
+        bits.
+        """
         scaled = self.share.astype("float64")
         return next((b for b in range(24) if not (scaled * 2**b % 1).any()), 24)
 
@@ -55,7 +57,7 @@ def resize_bytes(
     axes: tuple[int, int],
     places: tuple[Interpolation, Interpolation],
 ) -> relax.Expr:
-    """Return uint8 pictures of ``shape``; rows and columns are ``axes``."""
+    """Return uint8 pictures of ``shape``; the rows and columns are along ``axes``."""
     bits = [p.fraction_bits for p in places]
     whole = sum(bits) <= EXACT_BITS
     kind = "int32" if whole else "float32"

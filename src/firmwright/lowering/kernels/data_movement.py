@@ -1,7 +1,7 @@
 """Quantizes before elements are moved, which is exact because rounding never reorders values.
 
 quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any parameters of a and
-b. This holds for every operator here, because each of its results is one of its inputs.
+b. Every operator of this module has this property, because each result element is an input element.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PARTS = relax_names("strided_slice take")
 def quantize_before_moving(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr | None:
-    """Return the integers of a moved value, computed from the integers of the operator's inputs.
+    """Return the integers of a moved value, computed from the integers of the inputs.
 
-    None if only a part of a tensor is moved that is not quantized yet, because it is less work to
-    round the part.
+    Return None if the operator moves only a part of a tensor that is not quantized yet. In this
+    case, less work is needed to round only that part.
     """
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
@@ -62,7 +62,7 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
 def quantize_argument(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
-    """Return a real argument quantized; an index, shape or condition unchanged."""
+    """Quantize a real argument; return an index, a shape or a condition unchanged."""
     if isinstance(argument, relax.Tuple):
         return relax.Tuple([quantize_argument(builder, f, grid, rounding) for f in argument.fields])
     if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
@@ -78,7 +78,7 @@ def quantize_argument(
 
 
 def is_on_grid(value: Value, grid: OutputQuantParams) -> bool:
-    """Return whether a value has these parameters already and does not need a clamp."""
+    """Return whether a value already has the output's parameters and needs no clamp."""
     limits = smallest_integer(grid.dtype), largest_integer(grid.dtype)
     whole_range = (grid.low, grid.high) == limits
     return isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range

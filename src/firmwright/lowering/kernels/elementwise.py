@@ -1,6 +1,6 @@
 """Computes sums, products and comparisons of two 8-bit tensors like TFLite's reference kernels.
 
-Some of them also support 16-bit tensors.
+Some of the functions also support 16-bit tensors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_or_subtract(
     *,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with bits of headroom, then to the output's scale.
+    """Scale both terms to twice the larger scale with headroom, then to the output's scale.
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
@@ -71,7 +71,7 @@ def add_or_subtract(
 def multiply(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Multiply the integers and scale the product; the scale's terms are in single precision.
+    """Multiply the integers and scale the product by a float32 quotient of the scales.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
@@ -92,7 +92,7 @@ def multiply(
 def squared_difference(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with 7 bits of headroom, square, scale.
+    """Scale both terms to twice the larger scale with 7 bits of headroom, square and scale.
 
     Source: tensorflow/lite/kernels/squared_difference.cc.
     """
@@ -141,11 +141,11 @@ def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
 
 
 def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Scale both sides to one unit and round them, so nearby values of fine scales become equal.
+    """Scale both sides to one unit and round them; close values of fine scales become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
-    (ComparisonWithScaling). Its results are meaningless for scales of 1 and more, unlike these
-    results.
+    (ComparisonWithScaling). TFLite's results are meaningless for scales of 1 and more; these
+    results are correct.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:
@@ -203,7 +203,7 @@ def find_operands(
 
 
 def has_power_of_two_scales(operands: list[QuantizedTensor], grid: OutputQuantParams) -> bool:
-    """Return whether TFLite has another kernel for these 16-bit sums, which only shifts."""
+    """Return whether TFLite uses another kernel for 16-bit sums, which only shifts."""
     scales = [float(grid.scale), *(float(o.scale[0]) for o in operands)]
     return operands[0].width == 16 and all(math.frexp(s)[0] == 0.5 for s in scales)
 

@@ -1,7 +1,7 @@
-"""Resizes 8-bit pictures bilinearly in ONNX's rounding, with the exact results of its definition.
+"""Resizes 8-bit pictures bilinearly in ONNX's rounding, with exact results.
 
-Every position between two pixels is a fraction that the sizes determine. Thus a result is an
-integer sum of four weighted pixels, divided by one number for the whole picture.
+The sizes determine the fraction of every position between two pixels. Thus a result is an integer
+sum of four weighted pixels, divided by a number that is the same for the whole picture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from firmwright.lowering.kernels.requantization import to_storage
 
 @dataclass(frozen=True)
 class Line:
-    """Result i is at (step · i + start) / unit among ``length`` pixels of an axis."""
+    """The positions of results on an axis of ``length`` pixels: (step · i + start) / unit."""
 
     length: int
     step: int
@@ -39,7 +39,7 @@ class Line:
     unit: int
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the pixels before and after a result; their weights have the sum ``unit``."""
+        """Return the pixels before and after a result; the sum of their weights is ``unit``."""
         last = (self.length - 1) * self.unit
         place = te.min(te.max(index * self.step + self.start, 0), last)
         before = te.floordiv(place, self.unit)
@@ -50,10 +50,10 @@ class Line:
 def resize_exactly(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh stored integers; None if rounding errors decide ties at these scales.
+    """Return the weighted integers; None if rounding errors determine ties at these scales.
 
-    If a sum is half way between two integers, the result is the even one, as in float64. In
-    float32, operator by operator, it can be either one.
+    If a sum is half way between two integers, the result is the even one, as in float64. If every
+    operator rounds to float32, the result can be either integer.
     """
     if operator_name(call) != "relax.image.resize2d" or str(call.attrs.method) != "linear":
         return None
@@ -91,10 +91,10 @@ def resize_exactly(
 def find_division(
     source: QuantizedTensor, grid: OutputQuantParams, unit: int
 ) -> Callable[[Integer], Integer] | None:
-    """Return a function from a sum with the total weight ``unit`` to a stored integer.
+    """Return a function that converts a sum with the total weight ``unit`` to an integer.
 
     The quotient of the scales must be a simple fraction, or sums half way between two integers must
-    be as rare as in a convolution; else None.
+    be as rare as in a convolution. Otherwise the result is None.
     """
     ratio = Fraction(float(source.scale[0])) / Fraction(float(grid.scale)) / unit
     factor, divisor = ratio.numerator, ratio.denominator

@@ -1,7 +1,7 @@
-"""Finds the position of the largest or smallest element along an axis: argmax and argmin.
+"""Computes argmax and argmin, the position of the largest or smallest element on an axis.
 
-TVM starts at position -1 with the extreme value of the type. If all elements equal that value, the
-result stays -1.
+TVM's loops start at position -1 with the extreme value of the type. If all elements equal this
+value, TVM's result stays -1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def emit_place(
     is_better: Callable[[Any, Any], Any],
     worst: Callable[[str], Any],
 ) -> relax.Expr:
-    """Emit the position of the first of the best elements, as int64, in an axis or in all axes."""
+    """Emit the position of the first best element, as int64, on one axis or on all axes."""
 
     def choose(one: Pair, other: Pair) -> Pair:
         is_first = tirx.And(one[1].equal(other[1]), one[0] < other[0])

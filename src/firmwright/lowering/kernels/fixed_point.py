@@ -1,11 +1,12 @@
 """Multiplies by a real factor in integers, rounded like TFLite's reference kernels.
 
-A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice: the
-high half of the doubled product to nearest, ties up; then the right shift to nearest, ties away
-from zero. Sources: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier
-without TFLITE_SINGLE_ROUNDING, and gemmlowp's fixedpoint.h that it calls.
+A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice. The
+high half of the doubled product is rounded to nearest, ties up. Then the right shift rounds to
+nearest, ties away from zero. Sources: tensorflow/lite/kernels/internal/common.cc,
+MultiplyByQuantizedMultiplier without TFLITE_SINGLE_ROUNDING, and the functions that it calls in
+gemmlowp's fixedpoint.h.
 
-This module computes the factors; templates/network/fixed_point.h has the arithmetic.
+This module computes the factors; templates/network/fixed_point.h contains the arithmetic.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FAST_LIMIT = 2**29
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Real factors in fixed point; arrays of one length, 1 if all channels share a factor."""
+    """Real factors in fixed point; the arrays have one element per channel, or one in total."""
 
     mantissa: npt.NDArray[np.int32]
     shift: npt.NDArray[np.int8]
@@ -90,7 +91,7 @@ def apply_scale_once(
 ) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once.
 
-    ``ties`` are rounded "up" or "down" in magnitude; '' if there are no ties.
+    ``ties`` is the rounding of ties, "up" or "down" in magnitude; '' if there are no ties.
     """
     shift = right.astype("int32") - left.astype("int32")
     if ties:
@@ -106,9 +107,9 @@ def find_tie_direction(
 ) -> str:
     """Return the direction of a single factor's ties: "up" or "down" in magnitude, or ''.
 
-    Real numbers are rounded half away from zero. A tie of the fixed-point factor is below a tie if
-    the real factor is slightly smaller, so it is rounded down. The result is '' if no integer up to
-    ``largest`` is a tie, and for the factors of several channels.
+    Real numbers are rounded half away from zero. If the real factor is slightly smaller than the
+    fixed-point factor, a fixed-point tie is below the real tie. Therefore it is rounded down. The
+    result is '' if no integer up to ``largest`` is a tie, or if there are several factors.
     """
     mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
     if factors.mantissa.size > 1 or mantissa == 0 or bits < 1:
@@ -141,7 +142,7 @@ def shorten_mantissas(factors: Multipliers) -> Multipliers:
 def call_fixed_point(function: str, *arguments: Integer) -> Integer:
     """Return a call of one of the functions in templates/network/fixed_point.h.
 
-    They stay functions so that TIR's simplifier does not widen or multiply out their arithmetic.
+    They are C functions so that TIR's simplifier does not widen or expand their arithmetic.
     """
     return tirx.call_pure_extern("int32", function, *arguments)
 
@@ -151,12 +152,12 @@ def is_zero(x: Integer) -> bool:
 
 
 def rounding_multiply_high(x: Integers, y: int) -> Integers:
-    """Return the result of the generated header's fixed_product, for Python or int64 integers."""
+    """Return the result of fixed_product of the generated header, for Python or int64 integers."""
     return (x * y + 2**30) >> 31
 
 
 def rounding_shift_right(x: Integers, bits: int) -> Integers:
-    """Return the result of the generated header's fixed_shift, for Python or int64 integers."""
+    """Return the result of fixed_shift of the generated header, for Python or int64 integers."""
     return (((2 * x - (x < 0)) >> bits) + 1) >> 1
 
 

@@ -1,6 +1,6 @@
 """Multiplies sums by a float32 factor and rounds half to even, computed with integers.
 
-:mod:`firmwright.lowering.kernels.float_steps` computes the integers and proves them.
+:mod:`firmwright.lowering.kernels.float_steps` computes the integers and proves that they are exact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FloatFactors:
             self.numbers = [array.astype("int32") for array in find_steps(scaling)]
 
     def emit_tables(self, builder: RegionBuilder) -> list[relax.Var]:
-        """Emit tables for several factors; the numbers of one factor are part of the code."""
+        """Emit tables for several factors; a single factor is an immediate number in the C code."""
         names = ("multipliers", "offsets", "shifts") if self.numbers[0].size > 1 else ()
         return [
             builder.emit_constant(name, array)
@@ -56,7 +56,7 @@ class FloatFactors:
 def requantize_as_floats(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale sums by the quotient of the scales; None if they may exceed the integers' range."""
+    """Scale sums by the quotient of the scales; None if the sums may exceed the range."""
     quotients = (source.scale.astype("float32") / grid.scale).astype("float32")
     factors = FloatFactors(quotients, source.largest, grid)
     if not factors.fits or source.has_wide_sums:

@@ -1,12 +1,12 @@
-"""Finds integers that scale sums like ONNX Runtime in float32, proven for every sum.
+"""Finds integers that scale sums like ONNX Runtime in float32, with a proof for every sum.
 
-Sums that a graph itself multiplies, moves and shifts by integers also have steps, but float32
-arithmetic cannot replace those.
+Some graphs multiply, move and shift sums by integers. These sums also have steps, but float32
+arithmetic cannot replace them.
 
-With h = (sum · multiplier) >> 30, a result reaches ``low`` + n if h + offset reaches n · 2^shift.
-In float32 it reaches it from some sum on, which a binary search finds. Thus a multiplier fits if
-there is an offset with which both begin at the same sums. Each step bounds the fitting offsets from
-both sides.
+With h = (sum · multiplier) >> 30, a result is at least ``low`` + n if h + offset is at least n ·
+2^shift. In float32, this step begins at a sum that a binary search finds. A multiplier fits if,
+with some offset, all integer steps begin at the same sums as the float32 steps. Each step bounds
+the possible offsets from both sides.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LOWEST, HIGHEST = -(2**40), 2**40
 class FloatScaling:
     """Sums multiplied by ``factors`` in float32, rounded half to even, moved and clamped.
 
-    ``factors`` and ``limits`` have one element per channel; no sum of a channel exceeds its limit
-    in magnitude. Results are from ``low`` to ``high``.
+    ``factors`` and ``limits`` have one element per channel. The sums of a channel do not exceed the
+    channel's limit in magnitude. Results are from ``low`` to ``high``.
     """
 
     factors: Array
@@ -61,15 +61,15 @@ def are_usual(factors: Array) -> bool:
 
 
 def find_steps(scaling: FloatScaling) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts, int64 (O,), for the sums; see fit_steps."""
+    """Return multipliers, offsets and shifts, int64 (O,), for the sums; see :func:`fit_steps`."""
     return fit_steps(find_begins(scaling), scaling.factors, scaling.limits)
 
 
 def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts, int64 (O,), with which steps begin at these sums.
+    """Return multipliers, offsets and shifts, int64 (O,), whose steps begin at these sums.
 
-    ``begins`` is (O, steps). A channel without a fitting multiplier has 0, the mantissa of its
-    factor, and the shift of its factor.
+    ``begins`` is (O, steps). A channel without a fitting multiplier has the multiplier 0, and the
+    mantissa and the shift of the channel's factor.
     """
     fraction, exponent = np.frexp(factors.astype("float64"))
     nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
@@ -84,9 +84,10 @@ def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Arra
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The sum at which each step of a channel begins, and the height of h + offset there.
+    """The sum at which each step of a channel begins, and the value of h + offset at that sum.
 
-    Both are (O, steps); no sum of a channel exceeds its limit (O,) in magnitude.
+    Both arrays are (O, steps). The sums of a channel do not exceed the channel's limit (O,) in
+    magnitude.
     """
 
     begins: Array
@@ -101,7 +102,7 @@ class Steps:
         return Steps(self.begins[at][:, None], self.heights[at][:, None], self.limits[channels])
 
     def bound_offsets(self, multipliers: Array) -> tuple[Array, Array]:
-        """Return the smallest and the largest offset, (O,), with which multipliers have all steps.
+        """Return the smallest and the largest offset, (O,), with which multipliers fit all steps.
 
         A channel with only one result has no bounds.
         """
@@ -124,10 +125,10 @@ class Steps:
 
 
 def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
-    """Return the nearest multiplier that fits all steps of a channel, and its offset; else 0.
+    """Return the nearest multiplier that fits all steps of a channel, and the offset; else 0.
 
-    Two steps that a multiplier cannot both have also exclude most other multipliers. So only few
-    multipliers are tried.
+    If a multiplier does not fit two of the steps, these steps also exclude most other multipliers.
+    Therefore only few multipliers are tried.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     tried, left = nearest, np.arange(nearest.size)
@@ -154,7 +155,7 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
 
 
 def choose_offsets(low: Array, high: Array) -> Array:
-    """Return offsets in the middle; if only one side has a bound, return that bound."""
+    """Return offsets halfway between the bounds; if only one bound exists, return that bound."""
     open_below, open_above = low <= -(2**31), high >= 2**31
     bound = np.where(open_below, high, low)
     chosen: Array = np.where(open_below != open_above, bound, (low + high) // 2)
@@ -162,9 +163,9 @@ def choose_offsets(low: Array, high: Array) -> Array:
 
 
 def find_begins(scaling: FloatScaling) -> Array:
-    """Return the sum from which each channel's result reaches low + 1, low + 2 … high.
+    """Return the sums from which each channel's result is at least low + 1, low + 2 … high.
 
-    The shape is (O, high - low). If no sum reaches the result, the value is the limit + 1.
+    The shape is (O, high - low). If no sum has such a result, the value is the limit + 1.
     """
     results = np.arange(scaling.low + 1, scaling.high + 1)
     limits = scaling.limits[:, None]

@@ -30,11 +30,11 @@ def interpolation_table(
     zero_points: tuple[int, int],
     real: type[np.floating[Any]],
 ) -> npt.NDArray[np.int16]:
-    """Return 513 values of the function on the whole range of int16, in (input, output) scales.
+    """Return 513 values of a function on the range of int16, in (input, output) scales.
 
-    Straight lines connect the values. Each value except the last is moved by half of the error in
-    the middle of its line. ``real`` is the type of the computation. Source:
-    tensorflow/lite/kernels/internal/common.h, LUTPopulate.
+    Straight lines connect the values. Each value except the last is corrected by half of the error
+    in the middle of the line that starts at the value. ``real`` is the type of the computation.
+    Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
     """
     low, high = (real(scales[0] * (end - zero_points[0])) for end in (INT16_MIN, INT16_MAX))
     lowest, highest = (real(scales[1] * (end - zero_points[1])) for end in (INT16_MIN, INT16_MAX))
@@ -60,8 +60,8 @@ def interpolation_table(
 def logistic_table() -> npt.NDArray[np.uint16]:
     """Return the logistic function at n / 24, n to 256, in Q0.16.
 
-    Each value is moved by half the largest error of the straight line to the next value. Thus the
-    table equals that of tensorflow/lite/kernels/internal/common.h (sigmoid_table_uint16).
+    Each value is corrected by half of the largest error of the straight line to the next value.
+    Thus the table equals sigmoid_table_uint16 in tensorflow/lite/kernels/internal/common.h.
     """
     value = 1 / (1 + np.exp(-np.arange(257) / 24))
     bend = value * (1 - value) * (1 - 2 * value) / 24**2
@@ -98,7 +98,7 @@ def look_up_logistic(
 ) -> relax.Expr | None:
     """Scale the argument to the table's unit; look up an entry every 2^bits units.
 
-    Scales that are powers of two are exact if they shift left by one of ``whole_shifts``.
+    A scale that is a power of two is exact if its left shift is one of ``whole_shifts``.
     """
     source = builder.find_integers(call.args[0], 16)
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
@@ -142,7 +142,7 @@ def lower_by_interpolation(
     grid: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
-    """Compute a function of a 16-bit tensor by a separate interpolation table; else None."""
+    """Compute a function of a 16-bit tensor by a separate interpolation table, or return None."""
     source = builder.find_integers(call.args[0], 16)
     if source is None or grid.dtype != "int16" or grid.zero_point != 0:
         return None

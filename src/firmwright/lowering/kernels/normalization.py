@@ -1,4 +1,4 @@
-"""Normalizes the elements of an image or a row by deviations from their mean."""
+"""Normalizes the elements of an image or a row."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LARGEST_EPSILON = 2.0**100
 def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
     """Subtract the mean before squaring.
 
-    TVM subtracts the square of the mean from the mean of the squares. That loses most digits of the
-    variance if the mean is large compared to it.
+    TVM subtracts the square of the mean from the mean of the squares. This subtraction loses most
+    digits of the variance if the mean is much larger than the variance.
     """
     shape, attrs = static_shape(call), call.attrs
     axes = [int(axis) % len(shape) for axis in attrs.axes]
@@ -47,12 +47,12 @@ def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
 
 
 def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Normalize stored 8-bit integers over their last axes, or per channel; results are float32.
+    """Normalize 8-bit integers over the last axes, or per channel; results are float32.
 
-    Let q be one of n integers less their zero point, S their sum and Q their sum of squares. Then
-    an element is (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²). The integers are exact up to the
-    root, and a row has one root. In float32, operator by operator, each element needs a root and
-    three divisions.
+    Let q be one of n integers minus the zero point, S the sum of all q, and Q the sum of the
+    squares. Then an element is (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²). All computations
+    before the root are exact integers, and each row needs one root. The separate float32 operators
+    need a root and three divisions per element.
     """
     source = builder.find_integers(call.args[0], 8)
     gain, bias = (dequantize_constant(builder.value(a)) for a in call.args[1:])
@@ -105,7 +105,7 @@ def real(number: float) -> Integer:
 
 
 def dequantize_constant(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's numbers in float32, as a graph dequantizes them, else None."""
+    """Return a constant's dequantized numbers in float32; None for other values."""
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
     if not isinstance(value.data, Constant):

@@ -40,9 +40,9 @@ def average_pool(
 ) -> relax.Expr | None:
     """Average each window, in any layout.
 
-    With equal parameters, like TFLite: stored integers are averaged, and padding does not count
-    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite does not support
-    other cases. In other cases, the centered sum is scaled here like in TFLite's MEAN.
+    If the input and output parameters are equal, stored integers are averaged without the padding,
+    like in TFLite (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite does
+    not support other cases. In other cases, the centered sum is scaled like in TFLite's MEAN.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)
@@ -95,11 +95,12 @@ def average_pool(
 def reduce_mean(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Sum centered integers, then scale by the quotient of the scales divided by the count.
+    """Sum centered integers, then multiply by the quotient of the scales divided by the count.
 
     The mantissa is divided as an integer, after a left shift by the bits that the division removes.
     Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h. TFLite has several
-    versions; a comparison of all of them with LiteRT 2.3.0's results showed which one it runs.
+    versions of this kernel. A comparison with the results of LiteRT 2.3.0 showed that LiteRT runs
+    this version.
     """
     axes = [int(a) for a in call.attrs.axis]
     return lower_reduction(builder, call, grid, prod(static_shape(call.args[0])[a] for a in axes))
@@ -108,7 +109,7 @@ def reduce_mean(
 def reduce_sum(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale the sum of stored integers in float32, or in integers if all sums agree.
+    """Scale the sum of stored integers in float32; use integers if they give equal results.
 
     Source: tensorflow/lite/kernels/internal/optimized/reduce.h, QuantizedMeanOrSum. (The reference
     kernel of LiteRT 2.3.0 reads int8 as uint8.)
@@ -148,7 +149,7 @@ def reduce_sum(
 def find_ties(
     source: QuantizedTensor, factors: Multipliers, count: int, scale: np.float32, bias: np.float32
 ) -> str:
-    """Return the direction of ties with which integers equal float32 for all sums, else ''."""
+    """Return the direction of ties for which integers equal float32 for all sums, else ''."""
     if count > LARGEST_COUNT:
         return ""
     ends = [f(dtype_of(source.data)) for f in (smallest_integer, largest_integer)]
@@ -205,7 +206,7 @@ def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
 def sum_axes(
     data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over axes; with ``keep``, the result keeps them with length 1."""
+    """Sum data - zero point over axes; with ``keep``, these axes stay with length 1."""
     loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
 
     def term(*kept: Any) -> Integer:

@@ -1,4 +1,4 @@
-"""Describes the tensors of a region that is rebuilt: real numbers, or quantized integers."""
+"""Describes the tensors of a rebuilt region: real numbers or quantized integers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RoundFunction: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """scale · (data - zero_point); both of shape (1,), or one number per channel along ``axis``.
+    """A tensor scale · (data - zero_point), with parameters (1,) or per channel along ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the operator that
-    computed these sums, '' for stored integers. ``activation_dtype`` is the type of the sums'
-    activations.
+    computed the sums, or '' for stored integers. ``activation_dtype`` is the type of the
+    activations of the sums.
     """
 
     data: Expr
@@ -47,7 +47,7 @@ class QuantizedTensor:
 
     @property
     def width(self) -> int:
-        """The bits of an element: 8, or 16 for int16 without a zero point, as in TFLite; else 0."""
+        """The width in bits: 8, or 16 for int16 with zero point 0, as in TFLite; else 0."""
         if self.bits == 8:
             return 8
         return 16 if dtype_of(self.data) == "int16" and not self.zero_point.any() else 0
@@ -81,7 +81,7 @@ Value: TypeAlias = Expr | QuantizedTensor
 class OutputQuantParams:
     """The integers that store a real tensor: scale · (integer - zero_point).
 
-    ``low`` and ``high`` are the smallest and the largest allowed integer, after activations.
+    ``low`` and ``high`` are the smallest and the largest integer that an activation allows.
     """
 
     dtype: str
@@ -91,10 +91,10 @@ class OutputQuantParams:
     high: int
 
     def clamp_to(self, low: float, high: float, nearest: RoundFunction) -> OutputQuantParams:
-        """Return the parameters without the integers outside the real interval [low, high].
+        """Return the parameters with integers limited to the real interval [low, high].
 
-        The bounds are quantized like any value: the quotient in float32, rounded by ``nearest``.
-        TFLite's CalculateActivationRangeQuantized does the same (kernels/kernel_util.cc).
+        The bounds are quantized like any value: ``nearest`` rounds the float32 quotient. TFLite's
+        CalculateActivationRangeQuantized (kernels/kernel_util.cc) computes the same bounds.
         """
         bounds = [self.low, self.high]
         for position, value in enumerate((low, high)):
@@ -106,9 +106,9 @@ class OutputQuantParams:
 
 
 def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
-    """Return the tensor that a ``relax.dequantize`` of ``data`` represents, with its parameters.
+    """Return the tensor that a ``relax.dequantize`` of ``data`` represents, and the parameters.
 
-    None if the parameters are not constant.
+    Return None if the parameters are not constant.
     """
     scale, zero_point = call.args[1:]
     if isinstance(data, QuantizedTensor) or not dtype_of(data).startswith(("int", "uint")):
@@ -123,7 +123,7 @@ def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
 
 
 def bound_magnitude(data: Expr, zero_point: npt.NDArray[np.int64]) -> int:
-    """Return a bound of |data - zero_point|: from the values of a constant, else from its type."""
+    """Return a bound of |data - zero_point|, from a constant's values or from the type."""
     if isinstance(data, Constant):
         values = constant_array(data).astype("int64")
         low, high = int(values.min()), int(values.max())
@@ -141,9 +141,9 @@ def largest_integer(dtype: str) -> int:
 
 
 def read_quant_params(call: Call) -> OutputQuantParams | None:
-    """Return the parameters of a ``relax.quantize`` to integers, if they are one constant pair.
+    """Return the parameters of a ``relax.quantize`` to integers if they are per tensor.
 
-    None for other parameters.
+    Return None for other parameters, and for parameters that are not constant.
     """
     scale, zero_point = call.args[1:]
     dtype = str(call.attrs.out_dtype)

@@ -1,8 +1,8 @@
-"""Computes Relax's elementwise operators on numpy arrays, for tables made at build time.
+"""Computes Relax's elementwise operators on numpy arrays, for tables of the build.
 
 :func:`evaluate` rounds each operator's result once, from double precision to float32. For + - * /
-and the square root, this is IEEE's float32 result. For other operators, it is the float32 nearest
-to the mathematical value, except for rare near-ties.
+and the square root, the result is IEEE's float32 result. For other operators, the result is the
+float32 nearest to the mathematical value, except for rare near-ties.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 The bit patterns of positive floats have the order of the numbers. Each whole number n has a first
 pattern from which |x| / scale is rounded to n. The rounded quotient is the number of first patterns
-that are not above the pattern of |x|. A table has the first patterns. The leading bits of x and of
-the reciprocal of the scale determine the position in the table, and one comparison remains. This is
-exact for every x, for any rounding that does not depend on the sign. It needs no float arithmetic.
+that are not above the pattern of |x|. A table contains the first patterns. The leading bits of x
+and of the scale's reciprocal determine the position in the table, and one comparison remains. The
+result is exact for every x and for any rounding that does not depend on the sign. No float
+arithmetic is needed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 class Steps:
     """The bit patterns ``begins[n]`` from which a quotient by the scale is rounded to n + 1.
 
-    The 15 leading bits of a number, times ``multiplier``, divided by 2^(``exponent`` - its exponent
-    field), are that quotient, or up to 1/40 less.
+    The 15 leading bits of a number, times ``multiplier``, are divided by 2^(``exponent`` - the
+    number's exponent field). The result is the quotient, or up to 1/40 less.
     """
 
     begins: npt.NDArray[np.uint32]
@@ -86,7 +87,7 @@ def quantize_in_float32(
 
 
 def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
-    """Return the steps up to the farther limit; None for 16 bits and extreme scales."""
+    """Return the steps up to the larger limit; None for 16 bits and extreme scales."""
     count = max(grid.high - grid.zero_point, grid.zero_point - grid.low)
     if not 1 <= count <= MOST_STEPS or not np.isfinite(grid.scale) or grid.scale <= 0:
         return None
@@ -98,9 +99,9 @@ def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
 
 
 def find_begins(scale: np.float32, count: int, nearest: RoundFunction) -> npt.NDArray[np.uint32]:
-    """Return the patterns from which on the rounded quotient is 1, 2 … ``count``.
+    """Return the patterns at which the rounded quotient becomes 1, 2 … ``count``.
 
-    They are found by a binary search.
+    A binary search finds the patterns.
     """
     steps = np.arange(1, count + 1)
     below, reached = np.zeros(count, "int64"), np.full(count, INFINITY, "int64")

@@ -37,7 +37,7 @@ of its results with both showed this."""
 def requantize(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
-    """Scale, add the zero point, clamp. With ``single``, the quotient of the scales is float32."""
+    """Scale, add the zero point and clamp; if ``single``, the quotient of the scales is float32."""
     quotient = find_quotient(source, grid, single)
     factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
@@ -69,7 +69,7 @@ def requantize(
 
 
 def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]:
-    """Emit multipliers and right shifts per channel, and left shifts if there are any."""
+    """Emit multipliers and right shifts per channel, and left shifts if a channel has one."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "multipliers": factors.mantissa,
         "shifts": factors.right_shift,
@@ -84,10 +84,10 @@ def find_quotient(
 ) -> npt.NDArray[np.float64]:
     """Divide the source's scales by the output's scale.
 
-    In double precision, as in TFLite's kernels/kernel_util.cc
-    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in ``single`` precision, as
-    in kernels/activations.cc (ReluPrepare). For some operators, the product of two scales in the
-    quotient is in single precision (GetQuantizedConvolutionMultipler).
+    The default is double precision, as in TFLite's kernels/kernel_util.cc
+    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc. ``single`` selects single
+    precision, as in kernels/activations.cc (ReluPrepare). For some operators, the product of two
+    scales in the quotient is in single precision (GetQuantizedConvolutionMultipler).
     """
     rounded = source.scale.astype("float32")
     if single:
@@ -107,7 +107,7 @@ def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
 
 
 def to_storage(value: Integer, grid: OutputQuantParams) -> Integer:
-    """Clamp, then add the zero point; in this order the sum cannot overflow."""
+    """Clamp, then add the zero point, because this order prevents an overflow of the sum."""
     low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
     return (te.max(te.min(value, high), low) + grid.zero_point).astype(grid.dtype)
 

@@ -29,10 +29,10 @@ SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_avera
 def resize_bilinear(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh the four neighbors in integers, with 20 fraction bits in total.
+    """Compute the weighted sum of the four neighbors in integers, with 20 fraction bits.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger. The
-    kernel of uint8 is in :mod:`firmwright.lowering.kernels.byte_resize`.
+    uint8 kernel is in :mod:`firmwright.lowering.kernels.byte_resize`.
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -70,7 +70,7 @@ def resize_bilinear(
 
 
 class ResizeAxis:
-    """The positions of ``extent`` result rows or columns among ``length`` source ones."""
+    """The positions of ``extent`` results among ``length`` source rows or columns."""
 
     def __init__(self, length: int, extent: int, mode: str) -> None:
         self.length = length
@@ -80,7 +80,7 @@ class ResizeAxis:
         self.start = self.step // 2 - ONE // 2 if mode == "half_pixel" else 0
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the positions before and after a result, each with its weight."""
+        """Return the source positions before and after a result, each with its weight."""
         scaled = index * self.step + self.start
         before = te.max(scaled >> FRACTION_BITS, 0)
         after = te.min((scaled + ONE - 1) >> FRACTION_BITS, self.length - 1)

@@ -24,7 +24,7 @@ class Rounding(Protocol):
         """Quantize a float32 argument of the region's function."""
 
     def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
-        """Compute on integers a call without a real result; None leaves the call to float32."""
+        """Compute a call on integers; None if the call must be computed in float32."""
 
 
 def fuse_activation(
@@ -33,9 +33,9 @@ def fuse_activation(
     grid: OutputQuantParams,
     nearest: RoundFunction,
 ) -> tuple[Expr, OutputQuantParams]:
-    """Return the operand of a chain of ReLUs and clips, and the parameters with their limits.
+    """Return the operand of a chain of ReLUs and clips, and the limited parameters.
 
-    ``definitions`` are the values of variables. The result is exact because quantization never
+    ``definitions`` maps variables to values. The result is exact because quantization never
     reorders values.
     """
     argument, bounds = skip_clips(argument, definitions)

@@ -1,9 +1,9 @@
-"""Writes to computed positions: scatter_elements, scatter_nd and index_put.
+"""Implements writes to computed positions: scatter_elements, scatter_nd and index_put.
 
 TVM's loops compute the position of an element in the whole tensor. An index that is too large for
-its axis would write to the next row. These loops keep one index per axis, so that a write with an
-index out of range can be skipped (:mod:`firmwright.codegen.data_indices`). Updates are applied in
-their order.
+an axis would write to the next row. The loops of this module keep one index per axis. Thus a write
+with an index out of range can be skipped (:mod:`firmwright.codegen.data_indices`). Updates are
+applied in order.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ COMBINATIONS: dict[str, Callable[[Any, Any], Any]] = {
 class Scatter:
     """Copies data, and combines the elements at computed positions with updates.
 
-    ``turns`` are the lengths of the loops over the updates. ``read_indices`` receives the tensors
-    of indices and a position in the loops. It returns one index per axis: an integer of a tensor,
-    or a loop variable. ``read_update`` returns the position of an update. With ``from_end``, a
-    negative index counts from the end.
+    ``turns`` are the lengths of the loops over the updates. ``read_indices`` receives the index
+    tensors and a position in the loops, and returns one index per axis. The index is an integer of
+    a tensor, or a loop variable. ``read_update`` returns the position of an update. With
+    ``from_end``, a negative index counts from the end.
     """
 
     turns: tuple[int, ...]
@@ -80,7 +80,7 @@ class Scatter:
             return builder.get()
 
     def compute_place(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
-        """Store the indices that come from tensors in variables, and return all indices."""
+        """Store the indices of index tensors in variables, and return all indices."""
         place = []
         for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
             if isinstance(index, tirx.Var):
@@ -98,7 +98,7 @@ class Scatter:
 
 
 def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:
-    """Open one loop per length, at least one loop, and return the variables of the lengths."""
+    """Open one loop per length, at least one loop, and return the loop variables."""
     if not lengths:
         loops.enter_context(script.serial(0, 1))
     return tuple(
@@ -123,9 +123,9 @@ def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for vectors of indices, along the last axis, into the first axes of the data.
+    """Return loops for index vectors, along the last axis, into the first axes of the data.
 
-    Importers count negative indices from the end if the format does.
+    Importers count negative indices from the end if the model format counts them so.
     """
     data, indices, updates = call.args
     *batch, count = static_shape(indices)
@@ -140,7 +140,7 @@ def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for one tensor of indices per axis; indices and values are broadcast."""
+    """Return loops for one index tensor per axis; indices and values are broadcast."""
     data, indices, values = call.args
     fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
     shapes = [static_shape(field) for field in fields]

@@ -1,10 +1,10 @@
 """Selects the largest or smallest elements along an axis, in order: topk, sort and argsort.
 
-TVM calls functions of its runtime for these operators, and firmware does not have them. Here each
-row is inserted element by element into the list of the best elements so far, which is the result.
-Equal elements stay in their order, as ONNX and TFLite require. A NaN, for which neither has a rule,
-comes after every number. The worst case needs rows · length · k steps. If k is small and the
-elements are in random order, it needs few more than rows · length.
+TVM lowers these operators to calls of its runtime, which firmware does not contain. The loops of
+this module insert each element of a row into a sorted list of the best elements. The list is the
+result. Equal elements stay in order, as ONNX and TFLite require. A NaN, for which both formats have
+no rule, comes after every number. The worst case needs rows · length · k steps. If k is small and
+the elements are in random order, few more than rows · length steps are needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 
 @dataclass(frozen=True)
 class Selection:
-    """The ``count`` best elements along ``axis``, the best first; indices of type ``index``."""
+    """The ``count`` best elements along ``axis``, best first, with indices of type ``index``."""
 
     count: int
     axis: int
@@ -32,7 +32,7 @@ class Selection:
     index: str
 
     def __call__(self, data: te.Tensor) -> list[te.Tensor]:
-        """Return the elements and their indices in the data's shape, with ``count`` on the axis."""
+        """Return the elements and their indices in the data's shape, ``count`` along the axis."""
         shape = [int(d) for d in data.shape]
         selected = list(data.shape)
         selected[self.axis] = tirx.const(self.count, data.shape[self.axis].ty.dtype)
@@ -50,7 +50,7 @@ class Selection:
         return results
 
     def build_statement(self, data: Any, values: Any, indices: Any, shape: list[int]) -> tirx.Stmt:
-        """Insert every element that is among the best so far; all indices are loop variables."""
+        """Insert every element that is among the best elements so far."""
         last = self.count - 1
         with IRBuilder() as builder:
             data, values, indices = (script.buffer_proxy(b) for b in (data, values, indices))
@@ -84,7 +84,7 @@ class Selection:
             return builder.get()
 
     def comes_before(self, new: Any, old: Any) -> Any:
-        """Return whether an element belongs before an element that came earlier."""
+        """Return whether an element comes before an element that was inserted earlier."""
         better = new > old if self.largest else new < old
         if not is_float(new):
             return better
@@ -93,7 +93,7 @@ class Selection:
     def stays_before(self, old: Any, new: Any) -> Any:
         """Return the opposite of :meth:`comes_before`.
 
-        It is written out because TVM replaces not (a < b) by b <= a.
+        The condition is not a negation, because TVM replaces not (a < b) by b <= a.
         """
         stays = old >= new if self.largest else old <= new
         return tirx.Or(stays, tirx.isnan(new)) if is_float(new) else stays

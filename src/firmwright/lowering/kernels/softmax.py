@@ -69,8 +69,8 @@ def softmax(
 ) -> relax.Expr | None:
     """Compute softmax over one axis.
 
-    TFLite allows only the scale 1/256, or 1/65536 in 16 bits, with the type's smallest integer as
-    the zero point. For other parameters, the quotient has 16 bits and is then scaled.
+    TFLite allows only the scale 1/256 (1/65536 for 16 bits) and the type's smallest integer as the
+    zero point. For other parameters, the quotient has 16 bits and is then scaled.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -106,7 +106,7 @@ def softmax_rows(
         return table(mark_bounded(distance))  # no element exceeds the largest
 
     def share(row: tuple[Any, ...], number: Any) -> Integer:
-        """Return one class's exponential in Q12.19, rounded."""
+        """Return the rounded exponential of a class in Q12.19."""
         return ((exponential(row, number) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
 
     total = te.compute(shape, lambda *i: te.sum(share(i, add), axis=add), name="total")
@@ -172,7 +172,7 @@ def exp_on_negative_values(x: int) -> int:
 
 
 def exp_near_zero(x: int) -> int:
-    """Return exp(x) for x in [-1/4, 0), both in Q0.31: four terms around -1/8."""
+    """Return exp(x) for x in [-1/4, 0), both in Q0.31, by four terms around -1/8."""
     x += 1 << 28
     square = rounding_multiply_high(x, x)
     cube, fourth = rounding_multiply_high(square, x), rounding_multiply_high(square, square)

@@ -1,4 +1,4 @@
-"""Computes functions of one 8-bit value as tables of 256 entries, made at build time."""
+"""Computes functions of one 8-bit value as tables of 256 entries at build time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lower_chain_by_table(
 ) -> relax.Expr | None:
     """Look up the result of a chain of elementwise operators on one stored 8-bit tensor.
 
-    None if there is no such chain. The table contains the chain's float32 results (see
+    Return None if there is no such chain. The table contains the chain's float32 results (see
     :mod:`firmwright.lowering.kernels.real_functions`), converted to whole steps by ``whole``.
     """
     sources = find_chain_sources(builder, argument)
@@ -46,7 +46,7 @@ def lower_chain_by_table(
 
 
 def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[QuantizedTensor]:
-    """Return the 8-bit tensors at the chain's start; [] if it also has other inputs."""
+    """Return the 8-bit tensors at the chain's start; [] if the chain also has other inputs."""
     value = builder.value(argument)
     if isinstance(value, QuantizedTensor):
         stored = value.is_per_tensor and value.width == 8 and not isinstance(value.data, Constant)
@@ -77,7 +77,7 @@ def evaluate_chain(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[
 
 
 def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any] | None:
-    """Return an argument that is one constant number as an array of one element, else None."""
+    """Return a constant scalar argument as an array of one element, else None."""
     value = builder.value(argument)
     number = getattr(value, "value", None)
     if isinstance(number, int | float):
@@ -89,7 +89,7 @@ def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[An
 def constant_values(value: Value) -> npt.NDArray[Any] | None:
     """Return a constant's numbers, in float32 if it is quantized per tensor; else None.
 
-    None for values that are not constant, and for constants with parameters per channel.
+    Return None for values that are not constant, and for constants with parameters per channel.
     """
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
@@ -128,7 +128,7 @@ def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def concatenate(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Convert the parts with other quantization parameters by tables, then join all parts.
+    """Join parts; convert parts with other quantization parameters by tables first.
 
     Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
     """
@@ -161,7 +161,7 @@ def lower_by_table(
     grid: OutputQuantParams,
     function: Callable[[int], int],
 ) -> relax.Expr:
-    """Look up a function from data - zero point to the result's integer - zero point."""
+    """Look up a function of data - zero point; the result is an integer - zero point."""
     centered = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centered])
     entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)

@@ -1,4 +1,4 @@
-"""Describes the windows of a pooling along one axis."""
+"""Describes the windows of a pooling operator along one axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.lowering.kernels.fixed_point import Integer
 class Windows:
     """Windows of ``size`` elements along ``axis``, which has ``extent`` elements.
 
-    A position counts if it is an element, or in the ``counted`` padding before and after.
+    A position counts if it is an element, or if it is in the ``counted`` padding before and after.
     """
 
     axis: int
@@ -29,7 +29,7 @@ class Windows:
     counted_padding: tuple[int, int]
 
     def input_index(self, output: Integer, step: Integer) -> Integer:
-        """Return the input position of an output's window at a ``step``; 0 is the first element."""
+        """Return the input position of a ``step`` of an output's window; 0 is the first element."""
         return output * self.stride - self.pad_before + step * self.dilation
 
     @property
@@ -51,7 +51,7 @@ class Windows:
 
     @property
     def counts(self) -> frozenset[int]:
-        """The numbers of positions that count in a window; several if padding does not count."""
+        """The numbers of positions that count in windows; several if padding does not count."""
         if self.is_uniform:
             return frozenset({self.size})
         before, after = self.counted_padding
@@ -73,7 +73,8 @@ class Windows:
 def windows_of(call: tvm.ir.Call) -> list[Windows]:
     """Return a pooling's windows along each spatial axis; [] if they are not supported.
 
-    Unsupported are packed layouts, and dilation if some windows have fewer positions than others.
+    Packed layouts are not supported. Dilation is not supported if the windows have different
+    numbers of positions.
     """
     attributes: Any = call.attrs
     layout = str(attributes.layout)
