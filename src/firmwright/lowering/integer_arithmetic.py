@@ -128,9 +128,7 @@ class IntegerRewriter:
         return read_dequantize(call, self.builder.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
-        """Round integers to new quantization parameters; return integers with equal ones
-        unchanged.
-        """
+        """Round integers to new parameters; keep integers whose parameters match."""
         grid = read_quant_params(call)
         if grid is None:
             return None

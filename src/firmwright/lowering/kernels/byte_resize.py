@@ -30,9 +30,7 @@ class Interpolation:
 
     @property
     def fraction_bits(self) -> int:
-        """The number of fraction bits that represent all weights; 24 if the weights need more
-        bits.
-        """
+        """The number of fraction bits of the weights; 24 if the weights need more bits."""
         scaled = self.share.astype("float64")
         return next((b for b in range(24) if not (scaled * 2**b % 1).any()), 24)
 

@@ -109,7 +109,7 @@ def reduce_mean(
 def reduce_sum(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale the sum of stored integers in float32; use integers if they give equal results.
+    """Scale the sum of stored integers in float32, or in integers if all results are equal.
 
     Source: tensorflow/lite/kernels/internal/optimized/reduce.h, QuantizedMeanOrSum. (The reference
     kernel of LiteRT 2.3.0 reads int8 as uint8.)
