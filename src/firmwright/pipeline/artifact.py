@@ -30,7 +30,7 @@ KEPT_RECORDS = 64
 
 
 class Folders(Protocol):
-    """An object that knows the result folders of stages: a job."""
+    """The interface of a job that returns the result folders of stages."""
 
     def folder(self, stage: str, /) -> Path: ...
 
@@ -41,10 +41,10 @@ class Artifact(Generic[T]):
 
     ``kind`` is the type of the value that is read from the file:
 
-    - "module:Class": a record of this class, which is imported when the record is read
+    - "module:Class": a record of this class; the module is imported when the record is read
     - ``ARRAYS``: arrays by name (.npz)
     - ``MODULE``: a Relax module
-    - ``PATH``: the path of the file, for a caller that reads the file itself. The path is the
+    - ``PATH``: the path of the file, for a caller that reads the file. The path is the
       stage's folder if ``file`` is empty.
     """
 
@@ -61,7 +61,7 @@ class Artifact(Generic[T]):
         return result
 
     def pack(self, job: Folders, place: str = "") -> dict[str, Path]:
-        """Return the files of the artifact, by their names below ``place`` in the bundle."""
+        """Return the files of the artifact by their names below ``place`` in the bundle."""
         path = self.path(job)
         if self.file:
             return {f"{place}{self.file}": path}
@@ -74,7 +74,7 @@ class Artifact(Generic[T]):
 
 
 class FileList(Protocol):
-    """A record that names a folder next to it, and the files in this folder to pass on."""
+    """A record that lists the files in the folder next to the record that later stages read."""
 
     @property
     def folder(self) -> str: ...
@@ -87,7 +87,7 @@ Listed = TypeVar("Listed", bound=FileList)
 
 
 def pack_listed(artifact: Artifact[Listed], job: Folders) -> dict[str, Path]:
-    """Return a record and the files that it lists, by their names in the bundle."""
+    """Return a record and the files that the record lists, by their names in the bundle."""
     record = artifact.read(job)
     place = f"{artifact.stage}/{record.folder}"
     folder = job.folder(artifact.stage) / record.folder
@@ -112,7 +112,7 @@ def read_file(path: Path, kind: str) -> Any:
 
 @lru_cache(KEPT_RECORDS)
 def read_known_record(path: Path, kind: str, *_identity: int) -> Any:
-    """Return a record, which no caller may change. An unchanged file is not read again."""
+    """Return a record that callers must not change; do not read an unchanged file again."""
     from firmwright.ir.records import read_record
 
     return read_record(path, resolve_name(kind))

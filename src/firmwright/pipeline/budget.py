@@ -32,7 +32,7 @@ def check_measurable(job: Job) -> None:
 
 
 def explain_unknown(job: Job, key: str) -> tuple[str, str]:
-    """Return why a measure of time is not known on the platform, and a remedy; empty if it is."""
+    """Return why a time is unknown on the platform, and a remedy; empty if the time is known."""
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:
         return f"no firmware runs on '{name}'", remedy
@@ -52,6 +52,6 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
 
 
 def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:
-    """Return a message at a key of the budget, or at the whole budget."""
+    """Return a message that is located at a key of the budget, or at the whole budget."""
     pointer = ("budget", key) if key else ("budget",)
     return job.recipe.make_diagnostic(pointer, message)

@@ -44,9 +44,9 @@ def check_temporary_folder() -> None:
 
 
 def prepare_build_root() -> Path:
-    """Create and mark the build root. Raises UserError for a folder that builds could damage.
+    """Create and mark the build root. Raises UserError if a build could damage the folder.
 
-    Also raises UserError if TMPDIR, which compilers use, cannot be written.
+    Raises UserError also if TMPDIR, which compilers use, is not writable.
     """
     check_temporary_folder()
     root = find_build_root()
@@ -67,7 +67,7 @@ def prepare_build_root() -> Path:
 
 
 def list_recipes() -> Sequence[Path]:
-    """Return the recipes of the command line; empty on an error, which is reported later."""
+    """Return the recipes of the command line; empty on errors, which are reported later."""
     with suppress(UserError):
         return [layers.path for layers in find_recipes()]
     return ()
@@ -101,8 +101,8 @@ def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
 def find_foreign(root: Path) -> Iterator[str]:
     """Yield the reason if a folder has files that no build wrote.
 
-    The default folder may have foreign files next to the recipes' folders, but not with the names
-    of firmwright's files.
+    The default folder may contain foreign files next to the folders of recipes, except files with
+    the names of firmwright's files.
     """
     names = list_foreign_entries(root)
     if get_var("outdir") is None:

@@ -1,4 +1,4 @@
-"""Loads only the changed recipes of a command, because the other builds have nothing to do."""
+"""Loads only the changed recipes of a command, because the other builds are up to date."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def load_changed(
 ) -> list[Task]:
     """Return the tasks of the changed recipes, and one task for each other build.
 
-    The result is empty if every recipe has to be loaded: if all have changed, or if a changed
-    recipe may concern another one. ``task_file`` makes the jobs; ``load`` makes its tasks.
+    The result is empty if every recipe must be loaded. Every recipe must be loaded if all recipes
+    changed, or if a changed recipe may affect another recipe. ``task_file`` makes the jobs, and
+    ``load`` makes the tasks.
     """
     if len(known.changed) == len(known.recipes):
         return []
@@ -38,9 +39,10 @@ def load_changed(
 
 
 def are_separate(known: Snapshot, jobs: Iterable[Job]) -> bool:
-    """Return whether changed recipes have the same builds as before and concern no other recipe.
+    """Return whether changed recipes have unchanged builds and do not affect other recipes.
 
-    A recipe concerns another one that has its name or reads a file in its build folder.
+    A recipe affects another recipe that has an equal name or reads a file in the first recipe's
+    build folder.
     """
     every = [each for job in jobs for each in job.all_jobs]
     builds = {build.task for each in known.changed for build in each.list_builds()}

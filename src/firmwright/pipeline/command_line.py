@@ -74,10 +74,10 @@ given_arguments: list[str] = []
 
 
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
-    """Return the jobs of all recipes that the command line names, or of all in ``recipes/``.
+    """Return the jobs of the command line's recipes, by default of all recipes in ``recipes/``.
 
-    ``of_networks`` are the stages of a firmware of several networks. Raises WrongVersionError
-    for a wrong TVM, and DiagnosticError with the errors of all recipes.
+    ``of_networks`` are the stages of a firmware with several networks. Raises WrongVersionError for
+    a wrong TVM, and DiagnosticError with the errors of all recipes.
     """
     check_versions()
     check_variables()
@@ -112,7 +112,7 @@ def load_each(
     catalogue: Catalog,
     alone: bool,
 ) -> list[Job]:
-    """Return the jobs of a recipe for one platform: several if it names several networks.
+    """Return the jobs of a recipe for one platform; a recipe may name several networks.
 
     ``overrides`` replace values of the recipe. An ``alone`` recipe may use the whole build root.
     """
@@ -138,7 +138,8 @@ def set_variables(arguments: Sequence[str]) -> None:
 def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
     """Run doit's command on the tasks of a module or mapping; return its exit code.
 
-    doit's configuration in the current folder is not read: it names plug-ins and output files.
+    doit's configuration in the current folder is not read, because it names plug-ins and output
+    files.
     """
     return DoitMain(ModuleTaskLoader(task_file), config_filenames=()).run(arguments) or 0
 
@@ -162,7 +163,7 @@ def check_variables() -> None:
 
 
 def refuse_repeated_words() -> None:
-    """Raise UserError for a variable or a key that is twice on the command line."""
+    """Raise UserError for a variable or a key that occurs twice on the command line."""
     typed = [text.partition("=")[0] for text in given_arguments or sys.argv[1:] if "=" in text]
     names = [complete_key(key) for key in typed if not key.startswith("-")]
     for key, name in zip(typed, names, strict=False):
@@ -178,7 +179,7 @@ def add_no_user_code(parser: ArgumentParser) -> None:
 
 
 def refuses_code() -> bool:
-    """Return whether recipes may run no code. The command line overrides the environment."""
+    """Return whether recipes must not run code. The command line overrides the environment."""
     given = get_var(NO_USER_CODE)
     if given is None:
         given = os.environ.get(NO_USER_CODE_VARIABLE, "")
@@ -186,9 +187,9 @@ def refuses_code() -> bool:
 
 
 def check_own_code(layers: Layers) -> None:
-    """Print the custom Python code of a recipe before any of it runs.
+    """Print a list of a recipe's custom Python code before any of the code runs.
 
-    Raises DiagnosticError for all custom code if it is not allowed.
+    Raises DiagnosticError for all custom code if custom code is not allowed.
     """
     found = find_own_code(layers)
     if found and refuses_code():
@@ -206,13 +207,13 @@ def say_once(sentence: str) -> None:
 
 
 def list_overrides_by_platform() -> list[dict[str, str]]:
-    """Return the overrides that replace values of a recipe, once per platform that they name."""
+    """Return the overrides of a recipe, once per platform that the overrides name."""
     overrides = read_overrides()
     return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
 
 def place_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, str]:
-    """Return the overrides of this recipe, after a report of its custom code."""
+    """Return the overrides of a recipe after reporting the recipe's custom code."""
     # A user types the short names. The file of a fleet may state any key.
     stated = {key: text for key, text in overrides.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
@@ -222,7 +223,8 @@ def place_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, s
 def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """Return the overrides with paths that are relative to the recipe's folder.
 
-    The given paths are relative to the command's folder. Raises UserError for a missing file.
+    The paths in the arguments are relative to the command's folder. Raises UserError for a missing
+    file.
     """
     found = dict(overrides)
     for name, text in overrides.items():
@@ -252,7 +254,7 @@ def make_catalog() -> Catalog:
 
 
 class ReadyPlatforms(Mapping[str, KnownPlatform]):
-    """The platforms that are part of firmwright. Each is read at its first use."""
+    """The built-in platforms. Each platform is read when it is used first."""
 
     def __getitem__(self, name: str) -> KnownPlatform:
         if name not in self._names:
@@ -299,7 +301,7 @@ def make_job(
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
     """Raise DiagnosticError for a toolchain or an emulator that is not for the platform.
 
-    The catalog has already compared them with the built-in platforms.
+    The catalog has already compared toolchains and emulators with the built-in platforms.
     """
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
@@ -325,7 +327,7 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
 
 
 def check_board_access(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for errors in the file that describes the connection to a board."""
+    """Raise DiagnosticError for errors in the file that describes a board's connection."""
     if recipe.run.board is not None:
         images = list_images(platform.is_bare_metal, recipe.slot is not None)
         check_access(recipe.resolve(recipe.run.board), images)
@@ -355,9 +357,10 @@ def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:
-    """Raise UserError for equal task names, which have the recipe's name and a suffix.
+    """Raise UserError for equal task names, which consist of a recipe's name and a suffix.
 
-    ``partition:p-compared-host`` is of the recipe ``p-compared``, or of the comparison of ``p``.
+    For example, ``partition:p-compared-host`` is a task of the recipe ``p-compared``, and a task of
+    the comparison of ``p``.
     """
     known: dict[str, tuple[Path, Job]] = {}
     for job in jobs:
@@ -370,14 +373,14 @@ def refuse_shared_tasks(jobs: list[Job]) -> None:
 
 
 def list_made(job: Job) -> Iterator[tuple[str, Path]]:
-    """Yield the task and the folder of each stage that a job runs itself."""
+    """Yield the task and the folder of each stage that a job runs instead of its origin."""
     for each in job.all_jobs:
         made = filter(each.makes_stage, each.stages)
         yield from ((each.task_name(stage), each.folder(stage)) for stage in made)
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:
-    """Raise UserError for two recipes with one name, and for two platforms with one name."""
+    """Raise UserError for two recipes or two platforms with equal names."""
     recipes: dict[str, Job] = {}
     platforms: dict[tuple[str, str], Job] = {}
     for job in jobs:

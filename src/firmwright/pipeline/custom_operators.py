@@ -21,9 +21,9 @@ Load = Callable[[str], Callable[..., Any]]
 
 @contextmanager
 def load_custom_operators(recipe: Recipe) -> Iterator[None]:
-    """Make the recipe's custom operators known to TFLite's importer and reference in the block.
+    """Register the recipe's custom operators with TFLite's importer and reference in the block.
 
-    The errors of the user's functions are DiagnosticErrors at the recipe's keys.
+    An error of a user's function is a DiagnosticError that is located at the recipe's key.
     """
     stated = recipe.model.custom_operators
     if not stated:
@@ -69,7 +69,7 @@ def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
 
 
 class UserFunction:
-    """A Python function of the recipe. Its errors name the recipe's key and the function's line."""
+    """A Python function of the recipe; errors name the recipe's key and the function's line."""
 
     def __init__(self, recipe: Recipe, name: str, key: str, reference: str, load: Load) -> None:
         self.recipe, self.reference = recipe, reference
@@ -103,7 +103,7 @@ class UserFunction:
 def compute_results(
     function: UserFunction, inputs: Sequence[Array], options: Options, results: Kinds
 ) -> list[Array]:
-    """Return the results of a ``reference``; they must have the shapes and types of ``results``."""
+    """Return the results of a ``reference``, after comparing shapes and types with ``results``."""
     import numpy as np
 
     from firmwright.models.tflite.custom_operators import TensorKind

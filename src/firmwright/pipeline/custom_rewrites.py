@@ -14,7 +14,7 @@ from .places import error_at_key
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:
-    """Return the user's rewrites. They raise their errors as DiagnosticError at the recipe key."""
+    """Return the user's rewrites, which raise errors as DiagnosticError at the recipe's key."""
 
     def apply(index: int, reference: str, module: IRModule) -> IRModule:
         with error_at_key(job.recipe, ("transforms", "extra", index)):

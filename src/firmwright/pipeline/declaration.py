@@ -33,39 +33,38 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class StageDeclaration(Generic[Job]):
-    """One step of the pipeline, with its results in a separate folder.
+    """One step of the pipeline. Each stage has a separate result folder.
 
-    ``run`` names the function ``(job, folder)`` that writes the results into an empty folder
-    ("module:function"). The module is imported when the stage runs.
+    ``run`` ("module:function") names the function ``(job, folder)`` that writes the results into an
+    empty folder. The module is imported when the stage runs.
 
     The results of a stage depend on these fields and on all of firmwright's code:
 
     - ``reads``: the results of earlier stages
     - ``keys``: keys of the recipe, such as ``run.seed``; ALL for every key
-    - ``platform``: fields of the platform; ALL for every field. No field counts if platforms
-      share the results.
-    - ``variables``: variables of the environment. Only their presence counts, because the files
-      that they name are inputs.
-    - ``facts``: values by name that follow from other files
+    - ``platform``: fields of the platform; ALL for every field. The fields are ignored if
+      platforms share the results.
+    - ``variables``: environment variables. Only their presence counts, because the files
+      that the variables name are inputs.
+    - ``facts``: values that are derived from other files, by name
     - ``inputs``: the user's files
     - ``templates``: patterns of files below firmwright's template folder
     - ``tools``: compilers and other programs
 
-    ``tests/hammer/keys.py`` records the keys, fields and variables that a stage reads. It fails
-    if one of them is not declared.
+    ``tests/hammer/keys.py`` records the keys, fields and variables that a stage reads. The test
+    fails if one of these names is not declared.
 
-    A stage that ``compares`` also reads the results of the job that it compares with. A stage
-    that ``reads_all`` reads the results of every other stage. The results of a stage that is
-    ``for_both`` also hold for the compared job. A stage that ``joins`` reads the results of the
-    job's members. Each member counts with everything on which the stage ``of_members`` depends.
+    A stage that ``compares`` also reads the results of the compared job. A stage that ``reads_all``
+    reads the results of every other stage. The results of a stage that is ``for_both`` also hold
+    for the compared job. A stage that ``joins`` reads the results of the job's members. It depends
+    on all inputs of each member's stage ``of_members``.
 
-    A stage ``applies`` if the recipe asks for it; ``condition`` names the requirements in words. If
-    the recipe asks for a stage that the platform
-    or the machine cannot run, ``explain_absence`` returns the reason. ``archive`` returns the
-    files for the bundle by their names in the bundle. ``publish`` returns the files that move from
-    the stage's folder to other locations. ``about`` is the recipe key that the stage's errors
-    concern; messages show its location. A stage that ``gives_regions`` replaces the regions of
-    the partition, and the new regions are lowered.
+    A stage ``applies`` if the recipe requests it. ``condition`` describes the requirements as text.
+    If the recipe requests a stage that the platform or the machine cannot run, ``explain_absence``
+    returns the reason. ``archive`` returns the files for the bundle by their names in the bundle.
+    ``publish`` returns the files that firmwright moves from the stage's folder to other locations.
+    ``about`` is the recipe key that the stage's errors concern; messages show its location. A stage
+    that ``gives_regions`` replaces the regions of the partition, and the new regions are lowered.
     """
 
     name: str
@@ -96,5 +95,5 @@ class StageDeclaration(Generic[Job]):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The stages whose results this stage reads, also if they do not apply to a job."""
+        """The stages whose results this stage reads, even if they do not apply to a job."""
         return tuple(dict.fromkeys(artifact.stage for artifact in self.reads))

@@ -60,9 +60,9 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
 
 
 def device_files(recipe: Recipe) -> list[Path]:
-    """Return the files of the devices: modules of the recipe's folder, packages, templates.
+    """Return the devices' files: modules in the recipe's folder, packages and templates.
 
-    The importers of vendors' TFLite files belong to them.
+    The files include importers of vendor-specific TFLite files.
     """
     files = set(recipe.list_files("devices"))
     for _, target in find_installed_devices(recipe):

@@ -1,4 +1,4 @@
-"""Lists the differences of two configurations as short texts, such as ``samples: 8 → 3``."""
+"""Lists the differences between two configurations as texts such as ``samples: 8 → 3``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
 
 
 def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences of two configurations: keys of the recipe first, as it writes them."""
+    """Return the differences between two configurations; the recipe's keys come first."""
     found = list(list_differences(before, now))
     found.sort(key=lambda reason: not RECIPE_KEY.match(reason))
     return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in found))
@@ -39,7 +39,7 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def is_equal(before: Any, now: Any) -> bool:
-    """Return whether two values have the same JSON text. For Python, 1 equals 1.0 and true."""
+    """Return whether the JSON texts of two values are equal; in Python, 1 equals 1.0 and True."""
     return before == now and (isinstance(now, str) or encode(before) == encode(now))
 
 

@@ -20,7 +20,7 @@ from .tuned_layers import list_tuned_variants, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
-    """Print the devices of all operators; return 1 if a demand of a recipe is not met.
+    """Print the devices of all operators; return 1 if a recipe's requirement is not met.
 
     Returns 2 if ``as_json`` is set for several jobs.
     """
@@ -42,14 +42,14 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
 
 
 def find_needed_stage(job: Job, layer: str | None) -> str:
-    """Return the last stage that is needed to explain all layers, or only ``layer``."""
+    """Return the last stage that is needed to explain all layers, or one ``layer``."""
     if layer is not None:
         return "sources"
     return "plan" if chooses_memories(job) else "partition"
 
 
 def explain_partition(job: Job) -> Explanation:
-    """Return the explanation of the partition that the stage wrote."""
+    """Return the explanation of the partition that the partition stage wrote."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
 
 
@@ -70,7 +70,7 @@ def explain_kernels(job: Job) -> Explanation:
 
 
 def find_job_memories(job: Job) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts, by region; empty if there is no choice."""
+    """Return the memories of each layer's parts, by region; empty if planning does not choose."""
     if not chooses_memories(job):
         return {}
     return find_memories(
@@ -79,7 +79,7 @@ def find_job_memories(job: Job) -> dict[str, LayerMemories]:
 
 
 def advise_job(job: Job) -> tuple[Advice, ...]:
-    """Return advice that would make the network faster."""
+    """Return advice that makes the network faster."""
     from firmwright.report.advising import advise  # loads TVM, which the end of a build avoids
 
     partition, module = PARTITION.read(job), REGIONS.read(job)
@@ -88,7 +88,7 @@ def advise_job(job: Job) -> tuple[Advice, ...]:
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
-    """Return a message for ``allow_fallback`` or ``require_offload`` if it is not met."""
+    """Return a message for each of ``allow_fallback`` and ``require_offload`` that is not met."""
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)

@@ -1,7 +1,7 @@
-"""Computes the digest of the files that a tool opens, and keeps it for all builds of a user.
+"""Computes the digest of the files that a tool opens, and stores the digest per user.
 
-The tool has to run to find these files, and the files are read for the digest. Both steps are
-repeated only if a relevant file or folder has changed: if its size, times or inode differ.
+The tool must run to find these files, and the files are read for the digest. Both steps are
+repeated only if the size, the times or the inode of a relevant file or folder differ.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ KNOWN: dict[tuple[str, ...], Fingerprint] = {}
 
 
 def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -> Fingerprint:
-    """Return the fingerprint of a tool; ``look`` finds the files if no kept fingerprint holds.
+    """Return a tool's fingerprint; ``look`` finds the files if no stored fingerprint is valid.
 
-    ``question`` contains all values that decide the set of files, except the files themselves.
+    ``question`` contains all values, except the files, that determine the set of files.
     """
     key = (*question, *(os.environ.get(name, "") for name in VARIABLES))
     kept = KNOWN.get(key)
@@ -76,7 +76,7 @@ def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
 
 
 def read_kept(place: Path) -> Fingerprint | None:
-    """Return a kept fingerprint, or None if it is missing or damaged."""
+    """Return a stored fingerprint, or None if it is missing or damaged."""
     content = read_checked(place)
     if content is None:
         return None

@@ -1,10 +1,10 @@
-"""Decides whether the result of a stage is still valid. The checks of doit have gaps.
+"""Checks whether the result of a stage is still valid, because doit's checks have gaps.
 
-doit's checkers trust an unchanged modification time and do not check targets. They write their
+doit's checkers accept an unchanged modification time and do not check targets. They write their
 state only when doit ends. In this module, a file is unchanged if all values that the file system
-keeps are equal, because a write always changes the change time. If they differ, the digests
-decide. Results are checked in the same way as inputs. The state of a task is on disk before the
-next task starts.
+stores are equal, because a write always changes the change time. If the values differ, the digests
+are compared. Results are checked in the same way as inputs. The state of a task is on disk before
+the next task starts.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def identify(paths: Iterable[str]) -> dict[str, Identity]:
 
 
 def is_settled(identity: Identity) -> bool:
-    """Return whether a file last changed before this process began.
+    """Return whether the last change of a file was before this process began.
 
-    The difference must be large enough that a later change has a different time.
+    The difference must be so large that a later change has a different time.
     """
     times = identity[1:3]
     return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
 def file_digest(path: str | Path) -> str:
-    """Return a file's SHA-256. A process reads an unchanged file only once."""
+    """Return the SHA-256 of a file. A process reads an unchanged file only once."""
     with count_time("hashing"):
         return _read_digest(str(path), *read_identity(path))
 
@@ -96,10 +96,10 @@ def read_state(path: str | Path) -> list[Any]:
 
 
 class ContentChecker(FileChangedChecker):  # type: ignore[misc]
-    """doit's checker of file dependencies, by content."""
+    """A checker of doit that compares file dependencies by content."""
 
     def check_modified(self, file_path: str, file_stat: os.stat_result, state: list[Any]) -> bool:
-        """Return whether the content differs. Update the recorded times of a file that is equal."""
+        """Return whether the content differs; if it is equal, update the recorded times."""
         now = file_identity(file_stat)
         if now == state[:4]:
             return False
@@ -109,17 +109,18 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
         return False
 
     def get_state(self, dep: str, current_state: FileState | None) -> list[Any] | None:
-        """Return the state to record, or None if the recorded one still holds."""
+        """Return the state to record, or None if the recorded state is still valid."""
         if current_state and read_identity(dep) == list(current_state[:4]):
             return None
         return read_state(dep)
 
 
 def lock_folder(path: Path) -> TextIO:
-    """Lock a build folder while the file is open, because two builds would damage each other.
+    """Lock a build folder while the file is open, so that two builds do not run at once.
 
-    Processes that a build forks also hold the lock until they end, because they may write there.
-    A message on stderr warns about file systems without locks, such as NFS without a lock service.
+    Processes that a build forks also hold the lock until they end, because they may write into the
+    folder. A message on stderr warns about file systems without locks, such as NFS without a lock
+    service.
     """
     try:
         stream = path.open("w")
@@ -168,15 +169,15 @@ def report_disk_errors(name: str) -> Iterator[None]:
 
 
 class DurableDB(SqliteDB):  # type: ignore[misc]
-    """doit's sqlite3 state, written after every task, so that a killed build keeps its results.
+    """doit's sqlite3 state. It is written after every task, so a killed build keeps its results.
 
-    Each row has a digest and the text with this digest: doit's record of a task, as JSON.
+    Each row contains doit's record of a task as JSON text, and the digest of the text.
     """
 
     desc = "sqlite3, written after every task"
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
-        """Open the state. Wait while another build uses it, and replace it if it is damaged."""
+        """Open the state; wait while another build uses the file, and replace a damaged file."""
         self.stored: dict[str, str] = {}
         """The digests of the rows in the file."""
         self.lock = lock_folder(Path(f"{name}.lock"))
@@ -193,7 +194,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
                 sys.exit(f"{name}: cannot be created again: {error}; remove it, or change outdir=")
 
     def _sqlite3(self, name: str) -> sqlite3.Connection:
-        """Open the table as doit does, but without sqlite's locks: our lock covers the folder."""
+        """Open the table like doit, without sqlite's locks, because firmwright locks the folder."""
         for kind in (list, dict):
             sqlite3.register_adapter(kind, self.codec.encode)
         sqlite3.register_converter("json", partial(read_json, self.codec))
@@ -239,7 +240,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             self._dirty.discard(task_id)
 
     def dump(self) -> None:
-        """Write the state of all loaded tasks, because the checker updates states in place."""
+        """Write the states of all loaded tasks, because the checker updates states in place."""
         self._write(sorted(self._cache))
         self._conn.close()
         self._dirty.clear()
@@ -277,7 +278,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
 
 def read_json(codec: Any, data: bytes) -> Any:
-    """Return decoded JSON. msgspec is faster than doit's codec, but needs names in UTF-8."""
+    """Return decoded JSON; msgspec is faster than doit's codec, but needs names in UTF-8."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -289,7 +290,7 @@ def text_digest(text: str) -> str:
 
 
 class UpToDateCheck:
-    """An ``uptodate`` condition: the options and all results are unchanged, without extra files.
+    """An ``uptodate`` condition: options and results are unchanged, and no file was added.
 
     The text of the condition lists the differences, which `doit info` shows.
     """

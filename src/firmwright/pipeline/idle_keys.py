@@ -1,4 +1,4 @@
-"""Reports the keys of a recipe that have no effect on its build."""
+"""Reports the keys of a recipe that do not affect the build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .job import Job
 
 @dataclass(frozen=True)
 class IdleKey:
-    """A key, the condition under which it has no effect, and a sentence that explains it."""
+    """A key, the condition under which the key has no effect, and an explanation."""
 
     key: str
     is_idle: Callable[[Job], object]
@@ -59,7 +59,7 @@ IDLE_KEYS = (
 
 
 def list_idle_keys(job: Job) -> Iterator[str]:
-    """Yield a note for each key without effect, with its position."""
+    """Yield a note with the position of each key that has no effect."""
     for each in IDLE_KEYS:
         if each.is_idle(job):
             yield str(job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}"))

@@ -1,7 +1,7 @@
-"""Fails a build if a file that it has checked changes before the build ends.
+"""Fails a build if a file that was checked changes before the build ends.
 
-Stages read the same files one after the other. If a file changed in between, a bundle would name
-an input that its firmware was not built from.
+Several stages read one file at different times. If the file changed between two reads, a bundle
+would name an input that differs from the firmware's input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .freshness import Identity, identify
 
 
 class SteadyInputs:
-    """A runner of doit that also fails a stage if its files have changed since the build read them.
+    """A doit runner that fails a stage if its files have changed since the build read them.
 
     The files of firmwright are not checked.
     """
@@ -37,11 +37,11 @@ class SteadyInputs:
         return selected
 
     def process_task_result(self, node: Any, failure: Any) -> None:
-        """Reject the result of a stage if an input has changed since the stage began."""
+        """Reject a stage's result if an input has changed since the stage began."""
         super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
 
     def find_changed(self, task: Task) -> TaskFailed | None:
-        """Return the failure of a task; None if its files are unchanged or not yet known."""
+        """Return a task's failure; None if the files are unchanged or not yet known."""
         for path, identity in identify(list_watched(task)).items():
             if self.seen.setdefault(path, identity) != identity:
                 return TaskFailed(f"{task.name}: {path} changed during this build; build again")
@@ -49,10 +49,10 @@ class SteadyInputs:
 
 
 def list_watched(task: Task) -> Iterator[str]:
-    """Yield the files that a stage reads. A user's tasks may change their files."""
+    """Yield the files that a stage reads; skip a user's tasks, which may change their files."""
     if hasattr(task.custom_title, "stage"):
         yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
 
 
 class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
-    """doit's runner that runs stages one after the other."""
+    """The runner of doit that runs stages one after the other."""

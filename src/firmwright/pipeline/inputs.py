@@ -1,4 +1,4 @@
-"""Collects the inputs of a build that its recipe does not fix: files, samples and tools."""
+"""Collects the inputs of a build that are not in the recipe: files, samples and tools."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
 
 
 def user_files(job: Job) -> list[Path]:
-    """Return every user file, except the recipe, that decides the bundle.
+    """Return every user file, except the recipe, that determines the bundle.
 
-    A lock holds for several platforms, so the files of all stages count, also of unused ones.
+    A lock is valid for several platforms, so the files of all stages count, including unused
+    stages.
     """
     files = job.recipe.list_files()
     for stage in job.stages.values():
@@ -43,12 +44,12 @@ def user_files(job: Job) -> list[Path]:
 
 
 def to_absolute(path: Path) -> Path:
-    """Return an absolute path without ``..``. Unlike resolve(), it keeps links in the path."""
+    """Return an absolute path without ``..``. Unlike resolve(), keep the path's links."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
-    """Return the records with the digests of the samples that the recipe names, by purpose."""
+    """Return the records with the digests of the recipe's samples, by purpose."""
     own_run = job.recipe.run.inputs is not None
     return {
         purpose: record
@@ -70,7 +71,7 @@ def has_pictures(inputs: Inputs | None) -> bool:
 
 
 def find_packages(job: Job) -> dict[str, str]:
-    """Return the versions of the Python packages that decide the bundle."""
+    """Return the versions of the Python packages that determine the bundle."""
     recipe = job.recipe
     names = {*lock.CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
     names.update(lock.QUANTIZATION_PACKAGES if recipe.quantize else ())
@@ -85,19 +86,19 @@ def list_tools(job: Job) -> list[Tool]:
 
 
 def stamp_tools(job: Job) -> list[Any]:
-    """Return the stamps of the packages and tools that decide the bundle."""
+    """Return the stamps of the packages and tools that determine the bundle."""
     return [find_packages(job), *([tool.name, tool.stamp()] for tool in list_tools(job))]
 
 
 def collect_programs(job: Job) -> dict[str, str]:
-    """Return the digest of the files that each compiler opens, by its name in a lock, sorted."""
+    """Return the digest of each compiler's files, sorted by the compiler's name in a lock."""
     tools = {tool.locked_as: tool for tool in list_tools(job) if tool.locked_as}
     found = {name: tool.find() for name, tool in sorted(tools.items())}
     return {name: each.digest for name, each in found.items() if each}
 
 
 def collect_versions(job: Job) -> dict[str, str]:
-    """Return the versions of all packages and tools that decide the bundle, by name, sorted."""
+    """Return the versions of all packages and tools that determine the bundle, sorted by name."""
     found = find_packages(job)
     for tool in {tool.name: tool for tool in list_tools(job)}.values():
         version = tool.version()
@@ -107,7 +108,7 @@ def collect_versions(job: Job) -> dict[str, str]:
 
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
-    """Return the inputs that are known before the build starts: all inputs but the samples."""
+    """Return all inputs except the samples, which are known before the build starts."""
     packages = find_device_packages(job.recipe)
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
@@ -126,9 +127,9 @@ def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> lock.Lock:
-    """Return a lock with the bases of the recipe and the values of the command line.
+    """Return a lock with the recipe's bases and the values of the command line.
 
-    The lock also has the recipe's values for the keys whose values are in ``locked``.
+    The lock also contains the recipe's values of all keys that are in ``locked``.
     """
     folder = job.recipe.path.parent
     files = lock.name_files(job.recipe.bases, folder)

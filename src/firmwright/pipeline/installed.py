@@ -54,7 +54,7 @@ def list_toolchains() -> Iterator[ListedProgram]:
 
 
 def list_emulators() -> Iterator[ListedProgram]:
-    """Yield every emulator of the platforms, one entry per program."""
+    """Yield the emulators of the platforms, one entry per program."""
     found = set()
     for platform in map(load_platform, platform_names()):
         for name in platform.emulators:

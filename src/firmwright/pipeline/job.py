@@ -42,15 +42,15 @@ def find_toolchain(recipe: Recipe, platform: Platform) -> str:
 class Job:
     """One recipe to build on one platform, in one output folder.
 
-    ``pipeline`` has the stages of all jobs; devices add their stages. ``overrides`` are values of
-    the command line that replace the recipe's values for this job only.
+    ``pipeline`` contains the stages of all jobs, and devices add stages. ``overrides`` are values
+    of the command line that replace the recipe's values only for this job.
 
     ``origin`` is the job whose network this job compiles for a second target, for a comparison.
-    ``members`` are the jobs whose networks are in the firmware of this job, in the order in which
-    they run. They run at the same time if ``concurrent`` is true.
+    ``members`` are the jobs whose networks are in this job's firmware, in the order of execution.
+    The networks run at the same time if ``concurrent`` is true.
 
     ``variants`` is the file of one trial of a search. A job with ``variants`` and an origin shares
-    all results before the kernels with its origin.
+    all results before the kernels stage with the origin.
     """
 
     recipe: Recipe
@@ -68,7 +68,7 @@ class Job:
 
     @property
     def network_stage(self) -> str:
-        """The stage that writes the network to be compiled. Its model is the reference."""
+        """The stage that writes the network to be compiled. The network is also the reference."""
         return "quantized" if self.recipe.quantize else "model"
 
     @property
@@ -79,12 +79,12 @@ class Job:
 
     @cached_property
     def _applying(self) -> dict[str, bool]:
-        """Whether each stage applies, for the stages about which somebody asked."""
+        """A cache of whether each stage applies, by the stage's name."""
         return {}
 
     @cached_property
     def stages(self) -> dict[str, StageDeclaration[Job]]:
-        """The stages that a recipe may need, by name: of the pipeline and of its devices."""
+        """The stages of the pipeline and of the recipe's devices, by name."""
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
             own: StageDeclaration[Job] = resolve_name(name)
@@ -100,14 +100,14 @@ class Job:
         return self.lowered_stage if stage == LOWERED_STAGE else stage
 
     def folder(self, stage: str) -> Path:
-        """Return the result folder of a stage. It is below the platform's folder unless shared."""
+        """Return a stage's result folder, below the platform's folder unless platforms share it."""
         if stage not in self._folders:
             self._folders[stage] = self._find_folder(self.name_stage(stage))
         return self._folders[stage]
 
     @cached_property
     def _folders(self) -> dict[str, Path]:
-        """The folders of the stages about which somebody asked."""
+        """A cache of the result folders of stages."""
         return {}
 
     def _find_folder(self, name: str) -> Path:
@@ -124,11 +124,11 @@ class Job:
         return self._applying[stage]
 
     def makes_stage(self, stage: str) -> bool:
-        """Return whether this job, and not its origin, writes the results of a stage."""
+        """Return whether this job, not the origin, writes the results of a stage."""
         return self.has_stage(stage) and not self.is_of_origin(stage)
 
     def is_of_origin(self, name: str) -> bool:
-        """Return whether the job uses the results that its origin has for a stage."""
+        """Return whether the job uses the origin's results of a stage."""
         if self.origin is None:
             return False
         if self.variants is not None:
@@ -151,7 +151,7 @@ class Job:
 
     @property
     def all_jobs(self) -> tuple[Job, ...]:
-        """This job, and the job that it is compared with, if there is one."""
+        """This job, and the compared job if there is a comparison."""
         return (self, self.comparison_job) if self.recipe.compare else (self,)
 
     @cached_property
@@ -170,7 +170,7 @@ class Job:
 
     @property
     def is_portable(self) -> bool:
-        """Return whether neither the devices nor the kernels depend on the platform."""
+        """Return whether the devices and the kernels do not depend on the platform."""
         portable = all(device.target.is_portable for device in self.mix)
         return portable and not self.platform.features and not self.tuned_files
 
@@ -192,7 +192,7 @@ class Job:
         return [self.task_name(stage) for stage in self.stages if self.has_stage(stage)]
 
     def task_name(self, stage: str) -> str:
-        """Return the name of a stage's task. It names the platform unless platforms share it."""
+        """Return a stage's task name, which names the platform unless platforms share the task."""
         return f"{stage}:{self.recipe.name if self.is_shared(stage) else self.bundle_name}"
 
     @property
@@ -222,7 +222,7 @@ class Job:
 
     @property
     def report(self) -> Path:
-        """The HTML page of the bundle, as a file next to the bundle."""
+        """The path of the HTML report, which is next to the bundle."""
         return self.outdir / f"{self.bundle_name}.html"
 
     @property
@@ -232,7 +232,7 @@ class Job:
 
     @cached_property
     def not_built(self) -> str:
-        """The missing parts of the platform's SDK, so that no C is compiled; empty if all exist."""
+        """The missing parts of the platform's SDK. If a part is missing, no C code is compiled."""
         return explain_not_built(self.build)
 
     @property
@@ -252,20 +252,20 @@ class Job:
 
     @property
     def counts_instructions(self) -> bool:
-        """Whether the run counts the instructions of any firmware."""
+        """Whether a run counts the instructions of every firmware."""
         emulated = self.can_emulate and self.recipe.run.board is None
         return emulated and self._chosen_emulator.counts_instructions(self.platform)
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether an inference's cycles are known: from the emulator, or by a cost model."""
+        """Whether the cycles of an inference are known from the emulator or a cost model."""
         if not self.counts_instructions:
             return False
         return self._chosen_emulator.counts_cycles(self.platform) or len(self.mix) > 1
 
     @property
     def clock(self) -> int | None:
-        """The clock frequency of the processor in Hz, None if it is not stated."""
+        """The processor's clock frequency in Hz; None if it is not stated."""
         return self.recipe.clock or self.platform.clock
 
     @cached_property
@@ -288,7 +288,7 @@ class Job:
 
     @property
     def data_folders(self) -> DataFolders:
-        """The folder of the recipe's data files, and the folder for fetched data files."""
+        """The folder of the recipe's data files, and the folder of fetched data files."""
         return DataFolders(self.recipe.path.parent, self.cache)
 
     @property
@@ -325,12 +325,12 @@ class Job:
 
     @cached_property
     def device_files(self) -> list[Path]:
-        """Return the files of the devices that are not part of firmwright."""
+        """Return the files of devices that are not built-in."""
         return device_files(self.recipe)
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """The packages whose versions decide the results of devices and of custom Python code."""
+        """The packages whose versions affect the results of devices and of custom Python code."""
         of_devices = (d.target.packages for job in self.all_jobs for d in job.mix)
         code = find_installed_code(self.recipe)
         return code.packages.union(*of_devices)
@@ -345,7 +345,7 @@ class Job:
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:
-        """Return all settings of platform and toolchain that decide objects and firmware."""
+        """Return all settings of platform and toolchain that affect objects and firmware."""
         return collect_settings(self.build)
 
     @property

@@ -25,7 +25,7 @@ class Labels:
 
 
 def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
-    """Return the labels of the first ``count`` samples. Raises UserError if they do not fit."""
+    """Return the labels of the first ``count`` samples. Raises UserError for unsuitable labels."""
     stated = require(job.recipe.evaluate)
     if stated.labels is None:
         return Labels()
@@ -41,7 +41,7 @@ def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
 
 
 def refuse_equal(names: Sequence[str]) -> None:
-    """Raise UserError for two classes with one name, because labels could not separate them."""
+    """Raise UserError for two classes with one name, because labels would be ambiguous."""
     for index, name in enumerate(names):
         if name in names[:index]:
             raise UserError(

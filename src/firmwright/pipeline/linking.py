@@ -20,9 +20,10 @@ from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives to link with objects such as ``like``; the project's are first.
+    """Return the archives to link with objects such as ``like``, the project's archives first.
 
-    Raises DiagnosticError, at its place in the recipe, for an archive for another machine.
+    Raises DiagnosticError, at the archive's position in the recipe, for an archive for another
+    machine.
     """
     project, found = PROJECT.path(job), []
     for index, library in enumerate(job.recipe.libraries):
@@ -39,9 +40,10 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
 
 
 def find_matching_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives of the environment that are for the machine of an object file.
+    """Return the environment's archives for the machine of an object file.
 
-    A note lists the rejected archives. One variable has archives for several kinds of cores.
+    A note lists the rejected archives, because one variable may name archives for several kinds of
+    cores.
     """
     found = []
     for archive, variable in find_extra_archives(job).items():
@@ -58,9 +60,9 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
 def explain_link_errors(
     job: Job, objects: Sequence[Path], archives: Sequence[Path]
 ) -> Iterator[None]:
-    """Explain which code needs the missing symbols of a link. A strategy may call any function.
+    """Explain which code needs the missing symbols of a link, such as a strategy's code.
 
-    A linker error about a library's object is reported at the library in the recipe.
+    A linker error about an object of a library is reported at the library in the recipe.
     """
     try:
         yield
@@ -79,7 +81,7 @@ def explain_link_errors(
 
 @contextmanager
 def place_library(job: Job) -> Iterator[None]:
-    """Report a library file whose name the project already uses at its place in the recipe."""
+    """Report a library at its position in the recipe if the project already uses its name."""
     try:
         yield
     except TakenNameError as error:
@@ -102,7 +104,7 @@ def is_own(job: Job, name: str) -> bool:
 
 
 def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
-    """Return the message at the library with the file, in the recipe of the library's network."""
+    """Return the message at the library that contains the file, in the recipe of the network."""
     for each in job.members or (job,):
         if pointer := find_library(each, name):
             return each.recipe.make_diagnostic(pointer, message)
@@ -110,7 +112,7 @@ def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
 
 
 def find_library(job: Job, name: str) -> Pointer:
-    """Return the recipe's key of the library with a file, object or archive member, or ()."""
+    """Return the recipe's key of the library that contains a file or archive member, or ()."""
     for index, library in enumerate(job.recipe.libraries):
         sources = [Path(source) for source in library.sources]
         files = {path.name for path in (*sources, *map(Path, library.includes))}

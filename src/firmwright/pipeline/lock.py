@@ -1,4 +1,4 @@
-"""Writes the lock (digests and versions of a build's inputs), or compares inputs with it."""
+"""Writes the lock (digests and versions of a build's inputs), or compares inputs with a lock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TASK_DOCS = {
 
 
 def list_alternatives() -> set[str]:
-    """Return the names of toolchains and emulators. A lock may have more than a build uses."""
+    """Return the names of toolchains and emulators that a lock may contain."""
     emulators = (name for p in platform_names() for name in load_platform(p).emulators)
     return {*toolchain_names(), *emulators}
 
@@ -58,15 +58,15 @@ def check_lock(job: Job, found: Lock) -> None:
 
 
 def lock_command(job: Job) -> str:
-    """Return the command that locks the recipe with the values of the command line."""
+    """Return the command that writes the recipe's lock with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
-    """Write the lock. Keep its entries for other platforms.
+    """Write the lock and keep the entries for other platforms.
 
-    Raises UserError if one lock cannot hold for all ``platforms`` of the recipe.
+    Raises UserError if one lock cannot be valid for all ``platforms`` of the recipe.
     """
     refuse_other_files(job, platforms)
     found = inputs.add_request(job, inputs.collect_inputs(job))
@@ -87,7 +87,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
 def merge_locks(before: Lock, found: Lock) -> Lock:
     """Return the found lock, with the old entries of other toolchains, emulators and overlays.
 
-    A platform without an emulator runs no samples, so the old samples of the run also remain.
+    A platform without an emulator does not run samples, so the old samples of the run also remain.
     """
     kept = {n: version for n, version in before.versions.items() if n in list_alternatives()}
     samples = dict(found.samples)
@@ -105,8 +105,8 @@ def merge_locks(before: Lock, found: Lock) -> Lock:
 def update_entry(job: Job, found: Lock, key: str) -> Lock:
     """Return the old lock with new entries for the files and samples of one key.
 
-    The key ``extends`` stands for all bases. Raises UserError if there is no lock, or if the key
-    has no digests.
+    The key ``extends`` selects all bases. Raises UserError if there is no lock, or if the key has
+    no digests.
     """
     before = read_lock(job.recipe.path)
     if before is None:
@@ -136,7 +136,7 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
 
 
 def list_distant_bases(job: Job) -> list[Path]:
-    """Return the bases outside of the recipe's git repository, or of the current folder.
+    """Return the bases outside of the recipe's git repository or of the current folder.
 
     Bases in installed packages are not returned, because the packages have versions.
     """
@@ -178,7 +178,7 @@ def preceding_tasks(job: Job) -> list[str]:
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of each job that write its lock and compare its inputs with the lock."""
+    """Yield the tasks that write each job's lock, and the tasks that compare inputs with it."""
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     platforms: dict[Path, list[Job]] = {}

@@ -1,6 +1,6 @@
-"""Locks one recipe with several overlays by one command.
+"""Writes the lock of a recipe with several overlays in one command.
 
-The overlays of a recipe share its build folder, so their stages run after each other.
+The overlays of a recipe share the build folder, so their stages run one after the other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .recipe_arguments import chosen, find_recipes
 
 
 def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
-    """Call ``run`` for recipes of different files until it fails; return its exit code.
+    """Call ``run`` once per list of recipes until a call fails; return the last exit code.
 
-    ``task_file`` makes the jobs. Raises UserError if one lock cannot hold for two overlays.
+    ``task_file`` makes the jobs. Raises UserError if one lock cannot be valid for two overlays.
     """
     turns = split_turns(find_recipes())
     if len(turns) > 1:
@@ -34,7 +34,7 @@ def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
 
 
 def split_turns(recipes: list[Layers]) -> list[list[Layers]]:
-    """Return the recipes in lists that name each file once."""
+    """Return lists of recipes; each list names a file at most once."""
     turns: list[list[Layers]] = []
     for layers in recipes:
         free = [turn for turn in turns if layers.path not in {each.path for each in turn}]

@@ -23,9 +23,9 @@ def preceding_tasks(job: Job) -> list[str]:
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield a task for each job with missing programs. The task reports them and fails.
+    """Yield a task for each job with missing programs; the task reports them and fails.
 
-    Only a build depends on this task, because other commands may not need the programs.
+    Only builds depend on this task, because other commands may not need the programs.
     """
     for job in jobs:
         for name in preceding_tasks(job):
@@ -39,9 +39,9 @@ def refuse_missing_programs(job: Job) -> None:
 
 
 def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
-    """Yield each missing program and how to get it, at the key that needs the program.
+    """Yield a message for each missing program at the key that needs it, with a remedy.
 
-    No program is started, because a build with nothing to do would wait for it.
+    The function does not start a program, because an up-to-date build would wait for the program.
     """
     if job.has_stage("objects") and (compiler := explain_missing(job)):
         yield place_program(job, ("toolchain",), ("toolchains", 0), compiler)
@@ -61,7 +61,7 @@ def explain_missing(job: Job) -> str:
 def place_program(job: Job, key: Pointer, platform_key: Pointer, message: str) -> Diagnostic:
     """Return the message at the key of the recipe, or at the key of the platform.
 
-    A user does not change the files of built-in platforms. Messages about them are at the
+    Users do not change the files of built-in platforms. Messages about these files are at the
     recipe's key ``platform``.
     """
     recipe = job.recipe

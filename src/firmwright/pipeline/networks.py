@@ -1,4 +1,4 @@
-"""Makes the jobs of a recipe with several networks: one per network, and one firmware job."""
+"""Makes the jobs of a recipe with several networks: one job per network, and one for all."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def make_network_jobs(
     make_job: MakeJob,
     pipeline: tuple[Stage, ...],
 ) -> list[Job]:
-    """Return the jobs of all networks that a recipe names, and after them the firmware's job.
+    """Return the jobs of all networks that a recipe names, followed by the firmware's job.
 
     ``place_overrides`` returns the overrides of the command line, with paths relative to a recipe.
-    ``pipeline`` has the stages of the firmware. Raises DiagnosticError with the errors of all
+    ``pipeline`` contains the stages of the firmware. Raises DiagnosticError with the errors of all
     recipes.
     """
     networks = load_networks(layers, catalogue)
@@ -73,7 +73,7 @@ def make_network_jobs(
 
 
 def refuse_own_keys(overrides: Mapping[str, str]) -> None:
-    """Raise DiagnosticError for command-line keys that only the networks' file may state."""
+    """Raise DiagnosticError for command-line keys that are valid only in the networks' file."""
     message = "the file of several networks states this key; values go to the networks' recipes"
     found = [name for name in overrides if name.split(".")[0] in OWN_KEYS]
     if found:
@@ -81,10 +81,10 @@ def refuse_own_keys(overrides: Mapping[str, str]) -> None:
 
 
 def share_memory(job: Job) -> Job:
-    """Return the job of a network that shares its memory, so that memory costs are ignored.
+    """Return the job of a network that shares memory; memory costs are ignored.
 
-    All networks of a firmware share one arena in RAM, and the flash. Raises DiagnosticError if
-    the recipe asks for other memories.
+    All networks of a firmware share the flash and one arena in RAM. Raises DiagnosticError if the
+    recipe requests other memories.
     """
     if job.recipe.memory:
         message = "several networks of a firmware share its memory; leave `memory` out"
@@ -94,7 +94,7 @@ def share_memory(job: Job) -> Job:
 
 
 def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without members, because a member is built with its firmware."""
+    """Return the jobs except members, because a member is built with the firmware."""
     every = list(jobs)
     members = [member for job in every for member in job.members]
     return [job for job in every if job not in members]
@@ -120,7 +120,7 @@ def refuse_differences(members: list[Job]) -> None:
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:
-    """Return the value of a key in a recipe, before defaults apply."""
+    """Return the value of a key in a recipe before defaults are applied."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:
@@ -131,7 +131,7 @@ def format_value(value: tuple[str, ...] | str | bool | None) -> str:
 def join_jobs(
     networks: Networks, members: list[Job], make_job: MakeJob, pipeline: tuple[Stage, ...]
 ) -> Job:
-    """Return the firmware's job. Its recipe has the members' values that its stages need."""
+    """Return the firmware's job, whose recipe contains the required values of the members."""
     first, board = members[0].recipe, members[0].board_access
     recipe = Recipe(
         path=networks.path,

@@ -28,7 +28,7 @@ NO_KEYS = frozenset({"path", "data", "layers", "chain"})
 
 
 def require(part: T | None) -> T:
-    """Return a part of the recipe or platform that is not None if the stage applies."""
+    """Return a part of the recipe or platform, which is never None if the stage applies."""
     assert part is not None
     return part
 
@@ -90,7 +90,7 @@ def describe_board(job: Job) -> Any:
 
 
 def describe_modules(job: Job) -> Any:
-    """Return the toolchains of the modules that other cores of the platform load."""
+    """Return the toolchains of the modules that other cores load."""
     return [asdict(load_toolchain(name)) for name in job.platform.modules.values()]
 
 
@@ -110,9 +110,10 @@ def select_rewrites(job: Job) -> frozenset[str]:
 
 
 def chooses_memories(job: Job) -> bool:
-    """Return whether planning chooses memories: by their costs, the recipe, or an accelerator.
+    """Return whether costs, the recipe or an accelerator require planning to choose memories.
 
-    A network in a slot has its constants in the slot and one arena, so there is no choice.
+    A network in a slot stores constants in the slot and has one arena, so planning has no
+    alternative.
     """
     costs = (memory.cost for memory in job.platform.memories.values())
     stated = bool(job.recipe.memory or job.platform.device_storage)
@@ -126,7 +127,7 @@ def max_boxes(job: Job) -> int:
 
 
 def select_run_inputs(job: Job) -> Inputs | None:
-    """Return the inputs of the run, by default the inputs of the evaluation."""
+    """Return the inputs of the run; the default is the inputs of the evaluation."""
     if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
         return job.recipe.evaluate.inputs
     return job.recipe.run.inputs
@@ -138,7 +139,7 @@ def canonical_run_inputs(job: Job) -> Any:
 
 
 def list_run_files(job: Job) -> list[Path]:
-    """Return the user's files with the samples of the run, and those that compute the reference."""
+    """Return the user's files with the samples of the run, and the files for the reference."""
     own = job.recipe.run.inputs is not None
     samples = "run.inputs" if own else "evaluate.inputs"
     return job.recipe.list_files(samples, "model.custom_operators")
@@ -154,7 +155,7 @@ def list_shown_sample_files(job: Job) -> list[Path]:
 
 
 def find_extra_archives(job: Job) -> dict[Path, str]:
-    """Return the archives that the environment adds for devices, with the variable of each."""
+    """Return the archives that the environment adds for devices, each with the variable."""
     variables = {device.target.libraries_variable for device in job.mix} - {""}
     return {file: name for name in sorted(variables) for file in read_extra_archives(name)}
 

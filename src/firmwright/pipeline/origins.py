@@ -1,6 +1,6 @@
-"""Writes the origins of a build's stage results next to the manifest of its bundle.
+"""Writes the origins of a build's stage results next to the manifest of the bundle.
 
-The bytes of a bundle do not depend on the origins, so the file is in no bundle.
+The bytes of a bundle must not depend on the origins, so the bundle does not contain the file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ HERE = "this build folder"
 
 
 def write_origins(job: Job, done: Container[str]) -> None:
-    """Write the origin of each result: built here, or restored from a shared cache entry.
+    """Write the origin of each result: this build, or an entry of the shared cache.
 
     ``done`` are the names of the tasks that ran or were up to date. doit has loaded only the
-    records of these tasks, and its state is closed. Raises UserError if the file cannot be
+    records of these tasks, and doit's state is closed. Raises UserError if the file cannot be
     written.
     """
     jobs = [*job.all_jobs, *job.members]

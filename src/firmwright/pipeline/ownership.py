@@ -1,4 +1,4 @@
-"""Checks that no other recipe and no user owns the folders and files of a job."""
+"""Checks that a job's folders and files do not belong to another recipe or to the user."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .job import Job
 
 
 def refuse_taken_folder(job: Job) -> None:
-    """Raise DiagnosticError if the job's folder has foreign files or is another recipe's."""
+    """Raise DiagnosticError if the job's folder has foreign files or another recipe's files."""
     message = describe_other_owner(job) or describe_foreign_files(job)
     if message:
         raise DiagnosticError([Diagnostic(str(job.recipe.path), 1, 1, message)])
 
 
 def describe_other_owner(job: Job) -> str:
-    """Return the message about another recipe that was built into the job's folder, or ""."""
+    """Return a message about another recipe that was built into the job's folder, or ""."""
     path = job.recipe.path
     stated = read_owner(job.outdir)
     owner = job.outdir / (stated or "")
@@ -50,7 +50,7 @@ def describe_other_owner(job: Job) -> str:
 
 
 def describe_foreign_files(job: Job) -> str:
-    """Return the message about files in the job's folder that no build wrote, or ""."""
+    """Return a message about files in the job's folder that no build wrote, or ""."""
     if job.outdir.is_symlink():
         return f"{job.outdir}: is a symbolic link; remove it, or build elsewhere with outdir="
     foreign = list_foreign_entries(job.outdir)
@@ -61,7 +61,7 @@ def describe_foreign_files(job: Job) -> str:
 
 
 def read_name(recipe: Path) -> str:
-    """Return the name of a recipe, also if other parts of the recipe have errors."""
+    """Return the name of a recipe even if other parts of the recipe have errors."""
     try:
         return str(read_chain(Layers(recipe)).document.data.get("name", recipe.stem))
     except UserError:
@@ -71,7 +71,8 @@ def read_name(recipe: Path) -> str:
 def claim_folders(job: Job, stage: Path) -> None:
     """Mark the job's folders that contain a stage's folder, before any file is written.
 
-    Raises UserError if one of them is a link, has foreign files, or is another recipe's.
+    Raises UserError if one of the folders is a link, contains foreign files, or belongs to another
+    recipe.
     """
     owner = job.origin or job
     recipe = Path(os.path.relpath(owner.recipe.path, owner.outdir))
@@ -86,12 +87,12 @@ def claim_folders(job: Job, stage: Path) -> None:
 
 
 def find_published_list(job: Job) -> Path:
-    """Return the file that lists the files that builds publish next to the stage folders."""
+    """Return the path of the list of files that builds publish next to the stage folders."""
     return job.outdir / f".{job.bundle_name}.published"
 
 
 def read_published(job: Job) -> list[str]:
-    """Return the names of the files that earlier builds published. The list is the first."""
+    """Return the names of the files that earlier builds published; the list file is first."""
     path = find_published_list(job)
     try:
         names = json.loads(path.read_bytes())
@@ -109,7 +110,7 @@ def refuse_foreign_targets(job: Job, targets: Iterable[Path]) -> None:
 
 
 def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
-    """Move results from a stage's folder to their locations, and remove results of old builds.
+    """Move results from a stage's folder to other locations; remove results of old builds.
 
     All files are listed before the first move, because a killed build may have moved some files.
     """
@@ -125,7 +126,7 @@ def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
 
 
 def note_replaced(job: Job) -> None:
-    """Add a note if the bundle replaces a bundle with other overlays or other values."""
+    """Add a note if the bundle replaces a bundle with different overlays or values."""
     files = ":".join(map(os.path.relpath, job.recipe.layers.files))
     given = shlex.join([files, *(f"{key}={text}" for key, text in job.overrides.items())])
     path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
@@ -142,5 +143,5 @@ def write_published(job: Job, names: Iterable[str]) -> None:
 
 
 def list_published(job: Job) -> list[Path]:
-    """Return the files that earlier builds published. Their list is the last."""
+    """Return the files that earlier builds published; the list file is last."""
     return [job.outdir / name for name in reversed(read_published(job))]

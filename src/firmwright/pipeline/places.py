@@ -1,4 +1,4 @@
-"""Reads values of the command line for recipe keys, and raises errors at a recipe's key."""
+"""Reads command-line values for recipe keys, and raises errors at a recipe's key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.recipe.overrides import is_key, list_overrides
 def read_overrides() -> dict[str, str]:
     """Return the values of the command line for recipe keys.
 
-    The short names come first, in the order of the schema.
+    Short names come first, in the order of the schema.
     """
     given = doit_cmd._CMDLINE_VARS or {}
     ordered = dict.fromkeys([*(name for name in list_overrides() if name in given), *given])
@@ -25,7 +25,7 @@ def read_overrides() -> dict[str, str]:
 
 @contextmanager
 def error_at_key(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
-    """Convert a UserError of the block to a DiagnosticError at the recipe's key."""
+    """Convert a UserError of the block to a DiagnosticError that is located at a recipe's key."""
     try:
         yield
     except UserError as error:

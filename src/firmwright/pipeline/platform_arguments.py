@@ -1,4 +1,4 @@
-"""Reads the argument ``platform=`` of a command line: the platforms to build each recipe for."""
+"""Reads the argument ``platform=`` of a command line, which names the platforms to build."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def read_platforms() -> list[str]:
-    """Return the platforms of the argument, which commas separate; empty without the argument.
+    """Return the platforms of the comma-separated argument; empty without the argument.
 
-    Raises UserError if a name is empty or is there twice.
+    Raises UserError if a name is empty or occurs twice.
     """
     argument = get_var("platform")
     if argument is None:
@@ -32,7 +32,7 @@ def read_platforms() -> list[str]:
 
 
 def name_build(job: Job) -> str:
-    """Return the name of a job's build: the recipe, with the platform if several are named.
+    """Return the name of a job's build: the recipe, and the platform if there are several.
 
     The name is part of ``build:digits`` and ``build:digits-rv32-bare``.
     """

@@ -21,10 +21,10 @@ _spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a stage. ``total`` is elapsed time; the other fields are processor time.
+    """The seconds of a stage. ``total`` is elapsed time; the other fields are processor time.
 
-    ``programs`` is the time of compilers and emulators, which may run in parallel. ``work`` is
-    the time of the stage's code without ``imports`` and ``hashing``.
+    ``programs`` is the time of compilers and emulators, which may run in parallel. ``work`` is the
+    time of the stage's code without ``imports`` and ``hashing``.
     """
 
     total: float
@@ -68,7 +68,7 @@ def measure(values: dict[str, Any]) -> Iterator[None]:
 
 
 def read_clocks() -> tuple[float, ...]:
-    """Return elapsed time and processor times: process, ended children, imports, hashing."""
+    """Return the elapsed time, and the processor times by process, children, imports, hashing."""
     times = os.times()
     programs = times.children_user + times.children_system
     return (

@@ -1,4 +1,4 @@
-"""Explains the reasons why stages run or would run: ``why=1`` and ``dry_run=1``."""
+"""Explains why stages run or would run, for ``why=1`` and ``dry_run=1``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlannedStage:
 
 
 def explain_run(task: Task) -> str:
-    """Return the reason for which doit runs a task."""
+    """Return the reason why doit runs a task."""
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
     reasons = [str(check) for check in checks if check.reasons]
     if not reasons:
@@ -71,9 +71,10 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
 
 @dataclass
 class Plan:
-    """The stages that would run: ``running`` has their tasks with their positions.
+    """The stages that would run: ``running`` maps their tasks to their positions.
 
-    ``results`` has the digest of the index that each of them writes, empty if it is unknown.
+    ``results`` maps each of these tasks to the digest of the index that it writes; empty if
+    unknown.
     """
 
     tasks: Mapping[str, Task]
@@ -101,7 +102,7 @@ class Plan:
         return (MAYBE, f"after {', '.join(stages)}") if before else (KEPT, "")
 
     def find_cached(self, task: Task) -> str:
-        """Return the digest of the index in the shared cache, empty on an error of the cache."""
+        """Return the digest of the index in the shared cache; empty if the cache has an error."""
         job, name = task.custom_title.job, task.custom_title.stage
         checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
         if name not in job.stages or not checks:
@@ -117,7 +118,7 @@ class Plan:
 def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]:
     """Return the names of tasks and of all tasks that they need, in the order of execution.
 
-    doit keeps the inputs of a stage without order, so stages have the order of the pipeline.
+    doit stores the inputs of a stage without an order, so the stages are in the pipeline's order.
     """
     found: dict[str, None] = {}
     positions = {name: position for position, name in enumerate(tasks)}
@@ -137,7 +138,7 @@ def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]
 
 
 def format_plan(planned: Sequence[PlannedStage]) -> str:
-    """Return the stages below their builds. Kept stages are on one line."""
+    """Return a text with the stages of each build; stages that do not run are on one line."""
     lines: list[str] = []
     builds: dict[str, list[PlannedStage]] = {}
     for each in planned:

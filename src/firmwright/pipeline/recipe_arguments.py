@@ -37,7 +37,7 @@ chosen: set[str] = set()
 
 
 def enter_repository() -> None:
-    """Change to the nearest folder with a task file. Arguments still start at the old folder."""
+    """Change to the nearest folder with a task file; arguments stay relative to the old folder."""
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())
@@ -50,7 +50,7 @@ def find_start() -> Path:
 
 
 def find_recipes() -> list[Layers]:
-    """Return the recipes that the arguments name, each once; by default all of ``recipes/``.
+    """Return the recipes that the arguments name, by default all recipes in ``recipes/``.
 
     An argument is a path, a name in ``recipes/``, or a pattern. Commas and repeated arguments add
     recipes. Overlays follow a recipe after colons. Raises UserError for an argument that matches no
@@ -64,14 +64,14 @@ def find_recipes() -> list[Layers]:
 
 
 def choose_recipes(recipes: Sequence[Layers]) -> list[Layers]:
-    """Return the recipes to load: the chosen ones, or all."""
+    """Return the recipes to load: the chosen recipes, or all recipes."""
     return [each for each in recipes if not chosen or str(each) in chosen]
 
 
 def find_layers(argument: str, start: Path | None = None) -> list[Layers]:
-    """Return the recipes of one argument, each with each combination of its overlays.
+    """Return the recipes of one argument with all combinations of overlays.
 
-    Paths are relative to ``start``, by default the folder of the command. Raises UserError.
+    Paths are relative to ``start``; the default is the folder of the command. Raises UserError.
     """
     first, *names = split_overlays(argument, find_start() if start is None else start)
     if not all((first, *names)):
@@ -83,7 +83,7 @@ def find_layers(argument: str, start: Path | None = None) -> list[Layers]:
 def read_arguments() -> Sequence[str] | None:
     """Return the values of ``recipe=`` on the command line, or None without the argument.
 
-    doit itself keeps only the last of repeated arguments.
+    If an argument is repeated, doit returns only the last value.
     """
     last = get_var("recipe")
     if last is None:
@@ -98,7 +98,7 @@ def read_arguments() -> Sequence[str] | None:
 def find_files(argument: str, start: Path | None = None) -> list[Path]:
     """Return the files of one argument, as a path or as a name in ``recipes/``.
 
-    A path is relative to ``start``, by default the folder of the command. Raises UserError.
+    A path is relative to ``start``; the default is the folder of the command. Raises UserError.
     """
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
@@ -130,14 +130,14 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
 
 
 def match(pattern: Path) -> list[Path]:
-    """Return the files that match a pattern, with or without a suffix."""
+    """Return the files whose names match a pattern with or without the suffix."""
     root, rest = Path(pattern.anchor), str(pattern.relative_to(pattern.anchor))
     paths = {path for suffix in ("", *SUFFIXES) for path in root.glob(f"{rest}{suffix}")}
     return sorted(path for path in paths if path.is_file() and path.suffix in SUFFIXES)
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a file is a model and not a recipe, by its suffix."""
+    """Return whether a file's suffix is the suffix of a model."""
     if path.suffix in SUFFIXES:
         return False
     # Imported late: a build with nothing to do does not read recipes.
@@ -147,14 +147,14 @@ def is_model(path: Path) -> bool:
 
 
 def is_description(path: Path) -> bool:
-    """Return whether a file describes a platform or the like; False if it is unreadable."""
+    """Return whether a file describes a platform, a toolchain or a device; False on an error."""
     with suppress(OSError):
         return bool(DESCRIPTION.search(path.read_text(encoding="utf-8", errors="replace")))
     return False
 
 
 def list_names(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the shortest names of the recipes in the folders, which may have other files."""
+    """Yield the shortest names of the recipes in folders, which may contain other files."""
     for folder in folders:
         for path in folder.glob("[!.]*.yaml"):
             if path.is_file() and not is_description(path):

@@ -19,14 +19,15 @@ CODE = "the code of firmwright"
 
 
 def describe_worker() -> dict[str, str]:
-    """Return all values that decide bundles here: versions, and the digest of our code."""
+    """Return all values that determine bundles: versions, and the digest of firmwright's code."""
     return {**find_deciding_packages(), CODE: code_digest(CODE_FOLDERS)[:12]}
 
 
 def list_environment() -> dict[str, str]:
-    """Return a worker's environment: with one worker per core, each uses one thread.
+    """Return a worker's environment, in which each worker uses one thread.
 
-    They include the cache settings of the user's file, because a worker may have another home.
+    The variables include the cache settings of the user's file, because a worker may have another
+    home folder.
     """
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {THREADS: "1"} | own | read_settings()

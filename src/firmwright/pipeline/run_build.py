@@ -24,8 +24,8 @@ def run_build(
 ) -> Path:
     """Build one bundle with the working directory ``folder``, and return the bundle's path.
 
-    ``arguments`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of
-    this process by default. ``wrapper`` is the start of a command line that runs the remaining
+    ``arguments`` are options of ``doit run`` and ``name=value`` arguments. The default ``umask`` is
+    the umask of this process. ``wrapper`` is the start of a command line that runs the remaining
     arguments. The build ends with this process, even if this process is killed. Raises UserError
     with the errors of the build.
     """

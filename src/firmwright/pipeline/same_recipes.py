@@ -1,8 +1,7 @@
-"""Checks whether recipes are equal although their files have changed, such as by a comment.
+"""Checks whether recipes are equal although a file has changed, such as in a comment.
 
-Stages do not read the text of a recipe. So a change of recipe files is ignored if the
-combined recipes are equal. A change of recipe folders is ignored if their file names are
-equal.
+Stages do not read the text of a recipe. Therefore a change of recipe files is ignored if the
+combined recipes are equal. A change of recipe folders is ignored if the file names are equal.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from .freshness import Identity, file_digest, read_identity
 
 
 class RecipeText(msgspec.Struct):
-    """A recipe: the files and values that the user named, and the digest of its data.
+    """A recipe: the files and values that the user named, and the digest of the recipe's data.
 
-    ``places`` are all of its files, and their folders.
+    ``places`` are all files of the recipe, and the folders of the files.
     """
 
     path: str
@@ -34,14 +33,14 @@ class RecipeText(msgspec.Struct):
 
 
 class Loose(msgspec.Struct):
-    """A file or folder of recipes: its identity, and the digest of its content or its names."""
+    """A file or folder of recipes, with an identity and a digest of the content or the names."""
 
     identity: list[int]
     digest: str
 
 
 def make_text(layers: Layers, files: Iterable[Path]) -> RecipeText:
-    """Return the text of a recipe from its layers and all of its files."""
+    """Return the text of a recipe from its layers and all its files."""
     named = [str(file) for file in files]
     return RecipeText(
         str(layers.path),
@@ -59,9 +58,9 @@ def read_places(texts: Iterable[RecipeText]) -> dict[str, Loose]:
 
 
 def find_changed(places: Mapping[str, Loose], found: Mapping[str, Identity]) -> frozenset[str]:
-    """Return the files with other content and the folders with other names.
+    """Return the files with different contents and the folders with different names.
 
-    ``found`` has the identities of all files.
+    ``found`` contains the identities of all files.
     """
     other = [path for path, known in places.items() if known.identity != [*found[path]]]
     return frozenset(path for path in other if digest_place(path) != places[path].digest)

@@ -46,7 +46,7 @@ from .options import select_run_inputs
 def read_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
-    """Return the first ``count`` samples, or all. Raises UserError for an invalid sample."""
+    """Return the first ``count`` samples or all samples. Raises UserError for an invalid sample."""
     columns = read_columns(inputs, given, job.data_folders, count)
     samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
@@ -74,8 +74,8 @@ def read_network_columns(
 ) -> dict[str, Column]:
     """Return samples in the form of the compiled network's inputs, for a batch of 1.
 
-    Integers of the recipe have the quantization parameters of its model. They are converted if
-    the network has other quantization parameters.
+    Integers of the recipe have the quantization parameters of the recipe's model. They are
+    converted if the network has different quantization parameters.
     """
     source = MODEL_INTERFACE.read(job)
     if all(t.scale is None for t in source.inputs):
@@ -88,10 +88,10 @@ def read_network_columns(
 
 
 def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Return ``count`` samples for a batch of 1 from the recipe's data; empty without data.
+    """Return ``count`` samples for a batch of 1 from the recipe's data, which may be empty.
 
-    The data must have at least one sample per batch. The samples are repeated if they do not
-    fill all batches.
+    The data must have at least one sample per batch. The samples are repeated if they do not fill
+    all batches.
     """
     given = select_run_inputs(job)
     if given is None:
@@ -113,9 +113,9 @@ def read_run_samples(
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the limits of random samples, by input, from the model, or 0 and 1 for floats.
+    """Return the model's limits of random samples by input; 0 and 1 for floats.
 
-    Floats that represent integers have the limits of a byte.
+    The limits of floats that represent integers are the limits of a byte.
     """
     stated = NETWORK_VALUES.read(job).ranges
     whole = find_whole_names(job)
@@ -137,7 +137,7 @@ def find_stated_integers(job: Job) -> dict[str, Range]:
 
 
 def find_indices(job: Job, interface: ModelInterface) -> dict[str, Range]:
-    """Return the limits of integer inputs that are indices of an axis, also from its end."""
+    """Return the limits of integer inputs that are indices of an axis, from its start or end."""
     stated = NETWORK_VALUES.read(job).ranges
     integers = (t.name for t in interface.inputs if "int" in t.stated_dtype)
     return {name: (-1 - stated[name][1], stated[name][1]) for name in integers if name in stated}
@@ -153,7 +153,7 @@ def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
 def run_reference(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], stage: str = NETWORK_STAGE
 ) -> ReferenceOutputs:
-    """Return the reference outputs for samples, with the compiled network.
+    """Return the compiled network's reference outputs for samples.
 
     If a device replaced regions of the network, the new regions are the reference.
     """
@@ -191,7 +191,7 @@ def run_in_float64(
 def run_lowered(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], model: bytes
 ) -> ReferenceOutputs:
-    """Return the outputs of TVM with the regions as they are lowered, for whole batches."""
+    """Return TVM's outputs of the lowered regions, for whole batches."""
     layout = read_batch_layout(job, interface)
     names = PARTITION.read(job).inputs
     batches = [
@@ -206,6 +206,6 @@ def run_lowered(
 def pack_first_sample(
     interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the first inputs of the firmware and its outputs: ``input_0`` …, ``output_0`` …"""
+    """Return the firmware's first inputs and outputs: ``input_0`` …, ``output_0`` …"""
     inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
     return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

@@ -1,4 +1,4 @@
-"""Runs the command ``firmwright show``: it prints a resolved recipe without a build."""
+"""Runs the command ``firmwright show``, which prints a resolved recipe without a build."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def resolve(layers: Layers) -> Origins:
 
 
 def format_as(shown: Origins, options: argparse.Namespace) -> str:
-    """Return the text that the options ask for. Raises UserError for an unknown key."""
+    """Return the text that the options request. Raises UserError for an unknown key."""
     if options.json:
         origins = {format_pointer(p): shown.find(p) for p, _ in shown.list_values()}
         record = ResolvedRecipe(dict(shown.data), origins)

@@ -1,9 +1,9 @@
-"""Detects from file states that a build has nothing to do, before any recipe is read.
+"""Detects from file states that a build is up to date, before any recipe is read.
 
-A build writes a snapshot when all of its stages are up to date. The snapshot has the identities
-of all files and folders on which this depends, per recipe. While they are unchanged, the same
-command line has the same answer. If one of them differs, the stages of the recipes that depend on
-it are checked by file content.
+A build writes a snapshot when all stages are up to date. Per recipe, the snapshot contains the
+identities of all files and folders that the build depends on. While these files are unchanged, the
+build stays up to date for the same command line. If a file differs, the stages of the recipes that
+depend on the file are checked by file content.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ OF_SHELLS = frozenset({"_", "COLUMNS", "LINES", "OLDPWD", "SHLVL"})
 
 @dataclass(frozen=True)
 class UpToDate:
-    """A recipe whose build has nothing to do. A reporter recognizes it as the title of a task.
+    """A recipe whose build is up to date. The reporter recognizes it as the title of a task.
 
-    ``task`` is the name of the task that builds the recipe. ``title`` is the title of the build,
-    and ``bundle`` and ``manifest`` are the paths of its results.
+    ``task`` is the name of the task that builds the recipe. ``title`` is the title of the build.
+    ``bundle`` and ``manifest`` are the paths of the results.
     """
 
     task: str
@@ -64,7 +64,7 @@ class UpToDate:
 
 
 def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
-    """Return the recipes of the stages ``bundle``, which end a build."""
+    """Return the recipes of the finished ``bundle`` stages."""
     jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
     return [
         UpToDate(
@@ -80,10 +80,10 @@ def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
 class KnownRecipe(msgspec.Struct):
     """A recipe in a snapshot.
 
-    ``recipe`` is its argument of the command line. ``builds`` are its builds, and ``names`` the
-    names in its tasks. ``paths`` are the positions of its files in the list of the snapshot, and
-    ``state`` is the digest of their identities. ``texts`` are the files that may change if the
-    recipe stays equal.
+    ``recipe`` is the recipe's argument on the command line. ``builds`` are the recipe's builds, and
+    ``names`` are the names in its tasks. ``paths`` are the positions of the recipe's files in the
+    list of the snapshot. ``state`` is the digest of the identities of these files. ``texts`` are
+    the files that may change if the recipe stays equal.
     """
 
     recipe: str
@@ -108,7 +108,7 @@ class Content(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The recipes of a snapshot in order, those that must be checked again, and all paths."""
+    """The recipes of a snapshot in order, the recipes to check again, and all paths."""
 
     recipes: Sequence[KnownRecipe] = ()
     changed: Sequence[KnownRecipe] = ()
@@ -121,19 +121,19 @@ class Snapshot:
 
 
 def make_tasks(builds: Sequence[UpToDate]) -> list[Task]:
-    """Return the tasks of builds that have nothing to do; empty without builds."""
+    """Return the tasks of builds that are up to date; empty without builds."""
     tasks = [make_finished_task(each) for each in builds]
     names = [task.name for task in tasks]
     return [Task("build", None, task_dep=names, has_subtask=True), *tasks] if tasks else []
 
 
 def make_finished_task(build: UpToDate) -> Task:
-    """Return the task of a build that has nothing to do."""
+    """Return the task of a build that is up to date."""
     return Task(build.task, None, uptodate=[True], title=build, subtask_of="build")
 
 
 def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
-    """Return the snapshot of the command line; empty if its circumstances have changed."""
+    """Return the snapshot of the command line; empty if the circumstances have changed."""
     try:
         return read_snapshot(find_snapshot(), collect_circumstances(), always)
     except UserError:  # the code that makes the jobs reports the error
@@ -141,10 +141,10 @@ def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
 
 
 def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | None:
-    """Return the bundle of one recipe's build that has nothing to do, otherwise None.
+    """Return the bundle of a recipe whose build is up to date, otherwise None.
 
-    A recipe of several networks has several builds, so its stages are checked. ``always`` has the
-    identities of the paths of ``list_always``, if the caller knows them.
+    A recipe with several networks has several builds, so the stages are checked. ``always``
+    contains the identities of the paths of ``list_always``; None if they are unknown.
     """
     found = read_current(always).list_builds()
     return found[0].bundle if len(found) == 1 else None
@@ -155,13 +155,13 @@ def find_snapshot() -> Path:
 
 
 def list_decisive_arguments() -> list[tuple[str, str]]:
-    """Return the arguments of the command line that decide a build, sorted."""
+    """Return the arguments of the command line that affect a build, sorted."""
     given = (doit_cmd._CMDLINE_VARS or {}).items()
     return sorted((name, text) for name, text in given if name not in (WHY, DRY_RUN))
 
 
 def collect_circumstances() -> str:
-    """Return the deciding values except files. sys.path and PATH find packages and programs."""
+    """Return the values, except files, that affect a build, including sys.path and PATH."""
     stated = [
         sys.version,
         PYTHON_PATH,
@@ -176,7 +176,7 @@ def collect_circumstances() -> str:
 def read_snapshot(
     path: Path, circumstances: str, always: Mapping[str, Identity] | None = None
 ) -> Snapshot:
-    """Return the recipes of a snapshot; empty if circumstances have changed or it is damaged."""
+    """Return the recipes of a snapshot; empty if it is damaged or the circumstances changed."""
     content = read_checked(path)
     if content is None:
         return Snapshot()
@@ -202,7 +202,7 @@ def parse(content: bytes) -> Content:
 
 
 def holds(known: KnownRecipe, lines: Sequence[str], changed: frozenset[str]) -> bool:
-    """Return whether the files of a recipe are unchanged, or the recipe is equal without them."""
+    """Return whether a recipe's files are unchanged, or their changes do not affect the recipe."""
     same = known.state == digest_lines([lines[position] for position in known.paths])
     return same and all(is_same(text, changed) for text in known.texts)
 
@@ -212,8 +212,8 @@ class BuiltRecipe:
     """A recipe whose build is up to date.
 
     ``recipe``, ``builds``, ``names`` and ``texts`` are the fields of a KnownRecipe. ``written`` are
-    the results of stages, with the states in which the stages left them. ``watched`` are all other
-    files and folders that decide the results.
+    the results of stages, with their states at the ends of the stages. ``watched`` are all other
+    files and folders that affect the results.
     """
 
     recipe: str
@@ -226,7 +226,7 @@ class BuiltRecipe:
 
 @dataclass(frozen=True)
 class KeptRecipe:
-    """A recipe that no file of the build concerns: its entry in the old snapshot, and its files."""
+    """A recipe that the build does not affect, with its entry in the old snapshot and its files."""
 
     known: KnownRecipe
     paths: Sequence[str]
@@ -250,9 +250,9 @@ def write_snapshot(
 ) -> None:
     """Record that recipes are up to date while their files and folders are unchanged.
 
-    Write no snapshot if a result has changed since it was written, or if another file may have
-    changed since this process began. ``order`` are the names of all builds, if there are ``kept``
-    recipes.
+    A snapshot is not written if a result has changed since it was written, or if another file may
+    have changed since this process began. ``order`` contains the names of all builds if there are
+    ``kept`` recipes.
     """
     texts = [text for each in recipes for text in each.texts]
     texts += [text for old in kept for text in old.known.texts]
@@ -303,7 +303,7 @@ def look_at_common(always: Mapping[str, Identity] | None = None) -> dict[str, Id
 
 
 def list_always() -> list[str]:
-    """Return the paths on which every build depends: our files, and search paths of programs."""
+    """Return the paths that every build depends on: firmwright's files and the search paths."""
     return [
         *(path for folder in FOLDERS for path in list_own_files(str(folder))),
         *list_search_paths(),
@@ -316,7 +316,7 @@ def list_search_paths() -> list[str]:
 
 
 def list_own_files(folder: str) -> Iterator[str]:
-    """Yield the files below one of firmwright's folders, except the bytecode of Python."""
+    """Yield the files below one of firmwright's folders, except Python bytecode."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not entry.is_dir():

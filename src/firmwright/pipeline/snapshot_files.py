@@ -25,10 +25,10 @@ from .tools import find_named_files
 
 
 def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:
-    """Write a snapshot of a build if all stages that it needs are up to date now.
+    """Write a snapshot of a build if all stages that the build needs are now up to date.
 
-    ``tasks`` has all tasks by name. The tasks in ``fresh`` did not need to run. The tasks in
-    ``ran`` have run, in this order.
+    ``tasks`` contains all tasks by name. The tasks in ``fresh`` were already up to date. The tasks
+    in ``ran`` have run, in this order.
     """
     done = {task.name: task for task in (*fresh, *ran)}
     if {*done} != {name for name in list_needed(tasks, "build") if tasks[name].actions}:
@@ -61,7 +61,7 @@ def describe(
     results: Mapping[str, Mapping[str, FileState]],
     built: Iterable[UpToDate],
 ) -> BuiltRecipe:
-    """Return the files that decide the tasks of a recipe. ``results`` are files by task."""
+    """Return the files that affect the tasks of a recipe. ``results`` maps tasks to files."""
     jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
     watched = {path for task in tasks for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
@@ -82,7 +82,7 @@ def describe(
 
 
 def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
-    """Return the names of a task and of all tasks that run before it."""
+    """Return the names of a task and of all tasks that the task needs."""
     found = {name}
     waiting = [name]
     while waiting:
@@ -93,10 +93,10 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 
 
 def can_be_watched(job: Job) -> bool:
-    """Return whether only files and folders with known names decide the result.
+    """Return whether only files and folders with known names affect the result.
 
-    Custom Python code, and devices and emulators of other packages, may read any file. C compilers
-    search folders for headers. A pattern may later match a folder that has no file yet.
+    Custom Python code may read any file, like devices and emulators of other packages. C compilers
+    search folders for headers. A pattern may match a file that is created later.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
@@ -110,9 +110,10 @@ def can_be_watched(job: Job) -> bool:
 
 
 def list_own_files(job: Job) -> Iterator[Path]:
-    """Yield the paths that decide a job in addition to its stages' files.
+    """Yield the paths that affect a job in addition to the files of the stages.
 
-    They include the files' folders, because a new file, such as the first lock, may decide.
+    The paths include the folders of the files, because a new file, such as the first lock, may
+    affect the job.
     """
     own = [
         job.recipe.path,

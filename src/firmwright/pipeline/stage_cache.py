@@ -1,4 +1,4 @@
-"""Restores the results of stages from the cache that builds share, and stores results there."""
+"""Restores and stores the results of stages in the cache that builds share."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def find_key(
     files: Iterable[str],
     digests: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the digest of everything that decides the result of a stage, on any machine.
+    """Return the digest of all inputs of a stage, which is equal on all machines.
 
-    Files count by content and by name below the build folder or the recipe's folder. The
-    locations of these folders are ignored. ``digests`` are the contents of files that do not exist
-    yet.
+    The digest includes the contents of files and their names below the build folder or the recipe's
+    folder. The locations of these folders are ignored. ``digests`` are the digests of files that do
+    not exist yet.
     """
     owners = [j.outdir for j in (job.origin or job, *job.members)]
     folders = [resolve_folder(str(folder)) for folder in (*owners, job.recipe.path.parent)]
@@ -57,7 +57,7 @@ def resolve_folder(folder: str) -> str:
 
 
 def name_file(path: str, folders: Iterable[str]) -> str:
-    """Return a file's path below the first folder that has it, or only its name."""
+    """Return a file's path below the first folder that contains the file, or only the name."""
     folder, name = os.path.split(path)
     resolved = f"{resolve_folder(folder)}/{name}"
     found = (resolved[len(f) + 1 :] for f in folders if resolved.startswith(f"{f}/"))
@@ -67,11 +67,11 @@ def name_file(path: str, folders: Iterable[str]) -> str:
 def take_or_run(
     job: Job, stage: Stage, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
 ) -> str:
-    """Restore a stage's empty folder from the cache, or run the stage and store its result.
+    """Restore a stage's result from the cache, or run the stage and store the result.
 
-    Returns the location of the cache entry that was restored; empty if the stage ran. The notes
-    of a restored stage are shown again. An error of the cache is a note to the user, and the stage
-    runs. Stages with custom Python code always run, because the code may read unknown files.
+    Returns the location of the cache entry that was restored; empty if the stage ran. The notes of
+    a restored stage are shown again. If the cache has an error, a note reports the error and the
+    stage runs. Stages with custom Python code always run, because the code may read unknown files.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
@@ -104,11 +104,11 @@ def find_cached(
     files: Collection[str],
     results: Mapping[str, str],
 ) -> str:
-    """Return the digest of the index of the result that the shared cache has for a stage.
+    """Return the digest of the index of a stage's result in the shared cache.
 
-    It is empty if there is no result, or if an input is unknown. ``files`` are the inputs.
-    ``results`` has the digests of inputs that earlier stages will write, empty if they are unknown.
-    Raises CacheError.
+    The digest is empty if there is no result, or if an input is unknown. ``files`` are the inputs.
+    ``results`` contains the digests of inputs that earlier stages will write; unknown digests are
+    empty. Raises CacheError.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
@@ -126,5 +126,5 @@ def find_cached(
 
 @cache
 def load_cache() -> SharedCache | None:
-    """Return the cache that the user names. A process opens it once."""
+    """Return the cache that the user names. A process opens the cache once."""
     return open_cache()

@@ -1,4 +1,4 @@
-"""Draws the graph of ``firmwright graph``: a recipe's stages and the results that they read."""
+"""Draws the graph of ``firmwright graph``: a recipe's stages and their inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NumberedStage:
 
 
 def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the stages of a job. The last stage reads all others and follows only the ends."""
+    """Return the stages that each stage reads; omit edges to the last stage that add no order."""
     names = [name for name in job.stages if job.has_stage(name)]
     indices = {name_index(job, name): name for name in names}
     found: dict[str, tuple[str, ...]] = {}
@@ -55,7 +55,7 @@ def format_mermaid(stages: Stages) -> str:
 
 
 def format_svg(stages: Stages) -> str:
-    """Return a picture with one row per stage, and lanes for results that later stages read."""
+    """Return an SVG picture with one row per stage, and lanes for results of earlier stages."""
     numbers = {name: number for number, name in enumerate(stages)}
     rows = [
         NumberedStage(name, numbers[name], tuple(numbers[each] for each in read))

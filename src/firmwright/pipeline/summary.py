@@ -18,7 +18,7 @@ LARGEST = 3
 
 
 def summarize(job: Job) -> list[Row]:
-    """Return the rows of the table from the records. Rows with file paths are added later."""
+    """Return the rows of the table from the records. The caller adds rows with file paths."""
     if job.members:
         return [*describe_run(job), *describe_memories(job)]
     return [
@@ -52,7 +52,7 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 
 def describe_time(job: Job) -> Iterator[Row]:
-    """Yield the time of an inference, if more than its instructions is known."""
+    """Yield the time of an inference if more than the number of instructions is known."""
     if job.has_stage("stats"):
         timeline = artifacts.TIMELINE.read(job)
         if timeline.unit == CYCLES:
@@ -60,7 +60,7 @@ def describe_time(job: Job) -> Iterator[Row]:
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
-    """Yield for each network of a firmware the agreement of its outputs with the reference."""
+    """Yield the agreement of each network's outputs with the reference."""
     record = artifacts.NETWORKS_RUN.read(job)
     for name, found in record.networks.items():
         counted = f"{found.exact_samples} of {record.turns} samples exact"
@@ -69,7 +69,7 @@ def describe_networks(job: Job) -> Iterator[Row]:
 
 
 def describe_agreement(record: RunRecord) -> Row:
-    """Return the agreement with the reference. All outputs are within the tolerance."""
+    """Return the agreement of outputs that are all within the tolerance of the reference."""
     exact = record.exact_samples == record.samples
     counted = f"{record.exact_samples} of {record.samples} samples exact"
     difference = f"largest difference {record.max_difference:g}"
@@ -105,7 +105,7 @@ def describe_memories(job: Job) -> Iterator[Row]:
 
 
 def describe_devices(job: Job) -> Iterator[Row]:
-    """Yield the share of MACs by device. A requested device without operators is marked."""
+    """Yield the share of MACs by device; mark a requested device without operators."""
     summary = explain_partition(job).summary
     *offered, _ = summary.macs_by_device
     parts: list[Part] = []
@@ -120,7 +120,7 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 
 def describe_layers(job: Job) -> Iterator[Row]:
-    """Yield the layers with the highest costs: in the timeline, or in MACs without one."""
+    """Yield the layers with the highest costs in the timeline; without a timeline, in MACs."""
     if job.has_stage("stats"):
         found = artifacts.TIMELINE.read(job)
         unit, total = found.unit, found.total

@@ -1,4 +1,4 @@
-"""Switches of the command line that show why stages run."""
+"""Reads the switches of the command line that show why stages run."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ WHY, DRY_RUN = "why", "dry_run"
 
 
 def is_asked(switch: str) -> bool:
-    """Return whether the command line has a switch."""
+    """Return whether the command line contains a switch."""
     return get_var(switch) not in (None, "0")

@@ -1,4 +1,4 @@
-"""Converts a stage of a job to a doit task, whose result folder is replaced as a whole."""
+"""Converts a job's stage to a doit task, which replaces the whole result folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from .template_files import digest_templates
 
 @dataclass(frozen=True)
 class Title:
-    """The job and the stage of a task. doit calls it for a title; a reporter reads its fields."""
+    """A task's job and stage. doit calls it to get a title; the reporter reads the fields."""
 
     job: Job
     stage: str
@@ -63,20 +63,20 @@ class Title:
         return str(task.name)
 
     def import_stages(self) -> None:
-        """Import the code of this stage and the later stages."""
+        """Import the code of this stage and of the later stages."""
         names = dropwhile(lambda name: name != self.stage, self.job.stages)
         import_stages(self.job.stages[name] for name in names if self.job.has_stage(name))
 
 
 def import_stages(stages: Iterable[StageDeclaration[Any]]) -> None:
-    """Import the code of stages. A stage reports a failed import."""
+    """Import the code of stages; a stage reports a failed import when it runs."""
     for stage in stages:
         with suppress(ImportError):
             import_module(stage.run.partition(":")[0])
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]
-    """A user's error, with the notes that the stage wrote before it."""
+    """A user's error, with the notes that the stage wrote before the error."""
 
     def __init__(self, message: str, notes: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -84,9 +84,9 @@ class StageFailed(TaskFailed):  # type: ignore[misc]
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the doit task of every stage of every job, in a group with the stage's name.
+    """Yield a doit task for every stage of every job, in a group with the stage's name.
 
-    Platforms that share a result share one task.
+    Platforms that share a result also share the task.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     folders: set[Path] = set()
@@ -108,13 +108,13 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 
 def explain_missing(job: Job, stage: Stage) -> str:
-    """Return a message that a job does not have a stage, and the reason."""
+    """Return a message that a job does not have a stage, with the reason."""
     reason = stage.explain_absence(job) or f"it needs {stage.condition or 'another recipe'}"
     return f"{job.title} has no stage '{stage.name}': {reason}"
 
 
 def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any]:
-    """Return a task that fails with the messages, in place of a group without tasks.
+    """Return a task that fails with the messages and replaces a group without tasks.
 
     ``doit list`` omits a task whose ``meta`` has ``refused``.
     """
@@ -124,7 +124,7 @@ def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any
 
 
 def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield a task that fails for each stage of a device that is in no target of the jobs."""
+    """Yield a failing task for each stage of a device that the jobs' targets do not contain."""
     devices: dict[str, list[str]] = {}
     stages: dict[str, Stage] = {}
     for name in target_names():
@@ -166,7 +166,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def list_dependencies(job: Job, stage: Stage) -> list[str]:
-    """Return the files that a stage reads, in the order of its key in the shared cache."""
+    """Return the files that a stage reads, in the order of the stage's key in the shared cache."""
     return [*list_results(job, stage), *list_own_inputs(job, stage)]
 
 
@@ -179,12 +179,12 @@ def list_results(job: Job, stage: Stage) -> list[str]:
 
 
 def name_index(job: Job, stage: str) -> str:
-    """Return the index file of a stage's results. A Path of each would cost as much again."""
+    """Return the index file of a stage's results as text, because Path objects are slow."""
     return f"{job.folder(stage)}/{INDEX_FILE}"
 
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
-    """Return the user's files that a stage reads, which are not written by another stage."""
+    """Return the user's files that a stage reads and that no other stage writes."""
     return [*map(str, stage.inputs(job))]
 
 
@@ -195,7 +195,7 @@ def list_outputs(job: Job, stage: Stage) -> list[str]:
 
 
 def walk_files(folder: str, but: str) -> Iterator[str]:
-    """Yield the files below a folder, except files of one name. Path.rglob is slower."""
+    """Yield the files below a folder, except files with one name. Path.rglob is slower."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -205,7 +205,7 @@ def walk_files(folder: str, but: str) -> Iterator[str]:
 
 
 def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
-    """Return all values, except files, that decide the results, in the form that JSON returns."""
+    """Return all values, except files, that affect the results, as decoded JSON."""
     return {
         "firmwright": __version__,
         "firmwright's code": code_digest(CODE_FOLDERS),
@@ -218,13 +218,13 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return data as JSON returns it: lists, and mappings whose keys are texts."""
+    """Return data in the form of decoded JSON: lists, and mappings whose keys are texts."""
     text = msgspec.json.encode(value, order="sorted", enc_hook=to_json_type)
     return msgspec.json.decode(text)
 
 
 def to_json_type(value: Any) -> Any:
-    """Return a value of a type that msgspec does not know, such as a subclass of ``str``."""
+    """Convert a value whose type msgspec does not support, such as a subclass of ``str``."""
     return json.loads(json.dumps(value, sort_keys=True))
 
 
@@ -235,8 +235,8 @@ def run_action(
 
     The message begins with the location of the recipe key ``about``, or with the task's name.
 
-    Returns the notes of the job, the shared cache entry that contains the result, and the
-    measured times, if they are requested. doit passes these values between processes.
+    Returns the job's notes, the shared cache entry that contains the result, and the requested
+    times. doit passes these values between processes.
     """
     progress.begin_task(task)
     job.notes.clear()
@@ -260,7 +260,7 @@ def run_action(
 
 
 def tell_system_error(error: OSError, outdir: Path) -> str:
-    """Return the system's error message, after the path or, without one, the build folder."""
+    """Return the system's error message after the path; without a path, after the build folder."""
     place = Path(error.filename2 or error.filename or outdir)
     place = next((above for above in place.parents if os.path.isfile(above)), place)  # noqa: PTH113
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
@@ -269,14 +269,14 @@ def tell_system_error(error: OSError, outdir: Path) -> str:
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
-    """Return the message after the location of the recipe key, or after the task's name."""
+    """Return the message with the location of the recipe key, or with the task's name."""
     if not about:
         return f"{task}: {message}"
     return str(job.recipe.make_diagnostic(about, message.removeprefix(f"{about[0]}: ")))
 
 
 def locate(recipe: Path, digest: str) -> str:
-    """Return file:line:column of the first digest in a recipe."""
+    """Return the location (file:line:column) of the first digest in a recipe."""
     for number, line in enumerate(recipe.read_text("utf-8").splitlines(), 1):
         column = line.lower().find(digest.lower())
         if column >= 0:
@@ -285,10 +285,10 @@ def locate(recipe: Path, digest: str) -> str:
 
 
 def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list[str]) -> str:
-    """Run the stage in a new folder, then replace the last good result with the new one.
+    """Run the stage in a new folder, then replace the last good result with the new result.
 
-    Returns the shared cache entry that contained the result; empty if the stage ran.
-    Raises UserError if the user has files in the folder, or at the path of a published file.
+    Returns the shared cache entry that contained the result; empty if the stage ran. Raises
+    UserError if a user's file is in the folder, or at the path of a published file.
     """
     folder, targets = job.folder(stage.name), stage.publish(job)
     unfinished = partial_folder(folder)
@@ -318,7 +318,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
 
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
-    """Run a stage. Raises UserError if it read an undeclared file, or if an input changed."""
+    """Run a stage. Raises UserError if the stage read an undeclared file or an input changed."""
     own = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
         resolve_name(stage.run)(job, folder)
@@ -330,7 +330,7 @@ def partial_folder(folder: Path) -> Path:
 
 
 def list_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file that a stage wrote, by its name below the folder.
+    """Return the SHA-256 of each file that a stage wrote, by the name below the folder.
 
     The digest is empty for a link to a missing file.
     """
@@ -341,7 +341,7 @@ def list_digests(folder: Path) -> dict[str, str]:
 def remove_results(
     folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
 ) -> None:
-    """Remove the files that builds wrote. Print their paths and the files that stay."""
+    """Remove the files that builds wrote; print the paths of removed and remaining files."""
     targets = list_targets()
     for path in (*folders, *targets):
         foreign = list_foreign_files(path) if path in folders else []
@@ -360,7 +360,7 @@ def remove_results(
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder and its empty parents, up to the build root, which has doit's state."""
+    """Remove a folder and its empty parents, up to the build root."""
     for place in (folder, *folder.parents):
         release_folder(place)
         try:

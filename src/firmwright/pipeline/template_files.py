@@ -22,7 +22,7 @@ def find_templates(patterns: tuple[str, ...]) -> list[str]:
 def digest_templates(patterns: tuple[str, ...]) -> str:
     """Return the digest of firmwright's template files that match the patterns.
 
-    doit would compare each of the files again for each recipe.
+    One digest is faster, because doit would compare each file again for each recipe.
     """
     names = (path.removeprefix(f"{TEMPLATES}/") for path in find_templates(patterns))
     lines = [f"{name} {file_digest(TEMPLATES / name)}\n" for name in names]

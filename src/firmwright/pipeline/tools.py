@@ -1,4 +1,4 @@
-"""Identifies the programs that decide results, by their files and versions."""
+"""Identifies the programs that affect results by files and versions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .freshness import file_digest
 class Tool:
     """A program that a stage runs.
 
-    ``find`` returns the fingerprint of all files that the program opens, or None if it is not
-    installed. It raises UserError if the installation is damaged. ``version`` returns the text
-    for a lock, or None if the tool has no version. ``locked_as`` names the fingerprint in a lock.
-    It is empty if a lock has only the version.
+    ``find`` returns the fingerprint of all files that the program opens, or None if the program is
+    not installed. ``find`` raises UserError if the installation is damaged. ``version`` returns the
+    text for a lock, or None if the tool has no version. ``locked_as`` is the name of the
+    fingerprint in a lock, or empty if a lock contains only the version.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Tool:
     locked_as: str = ""
 
     def stamp(self) -> str:
-        """Return the digest of the files that the tool opens, or the reason why there is none."""
+        """Return the digest of the tool's files, or the reason why there is no digest."""
         try:
             found = self.find()
         except UserError as error:  # the stage raises it again
@@ -57,7 +57,7 @@ class Tool:
 
 
 def collect_settings(build: Build) -> dict[str, Any]:
-    """Return everything of a platform and a toolchain that decides the compiled files."""
+    """Return all settings of a platform and a toolchain that affect the compiled files."""
     toolchain = build.toolchain
     return {
         "toolchain": toolchain.name,
@@ -69,14 +69,14 @@ def collect_settings(build: Build) -> dict[str, Any]:
 
 
 def find_named_files(build: Build) -> list[Path]:
-    """Return the files, such as archives, with absolute paths in the toolchain's words."""
+    """Return the files, such as archives, that the toolchain's arguments name absolutely."""
     settings = build.settings
     words = (*settings.flags, *settings.link_flags, *settings.libraries)
     return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
 
 
 def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
-    """Return the compiler of a build. The user's C ``sources`` may include any header."""
+    """Return the compiler of a build; the user's C ``sources`` may include any header."""
     toolchain, architecture = build.toolchain, build.platform.architecture
     return Tool(
         toolchain.name,
@@ -101,7 +101,7 @@ def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint |
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
-    """Return the folders of the SDK that builds a firmware; empty if firmwright links it."""
+    """Return the folders of the SDK that builds a firmware; empty if firmwright links."""
     sdk = load_board(platform.board).sdk
     if sdk is None:
         return []
@@ -129,14 +129,14 @@ def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
 
 
 def emulator_tool(name: str, platform: Platform) -> Tool:
-    """Return an emulator. A lock has the files of another package, because it may be edited."""
+    """Return an emulator; a lock includes the files of other packages, which users may edit."""
     find = partial(fingerprint_emulator, name, platform)
     locked_as = "" if name in BUILT_IN else name
     return Tool(name, find, partial(read_version, name, platform), locked_as)
 
 
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
-    """Return the fingerprint of an emulator's files; None for this machine."""
+    """Return the fingerprint of an emulator's files; None if this machine runs the firmware."""
     opened = load_emulator(name).find_files(platform)
     if name not in BUILT_IN:
         opened = add_package(find_plugins(GROUP)[name].module, opened or OpenedFiles(()))
@@ -146,7 +146,7 @@ def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
 
 
 def add_package(module: str, opened: OpenedFiles) -> OpenedFiles:
-    """Add the files and versions of the installed package of a module, and of its imports."""
+    """Add the files and versions of the package of a module and of imported packages."""
     code = find_installed([module.partition(".")[0]])
     versions = [f"{package} {version(package)}" for package in sorted(code.packages)]
     return OpenedFiles(

@@ -1,7 +1,7 @@
-"""Selects the variant of each layer: from the tuned file after a check, or the default.
+"""Selects the variant of each layer from the tuned file after a check, or the default.
 
-A file of another network is rejected, because its variants may be slow in this network. The user
-would not notice that.
+A file of another network is rejected, because its variants may be slow in this network. Users would
+not notice the low speed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Variants = Mapping[str, tuple[str, ...]]
 
 
 def list_variants(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Variants:
-    """Return the variants of the layers that have more than one."""
+    """Return the variants of each layer that has more than one variant."""
     devices = {device.name: device for device in mix}
     found = {
         region.name: tuple(find_device(region, devices).list_variants(region, module))
@@ -55,12 +55,12 @@ def digest_network(partition: Partition) -> str:
 
 
 def describe_network(job: Job, partition: Partition) -> TunedNetwork:
-    """Return the values, without layers, that a tuned file for this network must have."""
+    """Return the values, except layers, that a tuned file for this network must contain."""
     return TunedNetwork(job.build.toolchain.name, job.target, digest_network(partition), {})
 
 
 def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
-    """Return the tuned file and its part for the platform; None if it has no such part."""
+    """Return the tuned file and the platform's part of it; None if there is no such part."""
     for path in job.tuned_files:
         file = read_tuned(path)
         if job.platform.name in file.platforms:
@@ -69,14 +69,14 @@ def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
 
 
 def is_untuned(job: Job) -> bool:
-    """Return whether a recipe requests tuned layers and its platform has no result yet."""
+    """Return whether a recipe requests tuned layers and the platform has no result yet."""
     return job.recipe.tune is not None and job.counts_instructions and read_network(job) is None
 
 
 def tune_mix(
     job: Job, partition: Partition, module: IRModule, mix: Sequence[Device]
 ) -> tuple[Device, ...]:
-    """Return the devices, with the variants of the job's tuned file.
+    """Return the devices with the variants of the job's tuned file.
 
     Raises DiagnosticError if the file belongs to another network.
     """
@@ -114,7 +114,7 @@ def find_differences(
 def find_wrong_variants(
     job: Job, file: TunedFile, tuned: TunedNetwork, known: Variants
 ) -> Iterator[Diagnostic]:
-    """Yield the file's unknown layers and unknown variants, and the layers that it lacks."""
+    """Yield the unknown layers, the unknown variants and the missing layers of a tuned file."""
     for name, layer in tuned.layers.items():
         if name not in known:
             message = "not a layer with several variants"
@@ -130,7 +130,7 @@ def find_wrong_variants(
 def refuse(
     job: Job, file: TunedFile, keys: tuple[str, ...], message: str, key: bool = False
 ) -> Diagnostic:
-    """Return a message at a value, or its key, in the platform's part of a file."""
+    """Return a message at a value, or at its key, in the platform's part of a file."""
     pointer = ("platforms", job.platform.name, *keys)
     hint = f"search again with `{tune_command(job)}`, or remove the file"
     return file.document.make_diagnostic(pointer, f"{message}; {hint}", key)
@@ -143,7 +143,7 @@ def tune_command(job: Job) -> str:
 
 
 def describe_tuning(job: Job) -> dict[str, str]:
-    """Return a sentence for each layer of the job's file that compares it with the default."""
+    """Return a sentence for each tuned layer that compares the variant with the default."""
     read = read_network(job)
     if read is None:
         return {}
@@ -159,7 +159,7 @@ def describe_layer(layer: TunedLayer) -> str:
 
 
 def add_tuning_notes(job: Job, kernels: Kernels) -> Kernels:
-    """Return the kernels, with a note for tuned layers that explains their variant."""
+    """Return the kernels; a note for each tuned layer explains the layer's variant."""
     notes = describe_tuning(job)
     return replace(
         kernels,

@@ -1,8 +1,8 @@
 """Ends all processes of a build together if one of them is killed.
 
-doit passes each stage to a worker and waits for the answer without a limit. Workers wait for the
-next stage in the same way. If one process were killed, the other would stay and hold the lock of
-the build folder.
+doit passes each stage to a worker and waits for the result without a time limit. Workers wait for
+the next stage without a limit, too. If one process were killed, the other processes would stay and
+hold the lock of the build folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .input_guard import SteadyInputs, SteadyRunner
 
 
 class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
-    """doit's runner of parallel stages, in which no process outlives another process."""
+    """A doit runner of parallel stages whose processes all end together."""
 
     has_workers = False
 
@@ -41,9 +41,9 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def select_task(self, node: Any, tasks: Any) -> bool:
-        """Start processes only for tasks with actions. A group of stages has no process or record.
+        """Start processes only for tasks with actions; a group of stages needs no process.
 
-        The modules of the first stages are imported here, before all processes are forked.
+        This method imports the modules of the first stages before all processes are forked.
         """
         selected: bool = super().select_task(node, tasks)
         if selected and not node.task.actions:
@@ -93,5 +93,5 @@ def end_with_parent() -> None:
 
 
 def use_own_runners() -> None:
-    """Replace the runners of doit, for sequential and parallel stages, with these runners."""
+    """Replace doit's runners for sequential and parallel stages with these runners."""
     cmd_run.Runner, cmd_run.MRunner = SteadyRunner, WatchedRunner

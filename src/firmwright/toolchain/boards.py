@@ -1,6 +1,6 @@
-"""Loads boards: folders with start-up code, linker script and HAL, for families of cores.
+"""Loads boards, which are folders with start-up code, a linker script and a HAL.
 
-The built-in boards are in ``templates/boards``. A custom board is any folder with such content.
+The built-in boards are in ``templates/boards``. A custom board is any folder with such files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Sdk:
     """The inputs and the output of a board's Makefile.
 
     The keys of ``folders`` are environment variables that name a folder. The values are the files
-    that the build reads there: a file that identifies the folder, then patterns of further files.
-    ``firmware`` is the pattern of the ELF's path in the project.
+    that the build reads in this folder: a file that identifies the folder, then patterns of other
+    files. ``firmware`` is the pattern of the ELF's path in the project.
     """
 
     folders: Mapping[str, tuple[str, ...]]
@@ -44,11 +44,12 @@ class Sdk:
 class Board:
     """A board, as its ``board.yaml`` describes it.
 
-    ``families`` are the families of architectures that its code supports. ``machine`` is the
-    machine of the emulator unicorn, empty if unicorn has no such machine. ``data_section`` is the
-    linker script's section of weights and activations, empty for the default sections. ``sdk`` is
-    for a board that another build system builds. ``least_stack`` is the stack that its linker
-    script requires, in bytes. ``vectors`` is the offset of the vector table in flash, in bytes.
+    ``families`` are the families of architectures that the board's code supports. ``machine`` is
+    the machine of the emulator unicorn, or empty if unicorn has no such machine. ``data_section``
+    is the linker script's section of weights and activations, or empty for the default sections.
+    ``sdk`` is set for a board that another build system builds. ``least_stack`` is the minimum
+    stack of the linker script in bytes. ``vectors`` is the offset of the vector table in flash, in
+    bytes.
     """
 
     description: str
@@ -62,12 +63,12 @@ class Board:
 
 @cache
 def board_names() -> tuple[str, ...]:
-    """Return the names of the boards that come with firmwright, sorted."""
+    """Return the names of the built-in boards, sorted."""
     return tuple(sorted(folder.name for folder in _own_folder().iterdir()))
 
 
 def is_own_board(name: str) -> bool:
-    """Return whether a board is a folder of the user, not a built-in name."""
+    """Return whether a board is a user's folder, not a built-in name."""
     return "/" in name
 
 
@@ -131,7 +132,7 @@ def list_own_files(name_or_path: str) -> list[Path]:
 
 
 def is_built_elsewhere(name_or_path: str) -> bool:
-    """Return whether another build system builds for a board: the board has a Makefile."""
+    """Return whether another build system builds for a board, which then has a Makefile."""
     return (find_board(name_or_path) / MAKEFILE).is_file()
 
 

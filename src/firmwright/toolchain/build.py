@@ -66,7 +66,7 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation after ``compile``; the user's are last and have priority."""
+        """All flags of a compilation after ``compile``; the user's flags are last."""
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
@@ -89,12 +89,12 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
 
 
 def driver_words(build: Build, compiler: Compiler) -> tuple[str, ...]:
-    """Return the words that call the compiler's driver, and all flags of a compilation."""
+    """Return the arguments that call the compiler's driver, and all compile flags."""
     return fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
 
 
 def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
-    """Return the words of a command with the folder of the compiler's installation inserted."""
+    """Return a command's arguments with the folder of the compiler's installation inserted."""
     return tuple(word.replace("{folder}", folder) for word in words)
 
 
@@ -103,7 +103,7 @@ def link_flags(
 ) -> tuple[str, ...]:
     """Return the flags for the linker.
 
-    They contain the names of the linker script, the map and the installation's folder.
+    The flags contain the names of the linker script, the map and the installation's folder.
     """
     names = {"script": script, "map": map_file, "folder": folder}
     return tuple(flag.format(**names) for flag in build.settings.link_flags)
@@ -112,7 +112,7 @@ def link_flags(
 def link_command(
     build: Build, compiler: Compiler, objects: Sequence[str], elf: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
-    """Return the command line that links objects, in the given order, to ``elf`` and its map."""
+    """Return the command line that links objects in this order to ``elf`` and the map."""
     # A driver also needs the compiler's flags, because it selects its libraries by them.
     driver = driver_words(build, compiler)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
@@ -149,7 +149,7 @@ def compile_object(
 def compile_project(
     build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path
 ) -> list[Path]:
-    """Compile all sources of a generated project, and return the objects in link order."""
+    """Compile all sources of a generated project; return the objects in link order."""
 
     def compile_one(source: str) -> Path:
         target = folder / object_path(source)
@@ -167,10 +167,10 @@ def object_path(source: str) -> str:
 def compile_each(
     compile_one: Callable[[str], T], project: Path, sources: Collection[str]
 ) -> list[T]:
-    """Return the results of a function for every source, in order; threads call the function.
+    """Call a function for every source in threads; return the results in order.
 
-    The largest sources of the ``project`` start first, so that no core works alone at the end. If
-    functions fail, the error of the first source is raised.
+    The largest sources of the ``project`` start first, so that all cores finish at about the same
+    time. If several calls fail, the error of the first source is raised.
     """
     largest_first = sorted(sources, key=lambda source: -(project / source).stat().st_size)
     pool = ThreadPoolExecutor(count_threads())
@@ -195,9 +195,9 @@ def link_firmware(
 ) -> None:  # fmt: skip
     """Link objects to ``elf``, and write its map (``.map``) next to it.
 
-    ``project`` is the folder with the linker ``script``. Objects are linked in the given order. The
-    compiler's run-time library, if the toolchain needs one, is built once per user. Raises
-    ToolError if the linker fails, and UserError for soft-float code that is labelled hard-float.
+    ``project`` is the folder with the linker ``script``. Objects are linked in this order. If the
+    toolchain needs a run-time library, the library is built once per user. Raises ToolError if the
+    linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
@@ -219,7 +219,7 @@ def link_firmware(
 
 
 def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
-    """Return the run-time object from the user's cache; build it there if it is missing."""
+    """Return the run-time object from the user's cache; build a missing object."""
     recipe = [compiler.version, *build.settings.runtime, *build.settings.runtime_flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
     library = find_library_cache(cache)
@@ -253,7 +253,7 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failu
 def drop_folder(map_file: Path, project: Path) -> None:
     """Remove the folder of a linker's map from the file names in the map.
 
-    The linker ran in ``project``. The folder belongs to an unfinished stage and is renamed later.
+    The linker ran in ``project``. The folder is temporary and is renamed later.
     """
     folder = f"{relative_path(map_file.parent, project)}/".encode()
     map_file.write_bytes(map_file.read_bytes().replace(folder, b""))

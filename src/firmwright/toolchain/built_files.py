@@ -19,7 +19,7 @@ def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Store a file under a name; several processes may call this at once."""
+    """Store a file under a name; several processes may call this function at once."""
     return unfinished.replace(place(unfinished, folder, name, suffix))
 
 

@@ -26,10 +26,10 @@ _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHON
 
 @dataclass(frozen=True)
 class Compiler:
-    """An installed compiler: the first words of its command line, and its version.
+    """An installed compiler, with the first arguments of the command line and the version.
 
-    ``folder`` is the folder of the installation if a variable names it or a Python module contains
-    it; it is empty for other compilers.
+    ``folder`` is the folder of the installation if a variable or a Python module determines it. It
+    is empty for other compilers.
     """
 
     command: tuple[str, ...]
@@ -54,7 +54,7 @@ ERROR_LINE = re.compile(
 
 
 class ToolError(UserError):
-    """A failure of a compiler or linker; the message has the important lines of its ``output``.
+    """A failure of a compiler or linker, with the important lines of the ``output``.
 
     ``log`` is the file with the command and the whole output.
     """
@@ -79,7 +79,7 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 
     The message names the installed toolchains that support ``architecture``. A compiler version
-    that does not know the architecture is rejected. If the toolchain is a folder, the version
+    that does not support the architecture is rejected. If the toolchain is a folder, the version
     includes the digest of its files.
     """
     command = find_command(toolchain)
@@ -114,7 +114,7 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     """Run a compiler in a folder and return its output. Raises CalledProcessError.
 
     Zig stores libraries in ``cache`` if the user has no cache folder. Zig would also cache objects
-    and not notice a damaged one, so objects go to a folder that only this call uses.
+    without detecting damage, so objects are written to a folder that only this call uses.
     """
     with TemporaryDirectory(prefix="firmwright-zig-") as own:
         libraries = find_library_cache(cache.resolve() / "zig")
@@ -162,7 +162,7 @@ def find_library_cache(local: Path) -> Path:
 
 
 def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
-    """Return the first words of a compiler's command line; None if it is not installed."""
+    """Return the first arguments of a compiler's command line; None if it is not installed."""
     if toolchain.variable:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
@@ -211,7 +211,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 def stamp_program(name: str) -> list[str | int]:
     """Return a program's name, size (bytes) and modification time (ns).
 
-    The result has only the name if the program is missing.
+    If the program is missing, only the name is returned.
     """
     program = shutil.which(name)
     if program is None:
@@ -221,7 +221,7 @@ def stamp_program(name: str) -> list[str | int]:
 
 
 def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
-    """Return the output of a program; each process calls an installation only once."""
+    """Return the output of a program; a process calls each program only once."""
     question = (*command, *stamp)
     if question not in ANSWERS:
         try:

@@ -1,4 +1,4 @@
-"""Finds the largest contents of a memory: symbols of an image, and sections without symbols."""
+"""Finds the largest contents of a memory, which are symbols and sections without symbols."""
 
 from __future__ import annotations
 

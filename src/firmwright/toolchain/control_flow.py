@@ -1,6 +1,6 @@
 """Decodes the instructions of a program that change its flow or its stack pointer.
 
-``toolchains/control_flow`` has the encodings.
+``toolchains/control_flow`` contains the encodings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAR = {"computed_jump": "jump", "computed_call": "call"}
 
 @dataclass(frozen=True)
 class Flow:
-    """Instructions that change the flow; ``far`` marks Thumb's form of two sign bits."""
+    """Instructions that change the flow; ``far`` marks Thumb's encoding with two sign bits."""
 
     kind: str
     match: int
@@ -77,12 +77,12 @@ def find_instruction_set(architecture: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction that matters: the kind of its flow, "" if it only moves the stack pointer.
+    """A relevant instruction with its kind of flow; "" if it only moves the stack pointer.
 
-    ``target`` is the address of a jump. ``move`` are the bytes that are added to the stack pointer,
-    None if they are not known. ``next`` is the address after the instruction. Thumb's ``it`` counts
-    as one instruction with its ``block``: the addresses of the conditional instructions, and
-    whether each of them runs if the condition is true.
+    ``target`` is the address of a jump. ``move`` is the number of bytes that are added to the stack
+    pointer; None if it is unknown. ``next`` is the address after the instruction. Thumb's ``it``
+    and its ``block`` count as one instruction. The block contains the addresses of the conditional
+    instructions, and whether each instruction runs if the condition is true.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Instruction:
 
 
 class Section:
-    """The executable bytes at an address; its instructions are decoded when they are read."""
+    """The executable bytes at an address; instructions are decoded when they are read."""
 
     def __init__(self, address: int, content: bytes, instruction_set: str) -> None:
         code = decode(instruction_set, content)
@@ -104,7 +104,7 @@ class Section:
         self._moves = match_first(code, self._encodings.moves)
 
     def find_next(self, address: int) -> int:
-        """Return the address of the first instruction that matters, from an address on."""
+        """Return the address of the first relevant instruction at or after an address."""
         place = (address - self.address) // 2
         last = len(self._words) - 1
         while place < last and self._flow[place] < 0 and self._moves[place] < 0:
@@ -153,7 +153,7 @@ class Section:
 
 
 def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
-    """Return the number of the first encoding of each instruction, -1 without one."""
+    """Return the number of each instruction's first matching encoding, -1 without a match."""
     found = np.full(len(code.words), -1)
     for number, encoding in reversed([*enumerate(encodings)]):
         found[code.find(encoding)] = number
@@ -185,7 +185,7 @@ def read_offset(flow: Flow, word: int) -> int:
 
 
 def read_move(move: Move, word: int) -> int | None:
-    """Return the bytes that an instruction adds to the stack pointer; None if not known."""
+    """Return the bytes that an instruction adds to the stack pointer; None if unknown."""
     if not move.bytes:
         return None
     if move.registers:

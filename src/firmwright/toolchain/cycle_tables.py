@@ -18,10 +18,11 @@ from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_
 
 @dataclass(frozen=True)
 class InstructionCost:
-    """The cycles of one kind of instruction, with memories that answer at once.
+    """The cycles of one kind of instruction, with memories without wait states.
 
     ``each`` is added per register of a list. ``pipelined`` replaces ``cycles`` if the next
-    instruction also accesses memory, ``used`` if it reads the result of this load.
+    instruction also accesses memory. ``used`` replaces ``cycles`` if the next instruction reads the
+    result of this load.
     """
 
     cycles: int
@@ -32,13 +33,13 @@ class InstructionCost:
 
 @dataclass(frozen=True)
 class CycleTable:
-    """The cycles of a core by kind of instruction; ``other`` is the rest.
+    """The cycles of a core by kind of instruction; ``other`` is for all other kinds.
 
-    ``refill`` are the cycles that a branch needs in addition if it jumps. The costs of
-    instructions that always jump include them. ``misaligned`` is added if the jump leads to an
-    instruction of 32 bits at an address that is not a multiple of 4. ``lacks`` are the kinds of
-    instructions that the core does not have. ``architectures`` are the architectures of the core.
-    An empty list is for every architecture of the instruction set.
+    ``refill`` is the number of additional cycles of a branch that jumps. The costs of instructions
+    that always jump include these cycles. ``misaligned`` is added if the jump leads to a 32-bit
+    instruction at an address that is not a multiple of 4. ``lacks`` are the kinds of instructions
+    that the core does not have. ``architectures`` are the architectures of the core. An empty list
+    means every architecture of the instruction set.
     """
 
     core: str
@@ -52,11 +53,11 @@ class CycleTable:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The encodings of one kind of instruction: those that equal ``match`` in the bits of ``mask``.
+    """The encodings of a kind of instruction, which equal ``match`` in the bits of ``mask``.
 
-    ``registers`` is the mask of a list of registers, ``words`` the mask of their number. With
-    ``jump`` the instruction always jumps. ``result`` is the lowest bit of the number of the
-    register that a load writes; a ``short`` number has three bits and counts from 8.
+    ``registers`` is the mask of a list of registers, and ``words`` is the mask of the number of
+    registers. If ``jump`` is set, the instruction always jumps. ``result`` is the lowest bit of the
+    number of the register that a load writes. A ``short`` number has three bits and counts from 8.
     """
 
     kind: str
@@ -71,7 +72,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Sources:
-    """The registers that instructions read: the lowest bits of their numbers; see Pattern."""
+    """The lowest bits of the numbers of the registers that instructions read; see Pattern."""
 
     match: int
     mask: int

@@ -1,7 +1,7 @@
 """Reads the YAML files that describe platforms and toolchains.
 
-Files of firmwright and of installed packages are read without validation, because the import of
-jsonschema is slow and tests validate them. A custom file is validated.
+Files of firmwright and of installed packages are read without validation, because importing
+jsonschema is slow and tests validate these files. Custom files are validated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Loader(Protocol[T]):
 
 
 def keep_ready(load: Loader[T]) -> Loader[T]:
-    """Return a loader that reads a built-in description once, a custom file every time."""
+    """Return a loader that reads a built-in description once and a custom file every time."""
     load_ready = cache(load)
 
     @wraps(load)
@@ -50,14 +50,14 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
 
 
 def suggest_name(word: str, known: Iterable[str]) -> str:
-    """Return the nearest name, or all names and the form of a custom file's name."""
+    """Return a hint with the nearest name, or with all names and the form of a custom file."""
     hint = did_you_mean(word, known)
     own = f"; a custom file is named with its suffix, as {word}.yaml"
     return hint if hint.endswith("?") else f"{hint}{own}"
 
 
 def resolve_own(name: str, folder: Path) -> str:
-    """Return a name unchanged, or a path that starts at ``folder``, always with a slash."""
+    """Return a name unchanged, or a path below ``folder`` that contains a slash."""
     if "/" not in name and not is_own_file(name):
         return name
     path = (folder / name).as_posix()
@@ -96,9 +96,9 @@ def read_schema(name: str) -> dict[str, Any]:
 class DescriptionKind:
     """One kind of description: its name, and the folder of the built-in files.
 
-    Installed packages add files: the entry points of ``group`` name Python packages whose folders
-    contain them. ``check`` yields the errors that a schema cannot find; its arguments are the data
-    of a file, and the file's folder.
+    Installed packages add files. The entry points of ``group`` name the Python packages whose
+    folders contain these files. ``check`` yields the errors that a schema cannot find. The
+    arguments of ``check`` are the data of a file and the file's folder.
     """
 
     noun: str
@@ -145,7 +145,7 @@ class DescriptionKind:
         return Path(str(self._find_ready(name_or_path)))
 
     def load_schema(self) -> dict[str, Any]:
-        """Return the JSON schema that every description of this kind fulfills."""
+        """Return the JSON schema of the descriptions of this kind."""
         return read_schema(self.schema)
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:

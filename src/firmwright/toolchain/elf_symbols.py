@@ -1,7 +1,7 @@
-"""Reads the symbols of an ELF file, a whole table at once.
+"""Reads the symbol table of an ELF file at once.
 
-pyelftools needs 17 microseconds per symbol. With it, to read a firmware of a thousand symbols takes
-longer than to run the firmware.
+pyelftools needs 17 microseconds per symbol. With pyelftools, reading a thousand symbols would need
+more time than running the firmware.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names the emulators: the built-in ones, and plug-ins of the group ``firmwright.emulators``."""
+"""Finds the built-in emulators and the plug-ins of the group ``firmwright.emulators``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def emulator_names() -> tuple[str, ...]:
 
 
 def is_emulator(name: str) -> bool:
-    """Return whether an emulator is installed. A built-in one needs no search for plug-ins."""
+    """Return whether an emulator is installed; search for plug-ins unless it is built-in."""
     return name in BUILT_IN or name in find_plugins(GROUP).names
 
 

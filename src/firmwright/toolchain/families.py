@@ -22,7 +22,7 @@ def load_families() -> Mapping[str, Mapping[str, Features]]:
 
 
 def find_family(architecture: str) -> str | None:
-    """Return the family of an architecture; None if only a custom toolchain knows it."""
+    """Return the family of an architecture; None if only a custom toolchain supports it."""
     families = load_families().items()
     return next((family for family, members in families if architecture in members), None)
 

@@ -2,8 +2,8 @@
 
 Clang accepts a CPU without floating-point unit for an ``eabihf`` target and prints no warning.
 Zig's `-mcpu=cortex_m4` is such a CPU: zig emits calls such as ``__aeabi_fadd`` and marks the object
-as hard-float. The program's results are right, so the user does not notice that it is ten times too
-slow.
+as hard-float. The program's results are right, so users would not notice that the program is ten
+times too slow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EF_ARM_ABI_FLOAT_HARD = 0x400  # ELF for the Arm architecture, section "ELF hea
 
 
 def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
-    """Raise UserError if zig's flags request hard-float for a Cortex-M without the FPU feature."""
+    """Raise UserError if zig's flags request hard-float for a Cortex-M without an FPU."""
     cpu = next((flag for flag in flags if flag.startswith("-mcpu=cortex_m")), None)
     claims_hard_float = any(re.search(r"eabihf|-mfloat-abi=hard", flag) for flag in flags)
     if cpu is None or not claims_hard_float or re.search(r"\+(vfp|fp_armv8|fpregs)", cpu):
@@ -52,7 +52,7 @@ def check_float_abi(elf: Path) -> None:
 
 
 def find_soft_float_functions(stream: BinaryIO) -> list[str]:
-    """Return the sorted software float functions in a hard-float ARM image; [] for others."""
+    """Return the sorted soft-float functions of a hard-float ARM image; [] for other images."""
     from elftools.elf.elffile import ELFFile
 
     from firmwright.toolchain.elf_symbols import read_symbols

@@ -21,17 +21,17 @@ _LARGEST_IMAGE = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class FirmwareSize:
-    """Bytes of a firmware in each memory, by its sections.
+    """The bytes of a firmware in each memory.
 
     ``flash_bytes`` counts stored bytes: code, constants, and the initial values of variables.
     ``ram_bytes`` counts bytes that are writable at run time: variables, cleared memory, the arena,
-    and the stack. The stack is a section, or the platform's number if the linker script reserves no
-    section. A section with initial values counts in both. Padding between sections is not counted.
-    ``sections`` has the size of every section that occupies memory, in order of address.
-    ``other_bytes`` has the bytes in further memories. They never count in RAM, and count in flash
-    only if the start-up code copies them from there. ``stacks`` has the stack that the run function
-    of each network needs, by the prefix of the network; it is empty if an operating system provides
-    the stack.
+    and the stack. The stack is a section, or the platform's stack size if the linker script does
+    not reserve a section. A section with initial values counts in RAM and in flash. Padding between
+    sections is not counted. ``sections`` contains the size of every section that occupies memory,
+    in order of address. ``other_bytes`` contains the bytes in other memories. These bytes never
+    count in RAM. They count in flash only if the start-up code copies them from flash. ``stacks``
+    maps each network's prefix to the stack that the run function needs. It is empty if an operating
+    system provides the stack.
     """
 
     flash_bytes: int
@@ -43,9 +43,10 @@ class FirmwareSize:
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes at an address.
+    """A section of an ELF with an address.
 
-    The image contains them if ``stored``. The program may write to them if ``writable``.
+    The image contains the bytes if ``stored`` is set. The program may write the bytes if
+    ``writable`` is set.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function or an object of an ELF, its section, and its bytes."""
+    """A function or an object of an ELF, with its section and its size."""
 
     name: str
     section: str
@@ -66,7 +67,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Segment:
-    """Bytes to be stored at a load address."""
+    """The bytes to store at a load address."""
 
     address: int
     content: bytes
@@ -162,9 +163,9 @@ DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
 
 
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
-    """Write the flat image, and one image for each further memory that stores bytes.
+    """Write the flat image, and one image for each other memory that stores bytes.
 
-    The file name of such an image has the memory's name before the suffix.
+    The file names of the other images contain the memory's name before the suffix.
     """
     segments = [*read_segments(elf)]
     for name, memory in platform.memories.items():
@@ -181,7 +182,7 @@ def is_inside(segment: Segment, memory: Memory) -> bool:
 
 
 def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
-    """Write a flat image that begins at the lowest load address; gaps are filled with 0.
+    """Write a flat image that begins at the lowest load address; fill gaps with 0.
 
     Raises UserError if the stored bytes are so far apart that most of the image would be padding.
     """
@@ -228,7 +229,7 @@ def format_record(kind: int, offset: int, content: bytes) -> bytes:
 
 
 def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield the parts of segments in each block of 64 KiB: no record crosses the end of a block."""
+    """Yield the parts of segments per block of 64 KiB, because records cannot cross blocks."""
     for segment in segments:
         start, end = segment.address, segment.address + len(segment.content)
         while start < end:
@@ -238,10 +239,10 @@ def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def write_map(elf: Path, output: Path) -> None:
-    """Write a map for a linker that cannot write one: every section in memory, by address.
+    """Write a map of the sections in memory for a linker that cannot write a map.
 
-    The map lists no symbols. Only the linker of `zig cc` needs this map, and it strips the symbols
-    together with the debugging information of its start-up code.
+    The map does not list symbols. Only the linker of `zig cc` needs this map. This linker strips
+    the symbols together with the debugging information of the start-up code.
     """
     lines = [f"{'address':>16}  {'bytes':>8}  section"]
     with elf.open("rb") as stream:

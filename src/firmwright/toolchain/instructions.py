@@ -22,8 +22,8 @@ class Encoding(Protocol):
 class Code:
     """The instruction that begins at each halfword of a program, in ``instruction_set``.
 
-    ``words`` has its 16 or, if it is ``wide``, 32 bits. ``next`` is the place of the instruction
-    after it; the last place is after the program and has the word 0.
+    ``words`` contains the 16 bits of each instruction, or 32 bits if it is ``wide``. ``next`` is
+    the position of the next instruction. The last position is after the program and has the word 0.
     """
 
     instruction_set: str
@@ -32,7 +32,7 @@ class Code:
     next: NDArray[np.intp]
 
     def find(self, encoding: Encoding) -> NDArray[np.bool_]:
-        """Return which of the words match an encoding and have its size."""
+        """Return which words match an encoding and its size."""
         found: NDArray[np.bool_] = (self.words & encoding.mask) == encoding.match
         wide = encoding.mask > 0xFFFF
         if self.instruction_set == "riscv":
@@ -42,7 +42,7 @@ class Code:
 
 
 def decode(instruction_set: str, code: bytes) -> Code:
-    """Return the instructions of a program. In both sets, the first halfword says the size."""
+    """Return the instructions of a program; the first halfword of each determines the size."""
     halfwords = np.frombuffer(code + bytes(4), "<u2", len(code) // 2 + 2).astype(np.uint32)
     first, second = halfwords[:-1], halfwords[1:]
     if instruction_set == "thumb":

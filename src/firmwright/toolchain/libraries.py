@@ -33,7 +33,7 @@ def find_failed_symbols(
 ) -> list[MissingSymbol]:
     """Return the missing symbols that made a link fail, from the linker's output.
 
-    Only the linker knows the contents of the C library, so its output has the names. The object
+    Only the linker reads the C library, so the names come from the linker's output. The object
     files show which file needs each symbol, and similar symbols.
     """
     archived = [member for archive in archives for member in read_archive(archive)]
@@ -49,8 +49,8 @@ def check_definitions(
 ) -> None:
     """Raise UserError for a function that no object and no archive defines.
 
-    The check is for loadables: their linker leaves missing symbols to the loader on the board. The
-    ``variable`` of the environment can add archives.
+    The check is needed for loadables, because their linker accepts missing symbols, which the
+    loader on the board resolves. The environment ``variable`` can add archives.
     """
     if not functions:
         return

@@ -20,11 +20,11 @@ _LINE_LENGTH = 90
 def makefile_variables(
     build: Build, sources: Sequence[str], archives: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return the variables of the Makefile template, for sources by their paths in the project.
+    """Return the variables of the Makefile template for sources, by their paths in the project.
 
     The flags are equal to the build's flags, so ``make`` builds the same firmware as firmwright.
     Objects are linked in the order of ``sources``, followed by the project's ``archives``. Every
-    word is quoted for make and the shell. Lists of words are returned as lists of lines.
+    argument is quoted for make and the shell. Lists of arguments are returned as lists of lines.
     """
     toolchain, settings = build.toolchain, build.settings
     module = toolchain.python_module

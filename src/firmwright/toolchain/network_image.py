@@ -1,6 +1,6 @@
 """Reads and seals a network's separate image; ``templates/slot/slot.h.j2`` declares its header.
 
-The linker does not know the image's length or its checksum: both are written after the link.
+The linker cannot compute the image's length and checksum, so both are written after the link.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NetworkImage:
     """The header of a network's image; sizes are in bytes.
 
     ``workspace_bytes`` is the size of the memory in which the network computes. ``interface`` is
-    the digest of the facts that a firmware has to know about the network.
+    the digest of the network's properties that a firmware depends on.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NetworkImage:
 
 
 def seal_image(elf: Path, image: Path) -> None:
-    """Write the image of a linked network: the stored bytes, with their size and checksum.
+    """Write the image of a linked network: the stored bytes with the size and checksum.
 
     The function also writes size and checksum into the ELF.
     """

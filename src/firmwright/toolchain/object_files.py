@@ -75,9 +75,9 @@ def read_archive(path: Path) -> list[ObjectFile]:
 def read_members(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each object file of an archive.
 
-    GNU stores long names in a member ``//``, and BSD stores them before the content. Any other name
-    that begins with a slash or ``__.SYMDEF`` is an index. Source: the System V ABI, and the manual
-    pages of GNU ar and BSD ar on the format.
+    GNU stores long names in a member ``//``, and BSD stores them before the content. Another name
+    that begins with a slash or ``__.SYMDEF`` is the name of an index. Source: the System V ABI, and
+    the manual pages of GNU ar and BSD ar on the format.
     """
     names = b""
     position = len(ARCHIVE_MAGIC)
@@ -116,7 +116,7 @@ def parse_object(name: str, content: bytes) -> ObjectFile:
 def select_linked_objects(
     objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]
 ) -> list[ObjectFile]:
-    """Return the objects, and the archive members that a linker adds for their symbols."""
+    """Return the objects and the archive members that a linker adds for missing symbols."""
     taken = list(objects)
     waiting = list(archived)
     while True:
@@ -140,7 +140,7 @@ def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
 
 
 def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
-    """Return a hint with a nearly equal symbol, or "": a list of all symbols would not help."""
+    """Return a hint with the most similar symbol, or "" if no symbol is similar."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""
 
@@ -175,7 +175,8 @@ def find_pointed_functions(files: Iterable[Path]) -> frozenset[str]:
 def read_pointed(content: bytes) -> Iterator[str]:
     """Yield the symbols whose addresses an object file uses.
 
-    An address in a section counts if a function begins there; others are labels of a jump table.
+    An address in a section counts if a function begins at the address. Other addresses are labels
+    of a jump table.
     """
     image = ELFFile(io.BytesIO(content))
     machine, symbols = image.get_machine_arch(), read_symbols(image)

@@ -1,8 +1,8 @@
 """Finds the files that a compiler opens: programs, headers, libraries, start-up files.
 
-A compiler like gcc reports them: ``-M`` lists headers; ``-v`` and the linker's ``--verbose`` print
-each program, file and folder in which it searches. For another compiler, all files of its folder
-count, or the record of its Python package.
+A compiler like gcc reports these files. ``-M`` lists headers. ``-v`` and the linker's ``--verbose``
+print each program, file and search folder. For other compilers, all files of the compiler's folder
+count, or the record of the compiler's Python package.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ PROGRAM_START = b"\x7fELF"
 class OpenedFiles:
     """The files that determine the results of a tool by their contents.
 
-    ``places`` are the folders in which the tool looks for these files, and paths at which it finds
-    no file now. A new file there may come first. ``facts`` are further texts that affect the
-    results, such as versions.
+    ``places`` are the folders in which the tool searches for these files, and the paths of missing
+    files. The tool may prefer a new file in one of these places. ``facts`` are other texts that
+    affect the results, such as versions.
     """
 
     files: tuple[str, ...]
@@ -80,7 +80,7 @@ def list_included(sources: Iterable[Path]) -> list[str]:
 
 
 def read_package(module: str, program: Path) -> OpenedFiles:
-    """Return the program of a Python package, and the digests of its files from pip's record."""
+    """Return the program of a Python package, and the file digests from pip's record."""
     try:
         installed = distribution(module)
     except PackageNotFoundError:
@@ -95,7 +95,7 @@ def read_package(module: str, program: Path) -> OpenedFiles:
 
 
 def list_folder(folder: Path) -> OpenedFiles:
-    """Return all files below a folder, or the single file; hidden files are left out."""
+    """Return all files below a folder except hidden files, or the single file."""
     if folder.is_file():
         return OpenedFiles((str(folder),), (str(folder.parent),))
     files, places = [], []
@@ -107,10 +107,11 @@ def list_folder(folder: Path) -> OpenedFiles:
 
 
 def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> OpenedFiles:
-    """Return the files that a compiler like gcc opens when it compiles and links an empty program.
+    """Return the files that a compiler like gcc opens to compile and link an empty program.
 
-    A header that does not exist for the processor is left out. A failed link is not an error here:
-    the build's link reports it, and the linker opens its files before it fails.
+    A header that does not exist for the processor is omitted. A failed link is not an error in this
+    function. The linker opens the files before it fails, and the link of the build reports the
+    error.
     """
     words = driver_words(build, compiler)
     with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as name:
@@ -152,7 +153,7 @@ def run_probe(command: Sequence[str], folder: Path) -> str:
 
 
 def find_programs(compiler: Compiler, words: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield the paths of the compiler and of the assembler and linker that it runs."""
+    """Yield the paths of the compiler, and of the assembler and linker that the compiler runs."""
     yield shutil.which(compiler.command[0]) or compiler.command[0]
     chosen = [word.partition("=")[2] for word in words if word.startswith("-fuse-ld=")]
     for name in ("as", "ld", *(f"ld.{linker}" for linker in chosen)):

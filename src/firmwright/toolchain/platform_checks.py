@@ -1,4 +1,4 @@
-"""Finds errors of a platform file that fits its schema: unknown names, and keys that disagree."""
+"""Finds errors of a valid platform file: unknown names, and keys that contradict each other."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _list_toolchains(data: Data) -> list[tuple[Pointer, str]]:
 def _find_architecture_errors(
     architecture: str, toolchains: Mapping[Pointer, Toolchain]
 ) -> Iterator[Finding]:
-    """Yield an architecture that no toolchain knows, or the toolchains that do not know it."""
+    """Yield an architecture that no toolchain supports, or the toolchains that lack support."""
     strangers = {p: t for p, t in toolchains.items() if not t.knows(architecture)}
     if toolchains and len(strangers) == len(toolchains):
         known = {name for toolchain in toolchains.values() for name in toolchain.architectures}
@@ -164,7 +164,7 @@ def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:
-    """Yield the memories of accelerators that the platform does not have, and ``flash``."""
+    """Yield memories of accelerators that are ``flash`` or that the platform does not have."""
     known = {name: None for name in data.get("memories", {}) if name != "flash"}
     for device, numbers in data.get("accelerators", {}).items():
         reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
@@ -175,7 +175,7 @@ def _find_unknown_memories(data: Data) -> Iterator[Finding]:
 
 
 def _find_unknown_devices(data: Data) -> Iterator[Finding]:
-    """Yield the devices that another device waits for and that the platform does not have."""
+    """Yield the missing devices that other devices wait for."""
     known = data.get("accelerators", {})
     for device, numbers in known.items():
         others = {name: None for name in known if name != device}
@@ -198,7 +198,7 @@ def _find_overlaps(memories: Data) -> Iterator[Finding]:
 
 
 def _find_access_errors(memories: Data) -> Iterator[Finding]:
-    """Yield a read-only RAM, and a flash or RAM without a cost if another memory has one."""
+    """Yield a read-only RAM, and a flash or RAM without a cost if another memory has a cost."""
     if memories.get("ram", {}).get("read_only"):
         yield Finding(
             ("memories", "ram", "read_only"), "the program writes to `ram`; remove the key"
@@ -212,7 +212,7 @@ def _find_access_errors(memories: Data) -> Iterator[Finding]:
 
 
 def _find_address_errors(data: Data) -> Iterator[Finding]:
-    """Yield memories at addresses that the core does not have or that are not aligned."""
+    """Yield memories at addresses that the core cannot access or that are not aligned."""
     family = find_family(data["architecture"])
     for name, memory in data.get("memories", {}).items():
         origin, pointer = int(memory["origin"]), ("memories", name)
@@ -237,7 +237,7 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
-    """Yield unknown emulators, emulators for other platforms, and QEMU without its key."""
+    """Yield unknown emulators, emulators for other platforms, and QEMU without the key ``qemu``."""
     for index, name in enumerate(data["emulators"]):
         message = ""
         if not is_emulator(name):

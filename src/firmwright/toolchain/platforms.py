@@ -28,11 +28,11 @@ PLATFORMS = DescriptionKind(
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory of the address map: origin (address), and size in bytes.
+    """One memory of the address map, with the origin (address) and the size in bytes.
 
-    ``cost`` is the cost to read or write one of its bytes, relative to the platform's other
-    memories. It is None if planning does not use the memory by default. A flash is always
-    ``read_only``, even if its file does not state it.
+    ``cost`` is the cost of reading or writing a byte, relative to the platform's other memories. It
+    is None if planning does not use the memory by default. A flash is always ``read_only``, even if
+    the file does not state the key.
     """
 
     origin: int
@@ -59,7 +59,7 @@ class Throughput:
 
     ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are the multiply-accumulates of 8 and of 16
     bits that the device achieves in a cycle of ``clock_mhz``. ``bytes_per_cycle`` are the bytes
-    that it reads and writes in a cycle.
+    that the device reads and writes in a cycle.
     """
 
     clock_mhz: float
@@ -70,7 +70,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Timing:
-    """The engines by device, and the microseconds of a call from one core to another.
+    """The engines by device, and the microseconds of a call from one core to another core.
 
     ``unverified`` names the numbers that are assumed, not measured.
     """
@@ -94,9 +94,9 @@ class Platform:
 
     ``memories`` is empty and ``stack`` 0 if the operating system provides both. Without a memory
     ``flash``, code and constants are in RAM, and ``code`` is the RAM that planning reserves for
-    code. ``accelerators`` has, by device, the numbers of ``platform.schema.json``. The first of
-    ``toolchains`` and of ``emulators`` is the default. ``board`` and toolchains are built-in names
-    or paths of custom files.
+    code. ``accelerators`` maps devices to their properties from ``platform.schema.json``. The first
+    toolchain and the first emulator are the default. ``board`` and ``toolchains`` are built-in
+    names or paths of custom files.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Platform:
 
     @property
     def is_bare_metal(self) -> bool:
-        """Whether a programmer stores the firmware; otherwise an operating system loads its ELF."""
+        """Whether the firmware is flashed; otherwise an operating system loads the ELF."""
         return bool(self.memories)
 
     @property
@@ -144,7 +144,7 @@ class Platform:
 
     @property
     def device_storage(self) -> dict[str, str]:
-        """Return the memory of the constants of each device that reaches a ``read_only`` memory."""
+        """Return the constants' memory of each device that can read a ``read_only`` memory."""
         stored = {name for name, memory in self.memories.items() if memory.read_only}
         reached = {d: numbers.get("memories", ()) for d, numbers in self.accelerators.items()}
         found = {d: [name for name in names if name in stored] for d, names in reached.items()}
@@ -189,9 +189,9 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
 
 
 def to_host_platform(platform: Platform) -> Platform:
-    """Return the platform's replacement: the processor of its ``host`` with its accelerators.
+    """Return a platform with the processor of the ``host`` and this platform's accelerators.
 
-    Raises UserError for a platform that names no host.
+    Raises UserError for a platform without a host.
     """
     if platform.host is None:
         raise UserError(
@@ -209,7 +209,7 @@ def to_host_platform(platform: Platform) -> Platform:
 
 
 def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an accelerator's numbers; the name of a platform refers to that platform's numbers."""
+    """Return an accelerator's properties, which may be the name of another platform."""
     if not isinstance(entry, str):
         return entry
     other = load_platform(entry)

@@ -21,7 +21,7 @@ def explain_not_built(build: Build) -> str:
     """Return why firmwright does not build the firmware on this machine.
 
     The result is "" if firmwright compiles the firmware, or if the SDK is installed. A variable
-    that names a wrong folder is not a reason: the build fails and reports it.
+    that names a wrong folder is not a reason, because the build reports it as an error.
     """
     board = build.platform.board
     if not is_built_elsewhere(board):
@@ -33,7 +33,7 @@ def explain_not_built(build: Build) -> str:
 
 
 def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
-    """Yield the missing requirements of the SDK's make, each with the way to get it."""
+    """Yield each missing requirement of the SDK's make, with a remedy."""
     if missing := explain_missing_compiler(build.toolchain, build.platform.architecture):
         yield missing
     for variable, (known_by, *_) in sdk.folders.items():

@@ -1,7 +1,7 @@
-"""Proves the maximum depth of the stack of a function, from the machine code of an ELF.
+"""Proves the maximum stack depth of a function from the machine code of an ELF.
 
-The code of every function that can be called is followed along all of its branches. So the bound
-holds for every compiler, and for libraries without source.
+The analysis follows all branches of every function that can be called. Therefore the bound is valid
+for every compiler, and for libraries without source code.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from firmwright.toolchain.elf_symbols import FUNCTION, read_symbols
 
 @dataclass(frozen=True, slots=True)
 class StackDepth:
-    """The bytes of stack that a function and all functions that it calls need at most.
+    """The maximum stack of a function with all called functions, in bytes.
 
-    ``bytes`` is None if the depth cannot be proven; ``unknown`` has the reason. ``frames`` are the
-    functions of the deepest chain of calls, each with its bytes.
+    ``bytes`` is None if the depth cannot be proven. In this case, ``unknown`` contains the reason.
+    ``frames`` are the functions of the deepest chain of calls, each with its bytes.
     """
 
     bytes: int | None
@@ -55,14 +55,14 @@ ENDS = frozenset({"jump", "return", "stop", "computed_jump"})
 
 
 class UnprovenError(Exception):
-    """The depth of a function's stack is not known; the message has the reason."""
+    """The stack depth of a function is unknown; the message contains the reason."""
 
 
 @dataclass
 class Frame:
-    """The deepest stack of one function, and of each call: the depth before it, and the target.
+    """The deepest stack of a function, and the depth and the target of each call.
 
-    The target None is a call by a pointer.
+    The target is None for a call through a pointer.
     """
 
     bytes: int = 0
@@ -74,7 +74,7 @@ def prove_stack(
 ) -> StackDepth:
     """Return the stack that a function needs.
 
-    ``pointers`` are the functions that calls by pointers may reach.
+    ``pointers`` are the functions that calls through pointers may reach.
     """
     instruction_set = find_instruction_set(architecture)
     if instruction_set is None:
@@ -100,7 +100,7 @@ def prove_stack(
 
 
 class Program:
-    """The functions of an ELF by their addresses, and those that ``pointers`` may reach.
+    """The functions of an ELF by address, and the functions that ``pointers`` may reach.
 
     ``parts`` are the addresses at which code or data begins, and whether data begins there.
     """
@@ -156,7 +156,7 @@ class Program:
         return number > 0 and self._parts[number - 1][1]
 
     def find_end(self, start: int) -> int:
-        """Return the address of the function after a function, or the end of its section."""
+        """Return the address of the next function, or the end of the section."""
         number = bisect(self._entries, start)
         end = self.find_section(start).end
         return min([end, *self._entries[number : number + 1]])
@@ -167,7 +167,7 @@ class Program:
 
 
 class Trace:
-    """Follows all branches of one function, with the depth of the stack at each."""
+    """Follows all branches of a function, with the stack depth of each branch."""
 
     def __init__(self, program: Program, start: int) -> None:
         self._program, self._start = program, start
@@ -195,9 +195,9 @@ class Trace:
                 at, depth = self._follow(self._section.find_next(at), depth)
 
     def _follow_table(self, depth: int) -> None:
-        """Follow all other code of the function from the depth of the deepest jump by a table.
+        """Follow all other code of the function from the depth of the deepest table jump.
 
-        A table can lead to each place that no other instruction leads to.
+        A table can contain each address that no other instruction jumps to.
         """
         at, end = self._start, self._program.find_end(self._start)
         while (at := self._section.find_next(at)) < end:
@@ -210,7 +210,7 @@ class Trace:
             at = self._section.read(at).next
 
     def _follow(self, at: int, depth: int) -> tuple[int, int]:
-        """Return the address after an instruction and the depth there, or END at an end."""
+        """Return the address after an instruction and the depth at this address, or END."""
         if at >= self._section.end:
             raise self._fail("ends without a return", at)
         if self._seen.setdefault(at, depth) != depth:
@@ -221,7 +221,7 @@ class Trace:
         return self._run(at, depth)
 
     def _run(self, at: int, depth: int) -> tuple[int, int]:
-        """Return the address after an instruction and the depth there, or END at an end."""
+        """Return the address after an instruction and the depth at this address, or END."""
         step = self._section.read(at)
         if step.move is None or step.kind == "unusual":
             raise self._fail("moves its stack pointer by a number that is not constant", at)
@@ -248,7 +248,7 @@ class Trace:
         return END if ends else (step.next, depth)
 
     def _run_block(self, step: Instruction, depth: int, holds: bool) -> tuple[int, int]:
-        """Return the address after a conditional block and the depth there, or END.
+        """Return the address after a conditional block and the depth at this address, or END.
 
         ``holds`` is whether the block's condition is true.
         """
@@ -259,7 +259,7 @@ class Trace:
         return step.next, depth
 
     def _jump(self, target: int, depth: int) -> None:
-        """Note a jump: to code of this function, or a call of another one at the end."""
+        """Record a jump to code of this function, or a tail call of another function."""
         inside = self._section.address <= target < self._section.end
         if (target != self._start and self._program.is_entry(target)) or not inside:
             self._frame.calls.add((depth, target))

@@ -23,7 +23,7 @@ class ToolFolder:
 
     @property
     def digest(self) -> str:
-        """Return the first 16 digits of the SHA-256 over the files, in the order of ``files``."""
+        """Return the first 16 digits of the SHA-256 of the files, in the order of ``files``."""
         total = hashlib.sha256()
         for name in self.files:
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
@@ -31,10 +31,10 @@ class ToolFolder:
 
 
 def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
-    """Return the folder that an environment variable names; None if it is not set.
+    """Return the folder that an environment variable names; None if the variable is not set.
 
     ``files`` are the paths of files that the folder must contain. Raises UserError with the missing
-    files, because an incomplete installation does not count as a missing one.
+    files, because an incomplete installation is an error.
     """
     stated = os.environ.get(variable)
     if not stated:

@@ -1,4 +1,4 @@
-"""Loads toolchains: the compiler's command, its flags by architecture, and its link command."""
+"""Loads toolchains: compile command, flags by architecture, and link command."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
 class ArchitectureSettings:
     """The settings of a toolchain for one architecture.
 
-    ``compile`` are the words after the command that select the C compiler. Without a C library
-    (``libc``), the headers and functions in the project's ``freestanding/`` replace it. Without a
-    ``linker``, the compiler's driver links. ``runtime`` are the words after the compiler's command
-    that build ``compiler_rt.o``, and ``runtime_flags`` select the processor for it. Both are empty
-    if the linker finds its run-time library. ``files`` are files of the toolchain's folder that
-    only this architecture needs. ``since`` is the first version that knows the architecture; empty
-    if all versions know it.
+    ``compile`` are the arguments after the command that select the C compiler. Without a C library
+    (``libc``), the headers and functions in the project's ``freestanding/`` replace the library.
+    Without a ``linker``, the compiler's driver links. ``runtime`` are the arguments after the
+    compiler's command that build ``compiler_rt.o``, and ``runtime_flags`` select the processor.
+    Both are empty if the linker finds a run-time library. ``files`` are files of the toolchain's
+    folder that only this architecture needs. ``since`` is the first version that supports the
+    architecture, or empty if all versions support it.
     """
 
     compile: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class ArchitectureSettings:
 class Toolchain:
     """One compiler, as its YAML file describes it.
 
-    The program is found on PATH, or in the folder of a ``python_module``. If the toolchain has a
-    ``variable`` of the environment, the program is in the folder that the variable names.
-    ``files``, and the first word of ``strip``, the command that strips a module, are also in that
-    folder. ``output`` are the words after the flags that name the object. In the commands,
-    ``{folder}`` is the installation's folder.
+    The program is found on PATH, or in the folder of a ``python_module``. If the toolchain has an
+    environment ``variable``, the program is in the folder that the variable names. This folder also
+    contains ``files`` and the program of ``strip``, the command that strips a module. ``output``
+    are the arguments after the flags that name the object. In the commands, ``{folder}`` is the
+    installation's folder.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Toolchain:
 
     @property
     def reports_files(self) -> bool:
-        """Whether the compiler has gcc's options, also to list the files that it opens."""
+        """Whether the compiler has gcc's options, including the options that list opened files."""
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
@@ -80,9 +80,9 @@ class Toolchain:
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
 
     def settings_for(self, architecture: str) -> ArchitectureSettings:
-        """Return the settings for an architecture; ``native`` is the machine of firmwright.
+        """Return the settings for an architecture; ``native`` is the machine that runs firmwright.
 
-        Raises UserError if the toolchain does not know the architecture.
+        Raises UserError if the toolchain does not support the architecture.
         """
         names = [architecture]
         if architecture == "native":
@@ -98,7 +98,7 @@ class Toolchain:
 
 
 def toolchain_names() -> tuple[str, ...]:
-    """Return the names of the toolchains that come with firmwright, sorted."""
+    """Return the names of the built-in toolchains, sorted."""
     return TOOLCHAINS.names()
 
 
@@ -106,9 +106,9 @@ def toolchain_names() -> tuple[str, ...]:
 def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
     """Return the toolchain of this name, or of a custom YAML file.
 
-    The function does not look for the compiler. Raises UserError for an unknown name, and for flags
-    that request the hard-float ABI for a CPU without floating-point unit. Raises DiagnosticError,
-    with file, line and column, for a file with errors.
+    The function does not search for the compiler. Raises UserError for an unknown name, and for
+    flags that request the hard-float ABI for a CPU without floating-point unit. Raises
+    DiagnosticError, with file, line and column, for a file with errors.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)

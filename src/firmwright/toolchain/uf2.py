@@ -1,8 +1,8 @@
 """Writes UF2 files, which a chip's USB boot loader stores.
 
-Source of the format: https://github.com/microsoft/uf2. The RP2040's boot ROM demands pages of 256
-bytes, each written whole (RP2040 Datasheet, UF2 Format Details). A file must have all pages of a
-sector of 4 KiB, except those after the last page of all (erratum RP2040-E14).
+Source of the format: https://github.com/microsoft/uf2. The RP2040's boot ROM requires complete
+pages of 256 bytes (RP2040 Datasheet, UF2 Format Details). A file must contain all pages of each
+sector of 4 KiB, except the pages after the file's last page (erratum RP2040-E14).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ HAS_FAMILY = 0x00002000
 def write_uf2(elf: Path, output: Path, family: int) -> None:
     """Write the stored bytes of the ELF as blocks of one page.
 
-    Gaps in a page, and missing pages of a sector before the last page of all, are filled with 0.
+    Gaps in a page are filled with 0, and so are missing pages of a sector before the file's last
+    page.
     """
     pages: dict[int, bytearray] = {}
     for segment in read_segments(elf):

@@ -32,10 +32,10 @@ FLOAT32_ERROR = 2.0**-23
 
 @dataclass(frozen=True)
 class Ranges:
-    """The least and the largest number in each channel; the channels are along an axis of a tensor.
+    """The smallest and the largest number in each channel along an axis of a tensor.
 
-    The numbers are stored integers, or the real numbers that they represent. For real numbers,
-    ``reach`` is the largest magnitude before they are clipped, because kernels scale before they
+    The numbers are stored integers, or the real numbers that the integers represent. For real
+    numbers, ``reach`` is the largest magnitude before a clip, because kernels scale before they
     clip.
     """
 
@@ -69,7 +69,7 @@ def find_ranges(
 
 
 def sum_ranges(layer: QuantizedLayer, source: Ranges | None) -> Ranges:
-    """Return the ranges of a layer's sums; without a ``source`` its data may have any value."""
+    """Return the ranges of a layer's sums; without a ``source``, the data may have any value."""
     low, high = read_integers(layer, source)
     if layer.is_padded:
         low, high = np.minimum(low, 0), np.maximum(high, 0)
@@ -90,7 +90,7 @@ def make_real(axis: int, low: Reals, high: Reals) -> Ranges:
 
 
 def read_integers(layer: QuantizedLayer, source: Ranges | None) -> tuple[Integers, Integers]:
-    """Return the least and the largest integer of a layer's data, less the zero point."""
+    """Return the smallest and the largest integer of a layer's data, minus the zero point."""
     if source is None or source.axis != layer.source_axis:
         channels = static_shape(layer.source)[layer.source_axis]
         low, high = (
@@ -113,7 +113,7 @@ def dequantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def quantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the 8-bit integers that the ranges become by any kind of rounding."""
+    """Return the ranges of the 8-bit integers, valid for every rounding."""
     if not is_per_tensor(call) or str(call.attrs.out_dtype) not in BYTES:
         return None
     grid = read_quant_params(call)
@@ -133,7 +133,7 @@ def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def pool_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Keep the ranges, unless a window is all padding or averages include the padding's zeros."""
+    """Keep the ranges unless a window is only padding or averages include the padding's zeros."""
     attrs = call.attrs
     window, padding = [int(k) for k in attrs.pool_size], [int(p) for p in attrs.padding]
     averages = operator_name(call) == "relax.nn.avg_pool2d"
@@ -166,7 +166,7 @@ def widen_average(source: Ranges, count: int) -> Ranges:
 
 
 def move_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Follow the channels' axis through a layout operator; None if no such axis remains."""
+    """Return the ranges after a layout operator; None if the channel axis does not remain."""
     shape, channels = static_shape(call.args[0]), source.low.size
     along = [-1 if axis == source.axis else 1 for axis in range(len(shape))]
     numbers = np.broadcast_to(np.arange(channels).reshape(along), shape)

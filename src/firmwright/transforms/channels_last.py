@@ -2,7 +2,7 @@
 
 In ONNX's layout, channels come first. A tensor changes its layout only before an operator that
 supports just one layout. Elementwise operators, pools, resizes and concatenations use the layout of
-their operands. Each element is computed as before.
+their operands. The computation of each element does not change.
 
 A one-dimensional convolution becomes a convolution of images of height 1.
 """
@@ -40,9 +40,9 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the convolutions that forms compute in the layout NHWC.
 
-    These are the quantized convolutions. In float32 they have two dimensions, constant weights, and
-    either one group or as many groups as channels. If no convolution has another layout, the result
-    is the module itself.
+    The forms compute quantized convolutions. They also compute float32 convolutions with two
+    dimensions, constant weights, and either one group or as many groups as channels. If no
+    convolution has another layout, the module is returned unchanged.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     if not any(is_movable(value, values) for value in values.values()):
@@ -74,7 +74,7 @@ def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
 
 
 def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
-    """Set the type of a call with channels last, from the model's call of three or four axes."""
+    """Set the type of a call with channels last from the model's call with three or four axes."""
     batch, channels, *pixels = static_shape(call)
     shape = (batch, *([1] if len(pixels) == 1 else []), *pixels, channels)
     return state_type(moved, shape, dtype_of(call))
@@ -89,7 +89,8 @@ def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
 class ChannelsLast:
     """Rebuilds ``main``; use :func:`use_channels_last`.
 
-    ``first`` and ``last`` have the new variable of each old one, in each layout that was needed.
+    ``first`` and ``last`` map each old variable to the new variable in the layout with channels
+    first or last.
     """
 
     def __init__(self, module: tvm.IRModule, values: dict[relax.Var, relax.Expr]) -> None:
@@ -111,7 +112,7 @@ class ChannelsLast:
         return replace_main(self.module, rebuilt)
 
     def translate(self, variable: relax.Var, value: relax.Expr) -> None:
-        """Emit the value of a variable in the layout that suits its operator."""
+        """Emit the value of a variable in the layout that its operator needs."""
         name = str(variable.name)
         make = self.choose_operator(value)
         moved = make(value) if make else None
@@ -126,7 +127,7 @@ class ChannelsLast:
     def choose_operator(
         self, value: relax.Expr
     ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
-        """Return the method that builds an operator with channels last; None if it stays."""
+        """Return the method that builds an operator with channels last; None without a method."""
         name = operator_name(value)
         if is_movable(value, self.values):
             return self.convolve
@@ -142,7 +143,7 @@ class ChannelsLast:
         }.get(name, self.compute_elements if name in ELEMENTWISE else None)
 
     def read_first(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads its variables in the layout of the model."""
+        """Return a value whose variables have the layout of the model."""
         if isinstance(value, relax.Var):
             if value not in self.first and value in self.last:
                 self.first[value] = self.builder.emit(self.move_first(value))
@@ -172,9 +173,9 @@ class ChannelsLast:
     def read_last(self, value: relax.Expr) -> relax.Expr:
         """Return a tensor of three or four axes as a tensor of four axes with channels last.
 
-        If the tensor is the result of a quantize or dequantize, the operand of that operator
-        changes its layout. That moves fewer bytes, and may undo a change of layout at the start of
-        the model.
+        If the tensor is the result of a quantize or dequantize, the layout of that operator's
+        operand changes. This order moves fewer bytes, and may undo a change of layout at the start
+        of the model.
         """
         if not isinstance(value, relax.Var):
             return self.move_last(value)
@@ -274,9 +275,9 @@ class ChannelsLast:
         return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
 
     def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
-        """Return the known tensor with channels last for a permutation to it, else None.
+        """Return the existing tensor that a permutation to channels last produces, else None.
 
-        An earlier rewrite emitted the permutation.
+        An earlier rewrite emits such permutations.
         """
         if operator_name(value) != "relax.permute_dims" or read_axes(value) != TO_LAST:
             return None
@@ -285,13 +286,13 @@ class ChannelsLast:
     def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Reduce height and width to one pixel; None for other axes, or if the axes are removed.
 
-        Thus a squeeze-and-excitation quantizes its averages in the layout in which they are
+        Thus a squeeze-and-excitation block quantizes averages in the layout in which they are
         computed.
         """
         return self.reduce(call, True) if call.attrs.keepdims else None
 
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
-        """Return a result without height and width, which does not depend on a layout; else None.
+        """Return a result without height and width, which has no layout; else None.
 
         Such a result is a reshape of single pixels, or a reduction of height and width.
         """

@@ -27,7 +27,7 @@ ROUNDED_EXACTLY = {
 
 @rewrite_each(*ROUNDED_EXACTLY)
 def fold_constant_arithmetic(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace such operators on float32 constants by their result, unless the result is larger."""
+    """Replace operators on float32 constants by the result, unless the result is larger."""
     operands = [definition(builder, argument) for argument in call.args]
     if dtype_of(call) != "float32" or not all(isinstance(o, Constant) for o in operands):
         return call

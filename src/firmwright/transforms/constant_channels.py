@@ -1,8 +1,9 @@
 """Removes channels of a quantized network that have the same value for every input.
 
-Interval arithmetic proves that a channel is constant, such as a ReLU after a bias far below zero. A
-layer that reads the channel includes the channel's part of its sums in its bias. The layer that
-computes the channel loses it. Outputs have the same bits with each kind of rounding.
+Interval arithmetic proves that a channel is constant, such as a ReLU after a bias far below zero.
+If a layer reads the channel, the channel's part of the sums is added to the layer's bias. The
+channel is removed from the layer that computes it. The bits of the outputs do not change with any
+rounding.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def find_read_channels(
 def find_layer_reads(
     layer: QuantizedLayer, source: Ranges | None, read: Mapping[relax.Var, Channels]
 ) -> Channels | bool:
-    """Return the channels that a layer needs.
+    """Return the channels that a layer must read.
 
-    Padding is zero. Thus, if the layer pads, a constant channel adds the same to all sums only if
-    it is zero.
+    Padding is zero. If the layer pads, a constant channel adds equal numbers to all sums only if
+    the channel is zero.
     """
     if source is None or source.axis != layer.source_axis:
         return True
@@ -94,7 +95,7 @@ def choose_channels(
     layers: Mapping[relax.Var, QuantizedLayer],
     read: Mapping[relax.Var, Channels],
 ) -> dict[relax.Var, Channels]:
-    """Return the channels that each tensor keeps: the channels that any of its readers needs."""
+    """Return the channels that each tensor keeps because a reader needs them."""
     by_result = {layer.result: layer for layer in layers.values()}
     kept: dict[relax.Var, Channels] = {}
     for binding in bindings:
@@ -112,10 +113,10 @@ def choose_channels(
 
 
 def keep_some(channels: Channels, least: int) -> Channels:
-    """Return the channels, and the first other channels until there are ``least``.
+    """Return the channels, and other channels until there are at least ``least`` channels.
 
-    A layer with one factor rounds ties by another rule than a layer with a factor per channel. Thus
-    a layer with a factor per channel keeps at least two channels.
+    The rule for ties differs between a layer with one factor and a layer with a factor per channel.
+    Thus a layer with a factor per channel keeps at least two channels.
     """
     missing = max(least - int(channels.sum()), 0)
     first = np.flatnonzero(~channels)[:missing]
@@ -125,7 +126,7 @@ def keep_some(channels: Channels, least: int) -> Channels:
 
 
 class Remover:
-    """Rebuilds the layers and the operators between them with the channels that are kept."""
+    """Rebuilds the layers, and the operators between layers, with the remaining channels."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Remover:
         self.rebuilt: set[relax.Var] = set()
 
     def rewrite(self, binding: relax.VarBinding) -> list[relax.VarBinding]:
-        """Return the new bindings for a binding; a bias is added together with its layer."""
+        """Return the new bindings for a binding; a bias is added together with the layer."""
         layer = self.layers.get(binding.var)
         if layer is not None:
             return self.rewrite_layer(binding, layer)
@@ -176,7 +177,7 @@ class Remover:
         return [*bindings, self.bind_result(layer.result, result)]
 
     def bind_result(self, variable: relax.Var, expression: relax.Expr) -> relax.VarBinding:
-        """Bind a value to a variable, or to a new variable of its name if it has fewer channels."""
+        """Bind a value to a variable; use a new variable if the value has fewer channels."""
         value = relax.BlockBuilder().normalize(expression)
         if not self.kept[variable].all():
             self.narrowed[variable] = type(variable)(variable.name, value.ty)
@@ -193,7 +194,7 @@ def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) 
 
 
 def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -> relax.Expr:
-    """Return the dequantized weights between the channels that are kept."""
+    """Return the dequantized weights between the remaining channels."""
     stored, *grid = (constant_array(a) for a in layer.dequantized_weights.args)
     stored = np.compress(outside, stored, layer.layouts.weights.index("O"))
     if not layer.is_depthwise:
@@ -205,7 +206,7 @@ def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -
 
 
 def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax.Expr:
-    """Return a dequantized bias of the kept channels with the scales of the sums."""
+    """Return a dequantized bias of the remaining channels with the scales of the sums."""
     along = [1] * len(layer.layouts.result)
     along[layer.result_axis] = -1
     stored = relax.const(bias.astype("int32").reshape(along))
@@ -215,7 +216,7 @@ def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax
 
 
 def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -> relax.Expr:
-    """Return the convolution or product with other operands."""
+    """Return a convolution or product with new operands."""
     if operator_name(layer.call) != CONVOLUTION:
         return rebuild_call(layer.call, source, (), weights)
     groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1
@@ -225,7 +226,7 @@ def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -
 def rebuild_call(
     call: tvm.ir.Call, source: relax.Var, shape: Sequence[int], *others: relax.Expr
 ) -> relax.Expr:
-    """Return a call with another first operand; ``shape`` is the new shape if it is a reshape."""
+    """Return a call with a new first operand; ``shape`` is the new shape of a reshape."""
     if operator_name(call) in RESHAPES:
         return relax.op.reshape(source, shape)
     return tvm.ir.Call(call.op, [source, *(others or call.args[1:])], call.attrs, call.ty_args)

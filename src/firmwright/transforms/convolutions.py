@@ -1,4 +1,4 @@
-"""Adapts convolutions to accelerators: equal strides, merged padding, no scale after them."""
+"""Adapts convolutions to accelerators: equal strides, merged padding, folded scales."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONVOLUTIONS = {
 
 
 def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
-    """Return a convolution like ``call`` with other operands and ``changed`` attributes."""
+    """Return a convolution like ``call`` with new operands and ``changed`` attributes."""
     attrs, name = call.attrs, operator_name(call)
     stated = {
         "strides": [int(s) for s in attrs.strides],
@@ -51,10 +51,11 @@ def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **cha
 
 
 def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace different strides of a convolution by equal strides and a 1x1 max-pool that selects.
+    """Replace different strides of a convolution by equal strides and a selecting 1x1 max-pool.
 
-    Exact: the selected elements are computed as before. The convolution computes more elements than
-    are selected, twice as many for strides of 1x2. In a quantized network, integers are selected.
+    The rewrite is exact, because the computation of the selected elements does not change. The
+    convolution computes more elements than necessary, twice as many for strides of 1x2. In a
+    quantized network, the max-pool selects integers.
     """
 
     builder = relax.BlockBuilder()
@@ -87,8 +88,8 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
 def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Merge the zero padding before a convolution into the convolution's padding.
 
-    Only zeros around the image can be merged. A negative width cannot, because it cuts the image
-    before the convolution adds its padding. The data's layout determines the image's axes.
+    Only zeros around the image can be merged. A negative width cannot be merged, because it cuts
+    the image before the convolution adds padding. The data's layout determines the image's axes.
     """
     pad = definition(builder, call.args[0])
     around = image_padding(pad, str(call.attrs.data_layout))
@@ -102,7 +103,7 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
     """Return the widths that a pad adds before, then after, each axis of the image.
 
-    None if it adds anything else.
+    Return None if the pad adds other values or pads other axes.
     """
     if operator_name(pad) != "relax.nn.pad" or str(pad.attrs.pad_mode) != "constant":
         return None
@@ -120,7 +121,7 @@ def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
 
 
 def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
-    """Fold a batch normalization after a float32 convolution into its weights and a bias.
+    """Fold a batch normalization into the weights and a bias of the float32 convolution.
 
     Results are equal except for rounding, because the weights are multiplied before the sums.
     """
@@ -162,10 +163,10 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
 def match_conv_with_bias(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
 ) -> tuple[tvm.ir.Call | None, npt.NDArray[Any]]:
-    """Return the convolution that a value is computed from, and the bias that is added to it.
+    """Return the convolution and the added bias that compute a value.
 
-    Return None for the convolution if ``value`` has several readers, because the other readers need
-    it unchanged.
+    The convolution is None if ``value`` has several readers, because the other readers need the
+    unchanged value.
     """
     nothing = np.zeros(1)
     call = definition(builder, value)

@@ -1,4 +1,4 @@
-"""Removes operators that return their operand, and replaces others by clips or slices."""
+"""Removes operators that return their operand, and replaces some operators by clips or slices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_remover(
 
 @rewrite_each("relax.multiply")
 def remove_multiply_by_one(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Remove products with a constant one, on either side, that do not widen the other factor."""
+    """Remove products with a constant 1 that do not broadcast the other factor."""
     for kept, factor in (call.args, reversed(call.args)):
         factor = definition(builder, factor)
         one = isinstance(factor, Constant) and bool(np.all(constant_array(factor) == 1))
@@ -44,7 +44,7 @@ def remove_multiply_by_one(builder: relax.BlockBuilder, call: tvm.ir.Call) -> re
 
 @rewrite_each("relax.nn.dropout")
 def remove_training_operators(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace the result of dropout by its input, which drops elements only during training."""
+    """Replace a dropout by its input, because dropout drops elements only during training."""
     mask = relax.TupleGetItem(builder.emit(call), 1)
     return relax.Tuple([call.args[0], builder.emit(mask)])
 
@@ -96,7 +96,7 @@ remove_identity_clip = make_remover("relax.clip", clips_nothing)
 def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace min(max(x, low), high) by clip(x, low, high), for scalars with low <= high.
 
-    With low > high, the former is high everywhere and the latter is low.
+    If low > high, min(max(x, low), high) is always high, but clip returns low.
     """
     inner, high = match_scalar_operand(builder, call, "relax.minimum")
     data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
@@ -107,11 +107,11 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 
 @rewrite_each("relax.take")
 def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace a ``relax.take`` of one element of an axis, by a constant index, by a slice.
+    """Replace a ``relax.take`` of one element of an axis at a constant index by a slice.
 
-    A channel shuffle reads its parts in this way. The slice joins the axis and the axis after it,
-    so that images of four axes keep four. Samples are not sliced: an axis before a single sample
-    counts as an axis of the sample.
+    A channel shuffle reads the parts in this way. The slice joins the axis and the next axis, so
+    that images with four axes keep four axes. Samples are not sliced. An axis before a single
+    sample counts as an axis of the sample.
     """
     data, index = call.args[0], definition(builder, call.args[1])
     shape = static_shape(data)
@@ -134,7 +134,7 @@ def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> rel
 def match_scalar_operand(
     builder: relax.BlockBuilder, value: relax.Expr, name: str
 ) -> tuple[relax.Expr, float | None]:
-    """Return operand and scalar constant of an operator ``name``; value and None for others."""
+    """Return the operand and the scalar constant of an operator ``name``, or (value, None)."""
     if operator_name(value) == name:
         for data, limit in (value.args, reversed(value.args)):
             limit = definition(builder, limit)

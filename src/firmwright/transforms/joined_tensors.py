@@ -1,4 +1,4 @@
-"""Replaces reads of joined tensors, so that readers do not wait for other parts."""
+"""Replaces reads of joined tensors so that readers do not wait for other parts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from firmwright.ir.relax import (
 
 @rewrite_each("relax.concat", "relax.strided_slice")
 def read_parts(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Join no tensor without elements, and join the parts that a slice of joined tensors reads.
+    """Remove empty tensors from joins; join only the parts that a slice of joined tensors reads.
 
-    A recurrent layer of TensorFlow replaces one step of its result at a time: it joins the steps
-    before, the new step, and the steps after.
+    A recurrent layer of TensorFlow replaces one step of the result at a time. It joins the earlier
+    steps, the new step, and the later steps.
     """
     if operator_name(call) == "relax.concat":
         return join_non_empty(builder, call)
@@ -73,7 +73,7 @@ def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
 
 
 def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> list[relax.Expr]:
-    """Return the tensors that are joined along an axis, with those of joined parts."""
+    """Return the tensors that are joined along an axis, including the tensors of joined parts."""
     joined = definition(builder, value)
     fields = list_fields(joined)
     if not fields or int(joined.attrs.axis or 0) % len(static_shape(joined)) != axis:
@@ -94,9 +94,9 @@ def join(parts: list[relax.Expr], axis: int) -> relax.Expr:
 
 @rewrite_each("relax.take")
 def take_part(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace an element of a concatenation by the part that was joined, if it is a whole part.
+    """Replace an element of a concatenation by the joined part if the element is a whole part.
 
-    For example, a classifier that reads a recurrent layer's last step then reads only that step.
+    For example, a classifier then reads only the last step of a recurrent layer.
     """
     first = find_first_element(call)
     if first is None:
@@ -125,7 +125,7 @@ def find_part(
 
 
 def go_back(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return the earliest tensor that has the elements of a value in their order, in any shape."""
+    """Return the earliest tensor with a value's elements in the same order, in any shape."""
     while keeps_order(definition(builder, value)):
         value = read_variables(definition(builder, value))[0]
     return value

@@ -1,7 +1,8 @@
 """Evaluates reshapes, transposes and casts of constants, so that firmware does not run them.
 
-TVM's FoldConstant would also evaluate the ``dequantize`` of a weight, and then each weight needs
-four bytes. Here a layout operator moves *before* the dequantize, so weights stay integers.
+TVM's FoldConstant would also evaluate the ``dequantize`` of a weight, and then each weight would
+need four bytes. This rewrite moves a layout operator *before* the dequantize, so weights stay
+integers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from firmwright.ir.relax import (
 
 @rewrite_each(*PERMUTATIONS, "relax.astype")
 def fold_layout_of_constants(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Evaluate layout operators and casts on constants, the former also across a dequantize."""
+    """Evaluate casts of constants, and layout operators on constants, also after a dequantize."""
     name = operator_name(call)
     source = definition(builder, call.args[0])
     if isinstance(source, Constant):

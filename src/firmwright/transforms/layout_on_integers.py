@@ -72,7 +72,7 @@ def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:
-    """Return whether both are per tensor, with one scale, zero point and integer type."""
+    """Return whether both have equal scales, zero points and integer types, per tensor."""
     if dtype_of(dequantize.args[0]) != str(quantize.attrs.out_dtype):
         return False
     for before, after in zip(dequantize.args[1:], quantize.args[1:], strict=True):
@@ -96,9 +96,9 @@ ElementwiseCall = tuple[relax.Var, tvm.ir.Call, int]
 def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite quantize(f(pick(x))) to pick(quantize(f(x))) for elementwise functions f.
 
-    Exact: each picked element is computed as before. Only the quantize may read the values between.
-    ConvertConvStride adds such a 1x1 max-pool after a convolution. Between the convolution and its
-    quantize, the pool would pass on floats.
+    The rewrite is exact, because the computation of each picked element does not change. Only the
+    quantize may read the intermediate values. ConvertConvStride adds such a 1x1 max-pool after a
+    convolution. Between the convolution and the quantize, the pool would move floats.
     """
     uses = count_readers(module)
 
@@ -122,7 +122,7 @@ def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
 def find_elementwise_chain(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
 ) -> tuple[list[ElementwiseCall], tvm.ir.Call | None]:
-    """Go back through elementwise operators of one tensor; return them and the pick before them."""
+    """Return the elementwise operators of one tensor before a value, and the preceding pick."""
     steps: list[ElementwiseCall] = []
     while isinstance(value, relax.Var) and uses[value] == 1:
         source = definition(builder, value)

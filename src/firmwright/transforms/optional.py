@@ -1,8 +1,8 @@
 """Lists the rewrites that a device or a recipe requests, in order.
 
-All of them except :data:`AFTER_CANONICAL` run before the canonical rewrites. Users of TI's compiler
-know the names, except for ConvertTakeToSlice and the names after FoldBatchNorm. A recipe turns the
-rewrites on and off by ``transforms``.
+All of them except :data:`AFTER_CANONICAL` run before the canonical rewrites. The names are the
+names of TI's compiler, except ConvertTakeToSlice and the names after FoldBatchNorm. A recipe turns
+the rewrites on and off by ``transforms``.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 
 
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
-    """Yield the rewrites of these names in their order, after the rewrites that they require.
+    """Yield the rewrites of these names in order, each after the rewrites that it requires.
 
-    Rewrites that run after the canonical rewrites require no others. If the prerequisites ran
-    again, they would fold the operators that keep sums defined, and an accelerator's rules would
-    not match them.
+    Rewrites that run after the canonical rewrites do not require other rewrites. If the
+    prerequisites ran again, they would fold the operators that keep sums defined. Then an
+    accelerator's rules would not match these operators.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

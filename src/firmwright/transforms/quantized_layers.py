@@ -38,7 +38,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Layouts:
-    """The axes of a layer's operands and result as letters: N and C, or O and I for the weights."""
+    """The axes of a layer's operands and result as letters; the weights have O and I."""
 
     data: str
     weights: str
@@ -47,12 +47,12 @@ class Layouts:
 
 @dataclass(frozen=True)
 class QuantizedLayer:
-    """scale · (weights · (data - zero point) + bias); sums fit int32; one bias per channel.
+    """A layer scale · (weights · (data - zero point) + bias) whose sums fit int32.
 
     ``call`` is the convolution or product; ``result`` is the variable of the sums with the bias.
-    ``grid`` has the quantization parameters of the data. ``weights``, less their zero points, are
-    (O, I, elements of the window); in a depthwise convolution, I is 1. ``scale`` has one number or
-    O numbers.
+    ``grid`` contains the quantization parameters of the data. ``weights``, minus the zero points,
+    are (O, I, elements of the window). In a depthwise convolution, I is 1. ``bias`` has one number
+    per channel. ``scale`` has one number or O numbers.
     """
 
     call: tvm.ir.Call
@@ -106,7 +106,7 @@ def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
 
 
 def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.VarBinding]:
-    """Return the additions by the variables that they read."""
+    """Return the additions by the variables that the additions read."""
     adds = [b for b in bindings if operator_name(b.value) == "relax.add"]
     return {a: b for b in adds for a in b.value.args if isinstance(a, relax.Var)}
 
@@ -131,9 +131,10 @@ def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | N
 
 
 def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
-    """Return 8-bit weights less their zero points as (O, I, elements of the window).
+    """Return 8-bit weights minus the zero points as (O, I, elements of the window).
 
-    None for other weights, and for weights whose scales do not belong to the output channels.
+    Return None for other weights, and for weights whose scales do not belong to the output
+    channels.
     """
     stored, scale, points = (constant_array(a) for a in dequantized.args)
     channels = layout.index("O")
@@ -149,9 +150,9 @@ def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
 
 
 def read_layouts(call: relax.Expr) -> Layouts | None:
-    """Return the layouts of a matrix product or of a convolution with one group or depthwise.
+    """Return the layouts of a matrix product, or of an ungrouped or depthwise convolution.
 
-    None for other operators.
+    Return None for other operators.
     """
     if operator_name(call) == PRODUCT:
         plain = all(len(static_shape(a)) == 2 for a in call.args)
@@ -169,7 +170,7 @@ def read_layouts(call: relax.Expr) -> Layouts | None:
 def match_bias(
     layer: QuantizedLayer, added: relax.VarBinding, values: Values
 ) -> QuantizedLayer | None:
-    """Return the layer with the bias that is added; None if the constant is not such a bias."""
+    """Return the layer with the added bias; None if the constant is not a suitable bias."""
     operands = [values.get(a, a) for a in added.value.args]
     found = [o for o in operands if is_dequantized_constant(o)]
     if not found:
@@ -191,8 +192,8 @@ def match_bias(
 def fits_int32(layer: QuantizedLayer) -> bool:
     """Return whether all sums over some of the terms fit 32 bits, for any data.
 
-    Terms of such a layer may move to the bias, because it is computed in integers before and after.
-    The layer's bias must also have the scale of the sums in float32.
+    Terms of such a layer may move to the bias, because the layer is computed in integers before and
+    after the change. The layer's bias must also have the float32 scale of the sums.
     """
     reach = max(abs(limit - layer.grid.zero_point) for limit in layer.grid.limits)
     terms = layer.weights[0].size

@@ -40,8 +40,8 @@ def split_to_slices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 def separate_results(module: tvm.IRModule) -> tvm.IRModule:
     """Bind each result of an operator with several results to a separate variable.
 
-    Results that are never read get no variable. Afterwards, no other operator reads the operator's
-    tuple. Names are kept.
+    A result without readers has no variable. Afterwards, no other operator reads the operator's
+    tuple. Names do not change.
     """
     names = {
         (b.value.tuple_value, int(b.value.index)): str(b.var.name)
@@ -84,7 +84,7 @@ compilers limit the nesting."""
 
 @rewrite_each("relax.concat")
 def concat_in_trees(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Concatenate groups of at most :data:`MAX_INPUTS` tensors, then the groups, in order."""
+    """Concatenate groups of at most :data:`MAX_INPUTS` tensors, then concatenate the groups."""
     if not isinstance(call.args[0], relax.Tuple):
         return call
     parts = list(call.args[0].fields)

@@ -1,8 +1,8 @@
 """Computes operators on float16 and bfloat16 in float32; tensors are still stored in 16 bits.
 
-Each such operator reads float32, and its result is rounded. ONNX Runtime works in this way if its
-CPU has the operator only in float32. For + - * / and the square root, this equals IEEE 754's
-arithmetic on 16 bits. Sums and functions are rounded once, at their end.
+Each such operator reads float32, and the result is rounded. ONNX Runtime computes in this way if
+the CPU supports the operator only in float32. For + - * / and the square root, the result equals
+IEEE 754's arithmetic on 16 bits. Sums and functions are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_16bit_float(kind: Any) -> bool:
-    """Return whether a type is a tensor of 16-bit floats, or a tuple that contains one."""
+    """Return whether a type is a tensor of 16-bit floats, or a tuple with such a tensor."""
     if isinstance(kind, relax.TupleType):
         return any(is_16bit_float(field) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in SIXTEEN_BIT_FLOATS
@@ -51,7 +51,7 @@ def uses_16bit_floats(call: tvm.ir.Call) -> bool:
 
 
 def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
-    """Cast by way of float32; only 64-bit floats are cast directly, to be rounded only once."""
+    """Cast through float32; cast 64-bit floats directly, so that they are rounded only once."""
     source = cast.args[0]
     if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
         return cast

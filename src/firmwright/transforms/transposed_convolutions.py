@@ -1,8 +1,9 @@
 """Replaces quantized transposed convolutions by convolutions that each compute some pixels.
 
-With a stride of s, every s-th pixel of a row reads the same taps of the kernel. Thus these pixels
-are a convolution of stride 1. The results are quantized, and then the pixels are interleaved. Each
-sum has the same products as before, without the products with zeros between the input's pixels.
+With a stride of s, every s-th pixel of a row reads the same taps of the kernel. Thus a convolution
+with a stride of 1 can compute these pixels. The results are quantized, and then the pixels are
+interleaved. Each sum has the original products except the products with zeros between the input's
+pixels.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Phase:
-    """Every ``stride``-th position along an axis: a convolution with these taps of the kernel."""
+    """Every ``stride``-th position along an axis, and the kernel taps of its convolution."""
 
     taps: tuple[int, ...]
     before: int
@@ -49,7 +50,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Match:
-    """A transposed convolution and the operators up to its quantize, from the last to the first."""
+    """A transposed convolution and the operators up to the quantize, in reverse order."""
 
     call: tvm.ir.Call
     activations: tuple[tvm.ir.Call, ...]
@@ -71,7 +72,7 @@ def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match | None:
-    """Return the transposed convolution that computes a value, if the value is read only once."""
+    """Return the transposed convolution that computes a value if the value has one reader."""
     activations = []
     found = definition(builder, value)
     while operator_name(found) in ACTIVATIONS and readers[value] == 1:
@@ -152,7 +153,7 @@ def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
 def make_phase(
     length: int, taps: int, results: int, stride: int, padding: int, place: int
 ) -> Phase:
-    """Return the phase for positions stride · n + place of an axis with ``results`` of them.
+    """Return the phase for the ``results`` positions stride · n + place of an axis.
 
     Position y is the sum of x[i] · w[k] with i · stride + k = y + padding.
     """
@@ -186,7 +187,7 @@ def convolve(
 
 
 def repeat_grid(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Expr:
-    """Dequantize integers whose first axis has the channels ``copies`` times."""
+    """Dequantize integers whose first axis contains the channels ``copies`` times."""
     grid = []
     for constant in dequantize.args[1:]:
         array = constant_array(constant)
@@ -201,7 +202,8 @@ def interleave(
 ) -> relax.Var:
     """Return the pixels of all phases in order.
 
-    Each result is (N, H, W, C), or one result has the channels of all phases one after the other.
+    Each result is (N, H, W, C), or one result contains the channels of all phases one after the
+    other.
     """
     joined = results[0] if len(results) == 1 else relax.op.concat(relax.Tuple(results), 3)
     if strides == [1, 1]:

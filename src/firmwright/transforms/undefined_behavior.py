@@ -1,8 +1,8 @@
-"""Defines results for the integer operators that C leaves undefined for some values.
+"""Defines the results of integer operators for values that are undefined in C.
 
-Networks compute with integers that wrap around, divide by numbers that are known only at run time,
-and cast any float. Sums and products wrap around, as in the reference runtimes. A division by zero
-returns zero, and a cast of too large a float returns the nearest number.
+Networks compute integers that wrap around, divide by numbers that are known only at run time, and
+cast any float. Sums and products wrap around, as in the reference runtimes. A division by zero
+returns zero. A cast of a float that is too large returns the nearest number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SMALL = 2**9
 
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every operator whose C might overflow, divide by zero or shift by too many bits."""
+    """Rewrite every operator whose C might overflow, divide by 0 or shift by too many bits."""
     loops = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
     for name, function in loops.items():
         module.update_func(name, wrap_stored_sums(function))
@@ -79,7 +79,7 @@ def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def wrap_stored_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Wrap sums and products that loops store, such as sums of CumSum, which has no operator."""
+    """Wrap sums and products that loops store, such as the sums of CumSum."""
 
     def wrap_stored(store: tirx.BufferStore) -> tirx.Stmt:
         value, dtype = store.value, str(store.value.ty.dtype)
@@ -96,7 +96,7 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Turn a scalar of the least int32 into an array; TVM assumes no number equals the scalar."""
+    """Convert a scalar of the smallest int32 to an array, because TVM's comparison is wrong."""
     if not static_shape(call):
         return call
 
@@ -128,8 +128,8 @@ def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
     """Return integers with the same bits in a type of the same width.
 
-    A negative scalar constant is converted here, because TVM rejects it. Other values are cast, by
-    which devices recognize sums and biases that only wrap.
+    This function converts negative scalar constants, because TVM rejects their cast. Other values
+    are cast. From the casts, devices recognize sums and biases that only wrap.
     """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
         number = constant_array(value)
@@ -139,7 +139,7 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Return whether a tensor has sums of few 8-bit numbers, whose products do not overflow."""
+    """Return whether a tensor contains sums of few 8-bit numbers; products cannot overflow."""
     if isinstance(value, relax.Tuple):
         return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):
@@ -154,7 +154,7 @@ def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
 
 
 def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
-    """Return the negative of signed integers; the negative of the least number is itself."""
+    """Return the negative of signed integers; return the smallest number unchanged."""
     dtype = dtype_of(value)
     unsigned = UNSIGNED.get(dtype, dtype)
     wide = reinterpret(builder, value, unsigned)
@@ -163,7 +163,7 @@ def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
 
 
 def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the absolute value or negative; for the least number, return the number itself."""
+    """Return the absolute value or the negative; return the smallest number unchanged."""
     (value,) = call.args
     negative = negate(builder, value)
     if operator_name(call) == "relax.negative":
@@ -193,7 +193,7 @@ def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Divide by 1 instead of 0 and -1, and replace those results by 0 or the wrapped negative."""
+    """Divide by 1 instead of 0 and -1; replace the results by 0 or the wrapped negative."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
     if isinstance(divisor, Constant):
@@ -217,7 +217,7 @@ def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr
 
 
 def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return 0 if the shift count is not below the number of bits."""
+    """Shift integers; return 0 if the shift count is not below the number of bits."""
     value, count = call.args
     dtype = dtype_of(call)
     bits = np.iinfo(dtype).bits
@@ -235,7 +235,7 @@ def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Saturate floats at the integers' limits; NaN becomes the largest integer.
 
-    Types of fewer than 32 bits have the low bits of the cast to int32, as on x86-64.
+    Types with fewer than 32 bits contain the low bits of the cast to int32, as on x86-64.
     """
     value = call.args[0]
     source, target = dtype_of(value), str(call.attrs.dtype)
@@ -256,7 +256,7 @@ def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 @rewrite_each("relax.take")
 def clamp_take_indices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Clamp the indices of every ``relax.take``, because the importers' ``take`` trusts them."""
+    """Clamp the indices of every ``relax.take``, because ``take`` does not check indices."""
     if str(call.attrs.mode) != "fast":
         return call
     axis = None if call.attrs.axis is None else int(call.attrs.axis)

@@ -1,1 +1,1 @@
-"""Converts integers in float tensors, as NEMO, DORY and quantlab write them, to integers."""
+"""Converts whole numbers in float tensors, as in NEMO, DORY and quantlab, to integers."""

@@ -1,9 +1,9 @@
-"""Finds (sum * multiplier + offset) >> shift, clamped, that equals a chain of operators.
+"""Finds a clamped (sum * multiplier + offset) >> shift that equals a chain of operators.
 
-A chain of monotone operators that ends in a few integers is a step function of the sum that it
-begins with. A binary search finds the sums at which its steps begin. It uses the operators'
-arithmetic, including float32. The multiplier, offset and shift that are returned have the same
-steps, so both functions are equal for every sum.
+A chain of monotone operators that ends in a few integers is a step function of the chain's first
+sum. A binary search finds the sums at which the steps begin. The search uses the arithmetic of the
+operators, including float32. The returned multiplier, offset and shift have equal steps, so both
+functions are equal for every sum.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def fit_affine(
 ) -> Affine | None:
     """Return integers that equal ``compute`` for all sums from ``low`` to ``high``, or None.
 
-    ``compute`` is monotone for every channel; its results, clamped to ``limits``, are whole.
-    ``slope`` is its approximate factor. The result has the smallest shift for which all channels
-    have a multiplier and an offset.
+    ``compute`` is monotone for every channel. The results, clamped to ``limits``, are whole
+    numbers. ``slope`` is the approximate factor of ``compute``. The result has the smallest shift
+    for which all channels have a multiplier and an offset.
     """
     # A range that joins all channels has no axes; factors per channel, or of shape [1], have axes.
     slope, low, high = np.broadcast_arrays(slope, low, high)
@@ -67,9 +67,10 @@ def fit_affine(
 def find_begins(
     rise: Callable[[Array], Array], first: Array, last: Array, limits: tuple[int, int]
 ) -> Array:
-    """Return the first sum per channel whose result reaches limits[0] + 1, + 2 … limits[1].
+    """Return the first sum per channel with a result of at least limits[0] + 1 … limits[1].
 
-    It is ``last`` + 1 if no sum reaches the result, and ``first`` if all sums reach it.
+    The sum is ``last`` + 1 if no sum has such a result, and ``first`` if all sums have such a
+    result.
     """
     results = np.arange(limits[0] + 1, limits[1] + 1).reshape(-1, *[1] * first.ndim)
     below = np.broadcast_to(first - 1, (len(results), *first.shape)).astype("int64")
@@ -88,7 +89,7 @@ def find_offsets(
 ) -> tuple[Array, Array] | None:
     """Return the multipliers nearest to the slope, and offsets near zero that produce the steps.
 
-    None if there are no such offsets.
+    Return None if there are no such offsets.
     """
     nearest = np.rint(slope * 2.0**shift)
     if nearest.max() >= LARGEST_MULTIPLIER:

@@ -16,8 +16,8 @@ Limits = tuple[int, int]
 def round_inputs(module: tvm.IRModule, limits: Sequence[Limits | None]) -> tvm.IRModule:
     """Round down and clip the parameters of ``main`` that have limits.
 
-    Whole numbers within the limits do not change. The range of the rounded value is proven, so that
-    later rewrites can use it.
+    Whole numbers within the limits do not change. Later rewrites can use the range of the rounded
+    value, because the range is proven.
     """
     main = module["main"]
     parameters, bindings = [], []

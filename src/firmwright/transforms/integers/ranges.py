@@ -1,4 +1,4 @@
-"""Finds the range of each tensor of a network for all inputs, and whether its numbers are whole."""
+"""Finds the range of each tensor for all inputs, and whether the numbers are whole numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOVING = PERMUTATIONS | relax_names("nn.max_pool2d strided_slice")
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the largest number, as arrays that broadcast to a tensor's shape.
+    """The smallest and the largest number, as arrays that broadcast to a tensor's shape.
 
     The arrays are int64 for integers. Floats without limits have the range from minus to plus
     infinity, and may be NaN.
@@ -135,7 +135,7 @@ def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
 
 
 def check_range(found: Range, value: relax.Expr) -> Range | None:
-    """Return a range if it has no NaN and fits the shape and the type of its tensor, else None."""
+    """Return a range without NaN that fits the shape and the type of the tensor, else None."""
     if np.isnan(found.magnitude) or found.low.ndim > len(static_shape(value)):
         return None
     return found if is_float(value) or found.lies_within(dtype_of(value)) else None

@@ -21,10 +21,10 @@ from firmwright.transforms.integers.steps import Array, are_whole, is_float, rea
 
 
 def explain_floats(module: IRModule) -> list[tuple[str, str]]:
-    """Return the layers with whole weights that are computed in floats, and the reason for each.
+    """Return the layers with whole weights that are computed in floats, with the reasons.
 
-    A layer whose weights are only -1, 0 and 1 is ignored: such weights do not indicate a graph of
-    integers.
+    A layer whose weights are only -1, 0 and 1 is ignored, because such weights do not indicate a
+    graph of integers.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
@@ -44,7 +44,7 @@ def explain_floats(module: IRModule) -> list[tuple[str, str]]:
 
 
 def name_layer(variable: Var, bindings: list[VarBinding]) -> str:
-    """Return the name of a layer in the model; the addition of a bias, if any, has the name."""
+    """Return a layer's name in the model, which is the name of the bias addition if it exists."""
     readers = [b.var for b in bindings if variable in read_variables(b.value)]
     names = [str(v.name) for v in (variable, *readers)]
     return next((name for name in names if is_source_name(name)), names[0])

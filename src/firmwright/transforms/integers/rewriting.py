@@ -1,10 +1,11 @@
 """Replaces layers of whole numbers in float tensors by layers of integers if ranges prove it.
 
-The sums of a convolution or product are equal in float32 and int32 if its data and weights are
-whole numbers and its sums stay below 2^24. The elementwise operators after it, up to a tensor of
-8-bit whole numbers, are a step function of the sum. A multiplication, an addition and a shift with
-the same steps for every possible sum replace them (:mod:`firmwright.transforms.integers.fitting`).
-All ranges are proven, not assumed: a float input has no range until the model clips and rounds it.
+The sums of a convolution or product are equal in float32 and int32 if the data and the weights are
+whole numbers and the sums stay below 2^24. The following elementwise operators, up to a tensor of
+8-bit whole numbers, are a step function of the sum. A multiplication, an addition and a shift
+replace these operators if they have equal steps for every possible sum
+(:mod:`firmwright.transforms.integers.fitting`). All ranges are proven, not assumed. A float input
+has no range until the model clips and rounds the input.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ INT32_LIMIT = 2**31
 def use_integers(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with integer operators if they are proven to compute the same results.
 
-    If no sum of floats can be replaced, the result is the module itself.
+    If no sum of floats can be replaced, the module is returned unchanged.
     """
     bindings = main_bindings(module)
     if not any(operator_name(b.value) in SUMS and is_float(b.value) for b in bindings):
@@ -82,8 +83,9 @@ def choose_type(found: Range | None) -> str | None:
 class IntegerNetwork:
     """Rebuilds ``main``; use :func:`use_integers`.
 
-    ``plain`` has the new variable of each old one, with the type of the old one. ``stored`` has the
-    variables that store whole numbers as 8-bit integers, ``sums`` the int32 sums of layers.
+    ``plain`` maps each old variable to a new variable of the same type. ``stored`` contains the
+    variables that store whole numbers as 8-bit integers. ``sums`` contains the int32 sums of
+    layers.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class IntegerNetwork:
         return replace_main(self.module, rebuilt)
 
     def translate(self, binding: relax.VarBinding) -> None:
-        """Emit the value of a variable: as integers if they are proven, else unchanged."""
+        """Emit the value of a variable, as integers if they are proven to be equal."""
         variable, value = binding.var, binding.value
         name = str(variable.name)
         if variable in self.ranges and is_float(variable):
@@ -154,7 +156,7 @@ class IntegerNetwork:
         return self.builder.emit(relax.op.astype(tensor, dtype))
 
     def read_stored(self, variable: relax.Expr) -> relax.Expr | None:
-        """Return whole numbers of 8 bits in an 8-bit type; None for other numbers."""
+        """Return 8-bit whole numbers in an 8-bit type; None for other numbers."""
         if not isinstance(variable, relax.Var):
             return None
         if variable not in self.stored:
@@ -210,11 +212,11 @@ class IntegerNetwork:
         return self.apply(self.stored[start], Affine(to_int(multiplier), to_int(offset), 0), source)
 
     def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
-        """Return the nearest integers from which a variable is computed, and the steps from them.
+        """Return the nearest integers that a variable is computed from, and the steps in between.
 
         The third item is the result of the first step, or the variable itself if there are no
-        steps. None if a value is not a step, may overflow, or has a constant that widens the
-        tensor.
+        steps. Return None if a value is not a step, may overflow, or has a constant that broadcasts
+        the tensor.
         """
         steps: list[Step] = []
         first, shape = variable, static_shape(variable)
@@ -231,7 +233,7 @@ class IntegerNetwork:
         return variable, steps, first
 
     def move(self, call: relax.Expr) -> relax.Expr | None:
-        """Return an operator that only moves numbers, applied to the numbers stored in 8 bits."""
+        """Apply an operator that only moves numbers to the 8-bit integers."""
         name = operator_name(call)
         if name == "relax.concat":
             return self.concatenate(call)
@@ -255,9 +257,10 @@ class IntegerNetwork:
         return relax.op.concat(stored, call.attrs.axis)
 
     def requantize(self, variable: relax.Var) -> relax.Expr | None:
-        """Return the result of a chain that begins at integers, as whole numbers of 8 bits.
+        """Return the result of a chain that begins at integers, as 8-bit whole numbers.
 
-        A chain continues while its results are such numbers and only the next operator reads them.
+        A chain continues while the results are 8-bit whole numbers and only the next operator reads
+        them.
         """
         dtype = choose_type(self.ranges.get(variable))
         if dtype is None or self.goes_on(variable):
@@ -284,7 +287,7 @@ class IntegerNetwork:
         return relax.op.astype(self.builder.emit(clipped), dtype)
 
     def goes_on(self, variable: relax.Var) -> bool:
-        """Return whether the only reader of a variable also makes 8-bit whole numbers from it."""
+        """Return whether a variable's only reader also computes 8-bit whole numbers."""
         if self.readers[variable] != 1:
             return False
         reader = self.last_reader.get(variable)
@@ -304,7 +307,7 @@ class IntegerNetwork:
         return low, high
 
     def apply(self, data: relax.Expr, affine: Affine, source: Range) -> relax.Expr:
-        """Return (data * multipliers + offsets) >> shift, in int32 if it fits, else in int64."""
+        """Return (data * multipliers + offsets) >> shift, in int32 or, if needed, in int64."""
         multipliers, offsets = affine.multipliers, affine.offsets
         ends = np.abs(multipliers) * max(int(source.magnitude), 1) + np.abs(offsets)
         dtype = "int32" if ends.max() < INT32_LIMIT else "int64"

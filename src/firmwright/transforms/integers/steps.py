@@ -1,7 +1,7 @@
 """Reads elementwise operators of one tensor and constants as numpy functions with equal results.
 
-Each function is monotone in every channel, so a chain of them is a step function of its input. Thus
-the ends of a range determine the range of the result, and a binary search finds each step.
+Each function is monotone in every channel, so a chain of functions is a step function of the input.
+Thus the ends of a range determine the range of the result, and a binary search finds each step.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on the tensor ``source``; ``compute`` maps its numbers to the result's numbers.
+    """An operator on the tensor ``source``; ``compute`` maps source numbers to result numbers.
 
-    Integers of any type are computed as int64. ``slope`` is the factor of the operator before it
-    rounds. ``is_whole``: whether a result is a whole number always, never, or (None) if the source
-    is one. ``is_affine``: whether it is a product and a sum on whole numbers. ``may_overflow``:
-    whether results can be farther from zero than the source.
+    Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
+    ``is_whole`` is whether results are whole numbers; None if they are whole numbers only if the
+    source is. ``is_affine`` is whether the operator is a product and a sum on whole numbers.
+    ``may_overflow`` is whether results can be farther from zero than the source.
     """
 
     source: relax.Var
@@ -47,7 +47,7 @@ def read_step(value: relax.Expr, values: Values) -> Step | None:
 
 
 def read_constant(expression: relax.Expr, values: Values) -> Array | None:
-    """Return the numbers of a constant, also of a cast constant; integers as int64; else None."""
+    """Return the numbers of a (cast) constant, with integers as int64; else None."""
     value = values.get(expression, expression) if isinstance(expression, relax.Var) else expression
     if operator_name(value) == "relax.astype":
         value = value.args[0]
@@ -172,7 +172,7 @@ def read_floor(call: relax.Expr, _: Values) -> Step | None:
 def read_cast(call: relax.Expr, values: Values) -> Step | None:
     """Read a cast between float32, float64 and integers.
 
-    A sum that is computed unsigned, so that it wraps around, is read as a signed sum.
+    An unsigned sum that wraps around is read as a signed sum.
     """
     source, dtype = call.args[0], dtype_of(call)
     if not isinstance(source, relax.Var) or "float16" in (dtype, dtype_of(source)):
