@@ -24,6 +24,21 @@ from tests.networks.firmware import assert_exact
 from tests.networks.signal_models import SignalCase, build_model, port
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
+SHARED = bytes([20, *[1] * 20, *b"a\0b\0", 2, 5, 4, 2, 1, 2, 30, 31, 44, 44, 4, 36, 1])
+"""Options {"a": …, "b": …}, both the same list of 20 ones: 40 numbers in 38 bytes."""
+
+
+def nest_lists(levels: int) -> bytes:
+    """Return options of 2^levels numbers: each list refers twice to the list before."""
+    data, inner = bytearray([1, 7, 4]), 1
+    for _ in range(levels):
+        data.append(2)
+        start = len(data)
+        data += bytes([start - inner, start + 1 - inner, 40, 40])
+        inner = start
+    return bytes(data) + bytes([len(data) - inner, 40, 1])
+
+
 COUNT = CustomOperator(
     "count",
     lambda inputs, options, _: [inputs[0] + inputs[1] * options["step"], inputs[1] + np.int32(1)],
@@ -71,6 +86,9 @@ def test_a_variable_is_a_state() -> None:
             b"\x00\x01\x02",
             r"Count \(tensor 't2'\): its custom options \(3 bytes: 00 01 02\) are not",
         ),
+        (nest_lists(40), r"are not a map in FlexBuffers of numbers, texts, and lists of them"),
+        (SHARED, r"\(38 bytes: .* are not a map"),
+        ({"step": [[1], [2]]}, "are not a map in FlexBuffers"),
         ({"step": "ten"}, r"its option 'step' is 'ten', which C constants do not support"),
         ({"step": 2**31}, "its option 'step' is 2147483648, which C constants do not support"),
     ],

@@ -106,17 +106,44 @@ def read_options(data: Any) -> dict[str, Any]:
     if not raw:
         return {}
     try:
-        found = flexbuffers.Loads(raw)
+        return read_map(raw)
     except Exception as error:  # the reader raises exceptions of many types
         raise refuse_options(raw) from error
-    if not isinstance(found, dict):
-        raise refuse_options(raw)
-    return found
+
+
+def read_map(raw: bytes) -> dict[str, Any]:
+    """Return the values of a map in FlexBuffers: numbers, texts, and lists of them.
+
+    Raises ValueError for lists in lists, and if the values need more bytes than ``raw`` has. Each
+    reference to a shared value is expanded, so the time could be exponential in the bytes.
+    """
+    found, left = flexbuffers.GetRoot(raw).AsMap, len(raw)
+    options: dict[str, Any] = {}
+    for key, value in zip(found.Keys, found.Values, strict=False):
+        values = []
+        for each in [value] if (items := find_items(value)) is None else items:
+            if find_items(each) is not None:
+                raise ValueError("a list in a list")
+            values.append(each.Value)
+            left -= len(values[-1]) if isinstance(values[-1], str | bytes) else 1
+            if left < 0:
+                raise ValueError("more values than bytes")
+        options[key.Value] = values[0] if items is None else values
+    return options
+
+
+def find_items(value: Any) -> Any:
+    """Return the items of a list or of a map in FlexBuffers, unread; None for other values."""
+    if value.IsVector:  # also a map
+        return value.AsVector
+    if value.IsTypedVector:
+        return value.AsTypedVector
+    return value.AsFixedTypedVector if value.IsFixedTypedVector else None
 
 
 def refuse_options(raw: bytes) -> UserError:
     shown = raw[:16].hex(" ") + (" …" if len(raw) > 16 else "")
     return UserError(
-        f"its custom options ({len(raw)} bytes: {shown}) are not a map in FlexBuffers; write them "
-        "with flexbuffers, as TFLite's converter does"
+        f"its custom options ({len(raw)} bytes: {shown}) are not a map in FlexBuffers of numbers, "
+        "texts, and lists of them; write them with flexbuffers, as TFLite's converter does"
     )
