@@ -130,7 +130,7 @@ class Format:
         return cast(TensorReader, importlib.import_module(self.tensors))
 
     def select_network(self, data: bytes, name: str, signature: str) -> bytes:
-        """Return the model with the network of one signature alone.
+        """Return the model with only the network of one signature.
 
         Raises UserError for a format without signatures, and for an unknown signature.
         """
@@ -143,7 +143,7 @@ class Format:
         return module.select_signature(data, name, signature)
 
     def load(self) -> Importer:
-        """Import the module; UserError with the remedy if its package is not installed."""
+        """Import the module. Raises UserError with the remedy if its package is not installed."""
         try:
             return cast(Importer, importlib.import_module(self.module))
         except ModuleNotFoundError as error:
@@ -242,14 +242,17 @@ def describe_unsupported(suffix: str, file: str) -> str | None:
 
 
 def describe_saved_model(folder: Path, name: str) -> str | None:
-    """Return the advice for a ``folder``, named ``name``, with a SavedModel; None for others."""
+    """Return the advice for a ``folder`` that contains a SavedModel; None for other folders.
+
+    ``name`` is the name of the folder in the advice.
+    """
     if not os.path.isfile(folder / SAVED_MODEL):  # noqa: PTH113 (Path.is_file raises for a long name)
         return None
     return describe_unsupported(".pb", f"{name}/{SAVED_MODEL}")
 
 
 def format_of(filename: str, stated: str | None) -> Format:
-    """Return the stated format, or the format of the file name's suffix."""
+    """Return the stated format, or else the format that the file name's suffix determines."""
     if stated is not None:
         if stated not in FORMATS:
             raise UserError(f"model: unknown format '{stated}'{did_you_mean(stated, FORMATS)}")

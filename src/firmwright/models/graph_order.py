@@ -14,7 +14,7 @@ MAX_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class GraphNode:
-    """One operator: its label in messages, and the tensors that it reads and writes."""
+    """An operator: its label in messages, and the tensors that it reads and writes."""
 
     label: str
     reads: tuple[Hashable, ...]
@@ -27,10 +27,10 @@ def order_problems(
     outputs: Sequence[Hashable],
     shown: Mapping[Hashable, str] | None = None,
 ) -> list[str]:
-    """Return the problems of the order, one line per problem.
+    """Return the problems of a graph's order, one line per problem.
 
-    ``known`` are the inputs and constants. ``shown`` has the names of tensors whose identifiers
-    are not their names.
+    ``known`` are the inputs and constants. ``shown`` has the names of tensors whose identifiers are
+    not their names.
     """
     given = set(known)
     labels = shown or {}
@@ -69,7 +69,7 @@ def order_problems(
 def find_early_reads(
     given: set[Hashable], steps: Sequence[GraphNode]
 ) -> Iterator[tuple[GraphNode, Hashable]]:
-    """Yield each step and tensor if the step reads it before a step writes it."""
+    """Yield each step and each tensor that this step reads before any step writes the tensor."""
     written = set(given)
     for step in steps:
         for tensor in dict.fromkeys(step.reads):
@@ -79,7 +79,7 @@ def find_early_reads(
 
 
 def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
-    """Return whether ``tensor`` depends on a result of the reader."""
+    """Return whether ``tensor`` depends on a result of the step that reads it."""
     makers = {result: step for step in steps for result in step.writes}
     pending, seen = [tensor], set()
     while pending:

@@ -1,9 +1,9 @@
 """Stores the quantization parameters of inputs and outputs in formats without a field for them.
 
-An ONNX graph or a Relax module of integers has no field for the scale and zero point of an input
-or output. Usually its operators state them: they dequantize an input first, and quantize an output
-last. A network that firmwright quantized may have neither operator. It stores the parameters as
-metadata of the graph, so that it can be a model again.
+An ONNX graph or a Relax module of integers has no field for the scale and zero point of an input or
+output. Usually its operators state these parameters: they dequantize an input first, and quantize
+an output last. A network that firmwright quantized may have neither operator. Such a network stores
+the parameters as metadata of the graph, so that it can be used as a model again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_grids(tensors: Iterable[Tensor]) -> Grids:
 
 
 def state_in_onnx(model: onnx.ModelProto, grids: Grids) -> None:
-    """Write the quantization parameters into a model, if there are any."""
+    """Write the quantization parameters, if there are any, into a model."""
     if grids:
         onnx.helper.set_model_props(model, {KEY: json.dumps(grids, sort_keys=True)})
 
@@ -51,7 +51,10 @@ def find_in_onnx(model: onnx.ModelProto) -> Grids:
 
 
 def state_in_relax(module: tvm.IRModule, grids: Grids, outputs: Sequence[str]) -> tvm.IRModule:
-    """Return a module with quantization parameters and output names, which Relax cannot store."""
+    """Return the module with its quantization parameters and output names as an attribute.
+
+    Relax has no fields for these facts.
+    """
     module = module.with_attr(KEY, json.dumps(grids, sort_keys=True))
     return module.with_attr(OUTPUTS_KEY, json.dumps(list(outputs)))
 
@@ -67,7 +70,7 @@ def find_in_relax(module: tvm.IRModule) -> Grids:
 
 
 def parse(text: str) -> Grids:
-    """Return the stored quantization parameters; empty for a text in another form."""
+    """Return the stored quantization parameters; empty if the text has another form."""
     try:
         found = json.loads(text)
         return {str(name): (float(scale), int(zero)) for name, (scale, zero) in found.items()}
@@ -114,9 +117,9 @@ def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) 
 
 
 def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
-    """Return a port with the parameters on which all ``calls`` next to it agree.
+    """Return a port with the parameters on which all adjacent ``calls`` agree.
 
-    A port that has parameters stays unchanged.
+    A port that already has parameters stays unchanged.
     """
     if tensor.scale is not None or {short_name(call) for call in calls} != {kind}:
         return tensor

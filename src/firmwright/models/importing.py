@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Drop the output to the process's stdout and stderr in the block, also from C++.
+    """Drop all output of the block to the process's stdout and stderr, also from C++.
 
-    Python warnings are dropped separately: the terminal of a build has another stderr.
+    Python warnings are dropped separately, because the terminal of a build has another stderr.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -44,7 +44,10 @@ def suppress_output() -> Iterator[None]:
 
 
 def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
-    """Return the importer's result for the model ``name``; UserError if the importer fails."""
+    """Return the importer's result for the model ``name``.
+
+    Raises UserError if the importer fails.
+    """
     with suppress_output():
         try:
             return convert()
@@ -109,7 +112,7 @@ TVM_TERMS = (
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the first line of a converter's error; errors of other libraries get a remedy."""
+    """Return the first line of a converter's error; add a remedy to errors of other libraries."""
     if isinstance(error, UserError):
         return first_line(error)
     remedy = "replace the operator, or end the model before the operator"
@@ -122,5 +125,5 @@ def describe_failure(error: Exception) -> str:
 
 
 def variable_name(source: str) -> str:
-    """Return the name hint of a result: for a hint ``main``, TVM would rename its function."""
+    """Return the name hint of a result; TVM renames its function ``main`` if a hint is ``main``."""
     return f"{source}_" if source == "main" else source

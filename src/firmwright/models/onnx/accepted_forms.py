@@ -39,7 +39,7 @@ SEPARATE_CONSTANTS = 4
 
 
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Change the model to the forms that ONNX defines; return notes for the user."""
+    """Change the model to the forms that ONNX defines, and return notes for the user."""
     if 0 < model.ir_version < SEPARATE_CONSTANTS:
         model.ir_version = SEPARATE_CONSTANTS
     expand_dialects(model)
@@ -58,7 +58,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and all graphs inside it."""
+    """Yield the graph and all graphs inside the graph."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -82,7 +82,7 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
 
 
 def order_steps(reads: Sequence[set[int]]) -> list[int]:
-    """Return the steps, each as early as its reads allow; steps of a cycle are missing."""
+    """Return the steps, each as early as its reads allow, without the steps of cycles."""
     sorter = TopologicalSorter(dict(enumerate(reads)))
     with suppress(CycleError):
         sorter.prepare()
@@ -106,7 +106,7 @@ def list_reads(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def open_negative_lengths(graph: onnx.GraphProto) -> None:
-    """Clear lengths below zero, with which Paddle2ONNX states that a length is open."""
+    """Clear lengths below zero, which mean an open length in Paddle2ONNX."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < 0:
@@ -114,7 +114,7 @@ def open_negative_lengths(graph: onnx.GraphProto) -> None:
 
 
 def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """Return a GroupNormalization as an InstanceNormalization, with a channel for each group."""
+    """Return a GroupNormalization as an InstanceNormalization with one channel per group."""
     groups, epsilon = (get_attribute(node, n, d) for n, d in (("num_groups", 0), ("epsilon", 1e-5)))
     is_plain = node.op_type == "GroupNormalization" and node.domain in ("", "ai.onnx")
     if not is_plain or len(node.input) != 3 or len(node.output) != 1 or not isinstance(groups, int):
@@ -128,7 +128,7 @@ def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 
 def drop_empty_lists(model: onnx.ModelProto) -> None:
-    """Remove optional attributes without elements: ONNX Runtime uses their default."""
+    """Remove optional attributes without elements, because ONNX Runtime uses their default."""
     version = get_opset(model)
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         schema = find_schema(node, version)
@@ -143,7 +143,7 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
 def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
     """Remove ``accuracy_level`` of MatMulNBits, which permits less precise products.
 
-    With level 4, ONNX Runtime rounds the data of a block to 8 bits. The note names the nodes.
+    With level 4, ONNX Runtime rounds the data of a block to 8 bits. A note names the nodes.
     """
     names = []
     for node in (n for graph in find_graphs(model.graph) for n in graph.node):
@@ -170,9 +170,9 @@ def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None
 
 
 def drop_unread_results(model: onnx.ModelProto) -> None:
-    """Remove optional results that are never read, such as the mask of Dropout.
+    """Remove optional results that no node reads, such as the mask of Dropout.
 
-    Other results without a name get one, because ONNX Runtime crashes for some of them.
+    Other results without a name get a name, because ONNX Runtime crashes for some of them.
     """
     version = get_opset(model)
     graphs = list(find_graphs(model.graph))
@@ -197,7 +197,7 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
 
 
 def state_types(model: onnx.ModelProto) -> None:
-    """State the inferred types of outputs without a type, which ONNX Runtime infers, too."""
+    """State the inferred types of outputs without a type, as ONNX Runtime does."""
     untyped = [output for output in model.graph.output if not output.HasField("type")]
     if not untyped:
         return
@@ -220,7 +220,7 @@ def state_types(model: onnx.ModelProto) -> None:
 def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
     """Add a shape to each output without a shape, for the duration of ONNX's check.
 
-    ONNX's checker requires a shape, but ONNX Runtime infers it.
+    ONNX's checker requires a shape, but ONNX Runtime infers a missing shape.
     """
     kinds = [value.type.tensor_type for value in outputs if value.type.HasField("tensor_type")]
     unstated = [kind for kind in kinds if not kind.HasField("shape")]

@@ -1,4 +1,4 @@
-"""Removes attributes that ONNX does not define: tools write notes for each other into a graph."""
+"""Removes attributes that ONNX does not define, because tools write notes into a graph."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import onnx
 
 
 def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove attributes of ONNX's operators that ONNX does not define; return a note.
+    """Remove attributes of ONNX's operators that ONNX does not define, and return a note.
 
-    quantlab writes ``weight_bits``, DORY's tools write ``in1_add``. No operator reads them.
+    For example, quantlab writes ``weight_bits``, and DORY's tools write ``in1_add``. No operator
+    reads these attributes.
     """
     versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     dropped: dict[str, int] = {}
@@ -30,12 +31,12 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_text(name: str | bytes) -> bool:
-    """Return whether a name of a damaged file is text; names that are not UTF-8 are bytes."""
+    """Return whether a name in a damaged file is text; names that are not UTF-8 are bytes."""
     return isinstance(name, str)
 
 
 def has_only_text(node: onnx.NodeProto) -> bool:
-    """Return whether the operator of a node, and the text of its attributes, is UTF-8."""
+    """Return whether the operator of a node and all text of the node's attributes are UTF-8."""
     texts = (text for a in node.attribute for text in (a.s, *a.strings))
     try:
         b"\n".join(texts).decode()

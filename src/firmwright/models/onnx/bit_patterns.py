@@ -50,7 +50,7 @@ def convert_code_to_float(
 def convert_bit_cast(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """Convert BitCast, which TVM lacks; between integers it is a cast that wraps around."""
+    """Convert BitCast, which TVM lacks; between integers, it is a cast that wraps around."""
     (data,) = inputs
     before = str(data.ty.dtype)
     after = onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name
@@ -94,7 +94,7 @@ PACK = {
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
-    """Convert each element, in an operator that is named a cast."""
+    """Convert each element, in an operator whose name is the name of a cast."""
 
     def compute(tensor: te.Tensor) -> te.Tensor:
         return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))

@@ -1,8 +1,8 @@
 """Checks an ONNX model beyond ONNX's checker, before TVM reads the model.
 
-A rule is a small function: its docstring is the sentence that the user reads, its result is the
-wrong value that was found, or None. ONNX's checker checks nodes one by one, and TVM's importer
-trusts the values of their attributes.
+A rule is a small function. Its docstring is the sentence that the user reads. Its result is the
+wrong value, or None. ONNX's checker checks nodes one by one. TVM's importer does not check the
+values of attributes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def data_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yield the constants of a graph, and of the graphs inside it."""
+    """Yield the constants of a graph and of all graphs inside it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -145,7 +145,7 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
 def violations(
     rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
 ) -> Iterator[str]:
-    """Yield the rules that a node violates, each with the value that was found."""
+    """Yield the rules that a node violates, each with the wrong value."""
     for rule in rules:
         if found := rule(facts):
             yield f"{describe(node)}: {rule.__doc__}; found {found}"
@@ -154,8 +154,8 @@ def violations(
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
     """Return every static shape that ONNX can infer, with the bytes of an element.
 
-    Shapes are missing if ONNX cannot infer the graph. ONNX does not compute shapes from values
-    (``data_prop``), because this would allocate memory.
+    The result is incomplete if ONNX cannot infer all shapes of the graph. ONNX does not compute
+    shapes from values (``data_prop``), because this would allocate memory.
     """
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
@@ -329,7 +329,7 @@ QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node with the known shapes and values of its inputs; attributes are by name."""
+    """A node with the known shapes and values of its inputs, and with its attributes by name."""
 
     node: onnx.NodeProto
     attributes: Mapping[str, Any]
@@ -345,7 +345,7 @@ class KnownNode:
         return self.constants.get(given[index]) if index < len(given) else None
 
     def axis_length(self) -> int | None:
-        """Return the length along the node's ``axis`` of its first input."""
+        """Return the length of the node's first input along the node's ``axis``."""
         shape, axis = self.shape(0), int(self.attributes.get("axis", 0))
         return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
 

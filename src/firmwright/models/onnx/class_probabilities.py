@@ -1,4 +1,4 @@
-"""Converts the results of pairs of classes to the probability of each class."""
+"""Converts the probabilities of pairs of classes to the probability of each class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def convert_pairwise_probabilities(
 ) -> relax.Expr:
     """Convert PairwiseProbabilities, the second half of an SVMClassifier with probabilities.
 
-    The input has the shape (rows, classes, classes): element (i, j) is the probability of class i
+    The input has the shape (rows, classes, classes). Element (i, j) is the probability of class i
     if the class is i or j. The result has the shape (rows, classes).
     """
 
@@ -45,8 +45,8 @@ def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt
     """Approximate the probabilities until the error of each is below 0.005 / ``count``.
 
     Source: Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise
-    Coupling" (2004), algorithm 2. ONNX Runtime stops after the same rounds. Rounds after the last
-    one have no effect here.
+    Coupling" (2004), algorithm 2. The loop stops after as many rounds as ONNX Runtime's loop.
+    Further rounds have no effect.
     """
     limit = tirx.const(np.float32(0.005) / np.float32(count), "float32")
     with IRBuilder() as builder:

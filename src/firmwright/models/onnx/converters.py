@@ -1,9 +1,10 @@
 """Corrects TVM 0.27's ONNX converters, in Relax, if ONNX's operators cannot express the fix.
 
 Each entry of :data:`CONVERTERS` replaces a converter of TVM, and can be removed after a fix in TVM.
-Loops of TVM become operators here, so that they can be rounded, folded and listed by name. TVM's
-results of operators with several results are checked. TVM has no training mode, returns Dropout's
-mask as numbers, pads results of variable length, and returns constants for missing results.
+The converters make operators from TVM's loops, so that the operators can be rounded, folded and
+listed by name. They check TVM's results of operators with several results. TVM has no training
+mode, returns Dropout's mask as numbers, pads results of variable length, and returns constants for
+missing results.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 
 
 def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Convert BitShift; TVM's shifts are undefined in C for large counts and shifted-out signs.
+    """Convert BitShift, because C does not define all of TVM's shifts.
 
-    ONNX: bits that are shifted out are lost. A count outside the width leaves only fill bits.
+    Undefined are shifts by large counts, and shifts that move a sign out. ONNX loses bits that are
+    shifted out. A count outside the width leaves only fill bits.
     """
     data, count = inputs
     dtype = str(data.ty.dtype)
@@ -71,9 +73,9 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 
 
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Return a converter of Min or Max; TVM stacks the inputs and reduces them.
+    """Return a converter of Min or Max, because TVM stacks the inputs and reduces them.
 
-    TVM's form hides that integers have the same order as their real numbers.
+    TVM's form does not show that integers have the same order as their real numbers.
     """
 
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
@@ -82,7 +84,10 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
 def convert_dynamic_quantize(
     builder: relax.BlockBuilder, inputs: Inputs, _: Attributes
 ) -> relax.Expr:
-    """Convert DynamicQuantizeLinear; for zeros, TVM divides by scale 0, ONNX Runtime by 1."""
+    """Convert DynamicQuantizeLinear, because TVM divides by scale 0 if all data are 0.
+
+    ONNX Runtime divides by 1 in this case.
+    """
     data, zero, last = inputs[0], relax.const(0, "float32"), relax.const(255, "float32")
     high = builder.normalize(relax.op.maximum(zero, relax.op.max(data)))
     low = builder.normalize(relax.op.minimum(zero, relax.op.min(data)))
@@ -95,7 +100,7 @@ def convert_dynamic_quantize(
 
 
 def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Convert Gelu; TVM ignores ``approximate`` in models of operator sets before 20."""
+    """Convert Gelu, because TVM ignores ``approximate`` in models of opsets before 20."""
     is_tanh = attributes.get("approximate", b"none") == b"tanh"
     return (relax.op.nn.gelu_tanh if is_tanh else relax.op.nn.gelu)(inputs[0])
 
@@ -103,14 +108,17 @@ def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
 def convert_instance_norm(
     _: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
 ) -> relax.Expr:
-    """Convert InstanceNormalization to one operator; devices do not recognize TVM's parts of it."""
+    """Convert InstanceNormalization to one operator, because TVM splits it.
+
+    Devices do not recognize the parts.
+    """
     axes = list(range(2, len(static_shape(inputs[0]))))
     epsilon = float(attributes.get("epsilon", 1e-5))
     return relax.op.nn.instance_norm(*inputs, 1, axes, epsilon)
 
 
 def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax.Expr:
-    """Convert Sign; TVM's sign of an unsigned number has a constant of -1."""
+    """Convert Sign, because TVM's sign of an unsigned number has a constant of -1."""
     data = inputs[0]
     if not str(data.ty.dtype).startswith("uint"):
         return relax.op.sign(data)
@@ -140,7 +148,7 @@ def to_tensor(value: relax.Expr | float, like: relax.Expr) -> relax.Expr:
 
 
 def interleave(before: Sequence[int], after: Sequence[int]) -> list[int]:
-    """Return the numbers before and after each axis, alternating."""
+    """Return the numbers before and after each axis in alternating order."""
     return [int(n) for pair in zip(before, after, strict=True) for n in pair]
 
 
@@ -183,9 +191,9 @@ TVM rejects a negative axis of ArgMax before opset 11, but rewrites of this pack
 
 
 def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int) -> tuple[Any, int]:
-    """Return the inputs of a node and the opset that TVM's converter understands.
+    """Return the inputs of a node, and an opset that TVM's converter supports.
 
-    TVM's converter of Slice reads the limits from inputs; they are attributes before opset 10.
+    TVM's converter of Slice reads the limits from inputs, but they are attributes before opset 10.
     """
     if operator == "Slice" and "starts" in attributes:
         limits = [attributes.get(name) for name in ("starts", "ends", "axes")]
@@ -200,7 +208,7 @@ def refuse_node(
 ) -> None:
     """Raise UserError for results of variable length or without a reference, and for training.
 
-    ONNX Runtime supports LRN only with odd sizes.
+    ONNX Runtime, which computes the reference, supports LRN only with odd sizes.
     """
     if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
         raise UserError(
@@ -227,7 +235,7 @@ def refuse_node(
 
 
 def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
-    """Return the data unchanged, and the mask if the node has it as a result."""
+    """Return the data unchanged, and the mask if it is a result of the node."""
     if count_results(attributes) == 1:
         return data
     if opset < DROPOUT_MASK_OPSET:
@@ -241,7 +249,7 @@ def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int)
 def check_results(
     result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
 ) -> None:
-    """Raise UserError if results are missing, or if constants replace them."""
+    """Raise UserError if a result is missing, or if a constant replaces a result."""
     wanted = count_results(attributes)
     if wanted == 1:
         return

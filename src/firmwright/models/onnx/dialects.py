@@ -1,8 +1,8 @@
-"""Replaces operators of Deeploy and quantlib, which store integers in float tensors, by ONNX's.
+"""Replaces operators of Deeploy and quantlib with ONNX's operators.
 
-Source: the generic kernels of github.com/pulp-platform/Deeploy. Each operator becomes a group of
-ONNX nodes in double precision, which represents products of 32-bit integers exactly. So ONNX
-Runtime evaluates these networks, too.
+The operators store integers in float tensors. Source: the generic kernels of
+github.com/pulp-platform/Deeploy. Each operator becomes a group of ONNX nodes in double precision,
+which represents products of 32-bit integers exactly. So ONNX Runtime can evaluate these networks.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
 
 
 class Body:
-    """The nodes that replace a node; their tensors are named after its result.
+    """The nodes that replace a node; their tensors are named after the node's result.
 
-    ``channel_shape`` aligns numbers per channel with the result of a convolution, else it is empty.
+    ``channel_shape`` aligns numbers per channel with the result of a convolution. It is empty for
+    other operators.
     """
 
     def __init__(
@@ -52,11 +53,11 @@ class Body:
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
     def shift(self, value: str, divisor: float) -> str:
-        """Divide and round down, like a right shift."""
+        """Divide and round down, as a right shift does."""
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def divide(self, value: str, divisor: str) -> str:
-        """Divide by a positive number and round toward zero, like C; both are exact below 2^52."""
+        """Divide by a positive number and round toward zero, as C does; exact below 2^52."""
         quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
         return self.add("Mul", quotient, self.add("Sign", value))
 
@@ -78,7 +79,7 @@ class Body:
 
 
 def requantize(body: Body, stated: Attributes) -> str:
-    """Return clip(floor((x · mul + add) / div + 1/2)); Deeploy rounds in this way."""
+    """Return clip(floor((x · mul + add) / div + 1/2)), because Deeploy rounds in this way."""
     data, mul, add = (body.wide(name) for name in body.node.input)
     if body.channel_shape:
         shape = body.integers(body.channel_shape)
@@ -149,7 +150,7 @@ def no_norm(body: Body, stated: Attributes) -> str:
 def divide_exactly(body: Body, stated: Attributes) -> str:
     """Return x · Delta · eta / (y · eta + eps), rounded toward zero; a constant y is an attribute.
 
-    Deeploy's kernel rounds to the nearest integer, but its test has this result.
+    Deeploy's kernel rounds to the nearest integer, but Deeploy's test rounds toward zero.
     """
     data, *divisors = (body.wide(name) for name in body.node.input)
     divisor = divisors[0] if divisors else body.number(stated["y"])
@@ -161,7 +162,7 @@ def divide_exactly(body: Body, stated: Attributes) -> str:
 
 
 def rms_norm(body: Body, stated: Attributes) -> str:
-    """Return (x · weight / deviation) / D, rounded down; the deviation is of the last axis."""
+    """Return (x · weight / deviation) / D, rounded down, with the deviation of the last axis."""
     if stated.get("axis", -1) != -1:
         refuse(body.node, f"its axis is {stated['axis']:g}; export it with axis -1")
     data, weight = (body.wide(name) for name in body.node.input)
@@ -170,7 +171,7 @@ def rms_norm(body: Body, stated: Attributes) -> str:
 
 
 def divide_by_deviation(body: Body, data: str, weight: str) -> str:
-    """Append data · weight / √(mean of squares + 1); each step is rounded toward zero."""
+    """Append data · weight / √(mean of squares + 1), with each step rounded toward zero."""
     total = body.reduce("ReduceSum", body.add("Mul", data, data))
     variance = body.add("Add", body.divide(total, body.count(data)), body.number(1))
     deviation = body.add("Floor", body.add("Sqrt", variance))
@@ -210,7 +211,7 @@ def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
 def expand(
     node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int], opset: int
 ) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that replace a node; the node itself if it needs no replacement."""
+    """Yield the nodes that replace a node, or the node itself if it needs no replacement."""
     is_known = node.op_type in EXPANSIONS and node.domain in DOMAINS
     if not is_known or not node.input or not node.output:
         yield node
@@ -233,7 +234,7 @@ def expand(
 
 
 def read_numbers(node: onnx.NodeProto) -> dict[str, float]:
-    """Return the numeric attributes; quantlib writes numbers as tensors of one element."""
+    """Return the numeric attributes of a node; quantlib writes numbers as one-element tensors."""
     values = {}
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)

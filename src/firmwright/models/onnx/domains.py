@@ -1,6 +1,6 @@
 """Determines the domain and the operator set of a model's nodes.
 
-ONNX Runtime's tools write operators in ONNX's domain that ONNX does not define.
+ONNX Runtime's tools write some operators in ONNX's domain that ONNX does not define.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LARGEST_VERSION = 2**31 - 1
 
 
 def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield a sentence on each operator set whose version cannot exist."""
+    """Yield a sentence on each operator set whose version does not exist."""
     for opset in model.opset_import:
         plain = opset.domain in ("", "ai.onnx")
         newest = onnx.defs.onnx_opset_version() if plain else LARGEST_VERSION
@@ -69,7 +69,7 @@ def has_runtime_operators(model: onnx.ModelProto) -> bool:
 
 
 def name_domains(model: onnx.ModelProto) -> None:
-    """Set the domain of such nodes to com.microsoft: ONNX's checker does not accept them."""
+    """Set the domain of such nodes to com.microsoft, because ONNX's checker rejects them."""
     version = get_opset(model)
     moved = [
         node

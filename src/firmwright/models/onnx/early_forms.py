@@ -1,4 +1,4 @@
-"""Raises the operators of opsets 1 to 6 to opset 7, the first that ONNX Runtime evaluates.
+"""Converts the operators of opsets 1 to 6 to opset 7, the first that ONNX Runtime evaluates.
 
 Source: the changelog of ONNX's operators. ONNX's version converter does not convert logical
 operators, and aligns operands with a wrong axis.
@@ -25,10 +25,10 @@ BROADCAST = frozenset("Add And Div Equal Greater Less Mul Or Pow PRelu Sub Xor".
 
 
 def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto]) -> None:
-    """Change a model of opset 1 to 6 to the same model in opset 7.
+    """Change a model of opset 1 to 6 to an equivalent model in opset 7.
 
     ``graphs`` are the model's graphs, each before the graphs inside it. Raises UserError for a node
-    in training mode, and for a node whose form depends on a rank or a value that is unknown.
+    in training mode, and for a node whose form depends on an unknown rank or value.
     """
     entry = next((o for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
     if entry is None or not 1 <= get_opset(model) < RUNTIME_OPSET:
@@ -40,7 +40,7 @@ def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto])
 
 
 class Facts:
-    """The opset of a model, its constants by name, and the ranks of its tensors as far as known."""
+    """The opset of a model, its constants by name, and the known ranks of its tensors."""
 
     def __init__(self, model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
         self.opset = get_opset(model)
@@ -69,8 +69,9 @@ class Facts:
 def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
     """Return the ranks of the tensors.
 
-    ONNX infers no shapes of early forms, so the forms that need no rank are raised first. Results
-    of operators with an axis have the shape of their first operand, so these get it twice.
+    ONNX infers no shapes of early forms, so the forms that need no rank are converted first. The
+    result of an operator with an axis has the shape of the first operand, so this operand is used
+    twice.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -93,7 +94,7 @@ def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
 
 
 def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Return the nodes that replace a node: the changed node, after the nodes that it reads."""
+    """Return the nodes that replace a node: new nodes that it reads, and then the changed node."""
     if node.domain not in ("", "ai.onnx") or not all(node.input) or not node.output:
         return [node]
     for name in DROPPED:
@@ -109,7 +110,7 @@ def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def take(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """Remove an attribute and return its value."""
+    """Remove an attribute from a node and return its value."""
     value = get_attribute(node, name, default)
     for attribute in [a for a in node.attribute if a.name == name]:
         node.attribute.remove(attribute)
@@ -123,7 +124,7 @@ def state(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Append axes of length 1 to the second operand; PRelu has a slope per channel."""
+    """Append axes of length 1 to the second operand; the slope of PRelu is per channel."""
     axis = take(node, "axis", 1 if node.op_type == "PRelu" else None)
     is_aligned = not take(node, "broadcast", node.op_type == "PRelu") or axis is None
     if is_aligned:
@@ -147,7 +148,7 @@ def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_cast(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the type by its number instead of its name."""
+    """State the type of a Cast by its number instead of its name."""
     kind = get_attribute(node, "to", None)
     if isinstance(kind, str):
         if kind not in list(TensorProto.DataType.keys()):
@@ -182,12 +183,12 @@ def raise_pad(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_reshape(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the shape as an input."""
+    """State the shape of a Reshape as an input."""
     return add_input(node, take(node, "shape", [])) if len(node.input) == 1 else [node]
 
 
 def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodeProto]:
-    """Append an input with these integers."""
+    """Append an input that contains these integers."""
     name = f"{node.output[0]}/{len(node.input)}"
     value = numpy_helper.from_array(np.array(numbers, "int64"))
     node.input.append(name)
@@ -195,7 +196,7 @@ def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodePro
 
 
 def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State the default values, which have fewer digits before opset 6."""
+    """State the default values of a Selu, which have fewer digits before opset 6."""
     if facts.opset < 6:
         state(node, "alpha", get_attribute(node, "alpha", 1.6732))
         state(node, "gamma", get_attribute(node, "gamma", 1.0507))
@@ -203,7 +204,7 @@ def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State the lengths as an attribute."""
+    """State the lengths of a Split as an attribute."""
     if len(node.input) == 2:
         state(node, "split", facts.values(node, 1))
         del node.input[1]
@@ -211,7 +212,7 @@ def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State a count for each axis instead of one axis and its count."""
+    """State a count for each axis of a Tile instead of one axis and its count."""
     if len(node.input) != 3:
         return [node]
     counts = [1] * facts.rank(node, 0)
@@ -224,7 +225,7 @@ def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_upsample(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the scales of all axes of images, and linear interpolation by its later name."""
+    """State the scales of all axes of an Upsample, and linear interpolation by its later name."""
     sides = [f"{side}_scale" for side in ("height", "width")]
     if {a.name for a in node.attribute}.isdisjoint(sides):
         refuse(node, "it has no height_scale and no width_scale; export the model again")

@@ -1,7 +1,7 @@
 """Exports a float Relax module as an ONNX graph, so that one engine quantizes all formats.
 
 Networks from TFLite have channels last, but ONNX's convolutions need channels first. A tensor is
-transposed once before the first convolution. It stays transposed in all operators whose result
+transposed once, before the first convolution. It stays transposed in all operators whose result
 does not depend on the order of axes.
 """
 
@@ -52,12 +52,12 @@ POOLS = {
 
 
 class NotExportableError(Exception):
-    """Raised for an operator that ONNX does not have, or that the exporter does not write."""
+    """Raised for an operator that ONNX lacks, or that the exporter does not write."""
 
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """A tensor of the graph; ``channels_first`` if a channels-last tensor was transposed."""
+    """A tensor of the graph; ``channels_first`` is true if channels-last data were transposed."""
 
     name: str
     channels_first: bool = False
@@ -65,7 +65,7 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class SeveralValues(OnnxValue):
-    """The results of an operator with several results, by their names."""
+    """The results, by name, of an operator with several results."""
 
     results: tuple[str, ...] = ()
 
@@ -127,7 +127,7 @@ class Exporter:
         return bytes(made.SerializeToString(deterministic=True))
 
     def pick_result(self, item: relax.TupleGetItem) -> OnnxValue:
-        """Return one of several results; any result if their operator was rejected."""
+        """Return one of several results, or any result if their operator was rejected."""
         several = self.values[item.tuple_value]
         if isinstance(several, SeveralValues):
             return OnnxValue(several.results[int(item.index)])
@@ -169,7 +169,7 @@ class Exporter:
         return name
 
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node with the name of the layer; return the name of its result."""
+        """Add a node with the name of the layer, and return the name of the node's result."""
         name = self.layer
         if any(n.name == name for n in self.nodes):
             name = self.make_unique_name(f"{name}_{kind}")
@@ -198,7 +198,7 @@ class Exporter:
         return result
 
     def put_channels_first(self, argument: relax.Expr, layout: str) -> str:
-        """Return a tensor with its channels first; ``layout`` is its layout in Relax."""
+        """Return a tensor with its channels first; ``layout`` is the tensor's layout in Relax."""
         value = self.get_value(argument)
         if layout in ("NCW", "NCHW", "NCDHW"):
             return self.to_relax_layout(value)
@@ -284,7 +284,7 @@ class Exporter:
         return isinstance(argument, Constant)
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
-        """Return a constant for channels first, which broadcasts against channels last."""
+        """Return a constant for channels first, from one that broadcasts against channels last."""
         array = constant_array(argument)
         whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
         return self.add_constant(whole.transpose(TO_CHANNELS_FIRST))
@@ -350,7 +350,7 @@ def make_value_info(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def order_kernel(layout: str, first: str) -> list[int]:
-    """Return the positions of the axes ``first``, and of the window's axes, in a ``layout``."""
+    """Return the positions in a ``layout`` of the axes ``first``, and then of the window's axes."""
     window = [axis for axis in "DHW" if axis in layout]
     return [layout.index(axis) for axis in (*first, *window)]
 

@@ -1,9 +1,9 @@
 """Reads ONNX models whose weights are in separate files.
 
-The files are inputs of the model stage like the model, so that the build needs their names first.
-``external_locations`` reads only the names. It walks over the fields of the model file, without
-ONNX's packages and without the weights. ``embed_external_data`` puts the data into the model, so
-that later stages read a single file.
+These files are inputs of the model stage, as the model is, so the build needs their names first.
+``external_locations`` reads only the names. The function walks over the fields of the model file,
+without ONNX's packages and without the weights. ``embed_external_data`` puts the data into the
+model, so that later stages read a single file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LARGEST_MODEL = 2**31 - 1
 def external_locations(path: Path) -> tuple[str, ...]:
     """Return the sorted names of the files with a model's constants, as the model states them.
 
-    Empty if the file is not an ONNX model, or cannot be read. A process reads each file once.
+    The result is empty if the file is not an ONNX model, or cannot be read. A process reads each
+    file once.
     """
     try:
         status = path.stat()
@@ -74,7 +75,7 @@ def external_files(path: Path) -> list[Path]:
 def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
     """Return the model with the data of its external files embedded.
 
-    Raises UserError for a file that is missing, too short, or outside the model's folder.
+    Raises UserError for an external file that is missing, too short, or outside the model's folder.
     """
     if not external_locations(path):
         return data

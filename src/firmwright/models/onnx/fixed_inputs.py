@@ -1,4 +1,4 @@
-"""Fixes inputs of an ONNX model for a recipe: to a value, or the lengths of named dimensions."""
+"""Fixes inputs of an ONNX model for a recipe: sets values, or the lengths of named dimensions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def fix_inputs(
 ) -> bytes:
     """Return the model with these inputs as constants, and with numbers for named dimensions.
 
-    A value is a number, a truth value or a list of them, in row order. A single number fills all
-    elements of an input; open lengths are then 1. Raises UserError for an input or dimension that
-    the model does not have, and for a value that its input cannot store.
+    A value is a number, a truth value, or a list of them in row order. A single number fills all
+    elements of an input, and open lengths become 1. Raises UserError for an input or dimension that
+    the model does not have. Also raises UserError for a value that its input cannot store.
     """
     model = onnx.load_model_from_string(data)
     name_lengths(model.graph, name, dimensions)

@@ -73,7 +73,8 @@ def state_resize_sizes(model: onnx.ModelProto) -> None:
     """State the result's size in each Resize with aligned corners.
 
     ONNX's evaluator computes positions from the scale times the length, for example 4.5. ONNX
-    Runtime and PyTorch compute them from the 4 elements of the result.
+    Runtime and PyTorch compute positions from the number of result elements, which is 4 in this
+    example.
     """
     aligned = [
         node

@@ -93,7 +93,8 @@ class FloatExporter(Exporter):
         return more[name] if name in more else super().find_converter(name)
 
     def add(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write an addition; a constant after a transposed convolution becomes its bias.
+        """Write an addition; a constant after a transposed convolution becomes the convolution's
+        bias.
 
         ONNX Runtime merges such constants into other convolutions before it quantizes them.
         """
@@ -114,7 +115,7 @@ class FloatExporter(Exporter):
         return value
 
     def broadcast(self, call: tvm.ir.Call) -> OnnxValue:
-        """Repeat along axes of length 1; a tensor of the right shape stays unchanged."""
+        """Repeat a tensor along axes of length 1; a tensor of the right shape stays unchanged."""
         shape = static_shape(call)
         source = self.to_relax_layout(self.get_value(call.args[0]))
         if shape == static_shape(call.args[0]):
@@ -123,7 +124,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Expand", [source, wanted]))
 
     def fill(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a tensor of one number as a constant with the layer's name."""
+        """Write a tensor whose elements are equal as a constant with the layer's name."""
         if not isinstance(call.args[1], Constant):
             raise NotExportableError
         number = constant_array(call.args[1])
@@ -189,7 +190,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
 
     def instance_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a normalization per channel; torch's also spans a batch of one sample."""
+        """Write a normalization per channel; torch normalizes over a batch of one sample, too."""
         shape, attrs = static_shape(call), call.attrs
         along = {axis % len(shape) for axis in to_ints(attrs.axes)}
         along -= {axis for axis, length in enumerate(shape) if length == 1 and axis < 1}
@@ -199,9 +200,9 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
 
     def group_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a normalization per group as one per channel, and then a factor per channel.
+        """Write a normalization per group as a normalization per channel and a factor per channel.
 
-        ONNX has GroupNormalization with factors per channel since operator set 21.
+        ONNX has GroupNormalization with factors per channel since opset 21.
         """
         (count, channels, *others), attrs = static_shape(call), call.attrs
         groups = int(attrs.num_groups)
@@ -242,7 +243,7 @@ class FloatExporter(Exporter):
         )
 
     def gelu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu only since operator set 20."""
+        """Write x / 2 * (1 + erf(x / sqrt(2))), because ONNX has Gelu only since opset 20."""
         x = self.get_value(call.args[0])
         half, one, root = (
             self.add_constant(np.array(c, "float32")) for c in (0.5, 1.0, np.sqrt(2))

@@ -26,9 +26,9 @@ operators without a 16-bit form, and casts less between two such operators than 
 def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Return models of at most :data:`MOST_NODES` nodes, in the order in which they run.
 
-    Each part reads inputs of the model and results of earlier parts. The model itself is returned
-    if it is small or if nodes contain graphs. It is also returned if the type of a tensor between
-    nodes is unknown or not in :data:`KEPT_TYPES`.
+    Each part reads inputs of the model and results of earlier parts. The function returns the model
+    itself if it is small or if nodes contain graphs. It also returns the model itself if the type
+    of a tensor between nodes is unknown or not in :data:`KEPT_TYPES`.
     """
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if len(nodes) <= MOST_NODES:
@@ -72,7 +72,7 @@ def is_plain(
 def cut_graph(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], types: Mapping[str, int]
 ) -> Iterator[onnx.GraphProto]:
-    """Yield the parts, each with the constants that it reads: kernels are prepared for them."""
+    """Yield the parts, each with the constants that it reads, because kernels prepare constants."""
     constants = {n: node for node in graph.node if node.op_type == "Constant" for n in node.output}
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name: value for value in graph.input}

@@ -1,4 +1,4 @@
-"""Imports ONNX models with TVM: float and QDQ graphs; ONNX Runtime is the reference."""
+"""Imports ONNX models (float and QDQ graphs) with TVM; ONNX Runtime is the reference."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ from firmwright.models.onnx.onnxruntime_outputs import run_reference as run_refe
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """TVM's importer, which binds each node's result to a variable of the node's name.
+    """TVM's importer, which binds each node's result to a variable with the node's name.
 
-    The import must keep the name, because later stages show it to the user.
+    The import must keep the name, because later stages show the name to the user.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -142,7 +142,7 @@ def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[s
 
 
 def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Decode and check the file; return the model and notes on it.
+    """Decode and check the file, and return the model and notes on it.
 
     Raises UserError if the file is not a complete ONNX model.
     """

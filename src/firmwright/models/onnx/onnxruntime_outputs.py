@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model with ONNX Runtime, the reference; needs no TVM."""
+"""Evaluates an ONNX model with ONNX Runtime, the reference, without TVM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     """Evaluate with ONNX Runtime, or with ONNX's evaluator if ONNX Runtime rejects the model.
 
     Nodes are not fused, because graph optimizations would change a QDQ graph's roundings. ONNX
-    Runtime rejects integers in operators that ONNX defines for floats, but NEMO and MATCH write
+    Runtime rejects integers in operators that ONNX defines for floats. But NEMO and MATCH write
     such graphs.
     """
     import onnxruntime
@@ -51,7 +51,7 @@ def run_sessions(
     outputs: Sequence[str],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """Return the outputs of sessions that run in order, each on inputs and earlier results."""
+    """Return the outputs of sessions that run in order; each reads inputs and earlier results."""
     values = dict(given)
     for session in sessions:
         ports = (*session.get_inputs(), *session.get_overridable_initializers())
@@ -62,7 +62,10 @@ def run_sessions(
 
 
 def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
-    """Wrap a function that evaluates the model: it accepts and returns small types as stored."""
+    """Wrap a function that evaluates a model, so that small types have their stored form.
+
+    The wrapped function accepts and returns this form.
+    """
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
     names |= {name: STRING for name, k in kinds.items() if k == onnx.TensorProto.STRING}

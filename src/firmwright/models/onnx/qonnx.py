@@ -1,8 +1,8 @@
 """Replaces the quantizers of QONNX, which Brevitas and QKeras export, by ONNX's operators.
 
 Source: the custom operators of github.com/fastmachinelearning/qonnx. A quantizer becomes
-QuantizeLinear, Clip and DequantizeLinear, so that the layers compute on integers, if these have
-the same result. Other quantizers become arithmetic on floats, as QONNX defines it.
+QuantizeLinear, Clip and DequantizeLinear if these operators compute equal results. Then the layers
+compute on integers. Other quantizers become arithmetic on floats, as QONNX defines it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,17 @@ class Quantizer(Body):
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def find_limits(self, bits: int, signed: bool) -> tuple[int, int]:
-        """Return the least and the largest integer, as QONNX defines them."""
+        """Return the smallest and the largest integer, as QONNX defines them."""
         narrow = bool(get_attribute(self.node, "narrow", 0))
         if signed:
             return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1
         return 0, 2**bits - 1 - narrow
 
     def read_width(self, widths: Array) -> int:
-        """Return the number of bits of a quantizer. Raises UserError if it is not one width."""
+        """Return the number of bits of a quantizer.
+
+        Raises UserError if a quantizer has several numbers of bits.
+        """
         if widths.size != 1 or not 1 <= widths.item() <= LARGEST_WIDTH or widths.item() % 1:
             wanted = f"one width, a whole number from 1 to {LARGEST_WIDTH}"
             refuse(self.node, f"its bit width is {widths.tolist()}; export it with {wanted}")
@@ -90,7 +93,7 @@ class Quantizer(Body):
         self.is_integer = True
 
     def grid(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
-        """Append a scale and its zero points; return them, and the axis along which they differ."""
+        """Append a scale and its zero points; return them and the axis along which they differ."""
         axis: dict[str, Any] = {}
         if scale.size > 1:
             axis = {"axis": int(np.argmax(scale.shape)) - scale.ndim}
@@ -180,7 +183,7 @@ def truncate(body: Quantizer) -> None:
 
 
 def is_grid(scale: Array) -> bool:
-    """Return whether scales are positive, and differ along one axis at most."""
+    """Return whether scales are positive and differ along at most one axis."""
     return bool((scale > 0).all()) and sum(length > 1 for length in scale.shape) <= 1
 
 
@@ -194,8 +197,7 @@ EXPANSIONS = {
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Replace QONNX's quantizers of a model; return a note on the quantizers that compute on
-    floats.
+    """Replace QONNX's quantizers of a model; return a note on quantizers that compute on floats.
 
     Raises UserError for parameters that are not constants and for unknown roundings.
     """
@@ -239,7 +241,7 @@ def is_quantizer(node: onnx.NodeProto) -> bool:
 
 
 def raise_opset(model: onnx.ModelProto) -> None:
-    """State opset 13 for a model of opset 11 or 12 whose operators have the same forms in both."""
+    """State opset 13 for a model of opset 11 or 12 if both opsets define its operators equally."""
     nodes = model.graph.node
     has_bodies = any(a.HasField("g") or a.graphs for n in nodes for a in n.attribute)
     is_changed = any(n.op_type in CHANGED for n in nodes) or has_bodies or model.functions

@@ -35,13 +35,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class DequantizedConstant(OnnxValue):
-    """A dequantized constant, which is written when an operator reads it in its order of axes."""
+    """A dequantized constant.
+
+    It is written when an operator reads it, with the order of axes that the operator needs.
+    """
 
     call: tvm.ir.Call | None = None
 
 
 class QuantizedExporter(FloatExporter):
-    """Exports float operators, and also quantized tensors."""
+    """An exporter of float operators and of quantized tensors."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
@@ -76,9 +79,9 @@ class QuantizedExporter(FloatExporter):
         return self.values[argument]
 
     def emit_dequantized(self, found: DequantizedConstant, order: Sequence[int]) -> str:
-        """Write a dequantized constant with its axes in another order; return its name.
+        """Write a dequantized constant with its axes in another order, and return its name.
 
-        Axes of length 1 are added before its shape if ``order`` has more axes.
+        If ``order`` has more axes than the constant, axes of length 1 are added before its shape.
         """
         call = found.call
         assert call is not None
@@ -107,7 +110,7 @@ class QuantizedExporter(FloatExporter):
         return super().add_constant_channels_first(argument)
 
     def export_quant_op(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
-        """Write a quantize or dequantize; ``integers`` is the type on the quantized side."""
+        """Write a quantize or dequantize operator; ``integers`` is the type of its integers."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
         source = self.get_value(call.args[0])
         names = [self.add_constant(a) for a in to_onnx_shapes(scale, zero_point, integers)]
@@ -118,7 +121,7 @@ class QuantizedExporter(FloatExporter):
         )
 
     def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a maximum or minimum; 8-bit integers use int32, because ONNX Runtime lacks them."""
+        """Write a maximum or minimum; int32 replaces 8-bit integers, which ONNX Runtime lacks."""
         integers = dtype_of(call)
         if integers == "float32":
             return self.elementwise(call)
@@ -135,7 +138,7 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights. They may be dequantized or computed, unlike weights for the quantizer."""
+        """Return weights, which may be dequantized or computed, unlike in the quantizer."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)

@@ -1,6 +1,7 @@
 """Checks the graphs inside nodes: branches of an If and bodies of a Loop.
 
-ONNX's checker does not compare the inputs and outputs of these graphs with the node's.
+ONNX's checker does not compare the inputs and outputs of these graphs with the node's inputs and
+outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model with ONNX Runtime and returns every tensor; needs no TVM."""
+"""Evaluates an ONNX model with ONNX Runtime and returns every tensor, without TVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firmwright.models.sequence import run_in_sequence
 
 
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
-    """Return the results of all nodes outside subgraphs: each becomes an output of the model.
+    """Return the results of all nodes outside subgraphs; each result becomes a model output.
 
     Raises UserError if ONNX Runtime rejects the model.
     """

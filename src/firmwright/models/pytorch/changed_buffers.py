@@ -17,10 +17,11 @@ BATCH_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracke
 
 
 def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str, State]:
-    """Make inputs of the buffers that a program changes, and outputs of their next values.
+    """Make inputs from the buffers that a program changes, and outputs from their next values.
 
     The next values are the first outputs. Returns the states in their order, by the names of the
-    inputs. Raises UserError for a program in training mode, or one that changes its inputs.
+    inputs. Raises UserError for a program in training mode, and for a program that changes its
+    inputs.
     """
     signature = program.graph_signature
     changed = signature.buffers_to_mutate
@@ -52,7 +53,10 @@ def make_state(name: str, buffer: torch.Tensor) -> State:
 
 
 def move_states_last(module: IRModule, states: Collection[str]) -> IRModule:
-    """Move the states, by their inputs' names, after other inputs, and the first outputs last."""
+    """Move the states after the other inputs, and the first outputs after the other outputs.
+
+    ``states`` has the names of the inputs that are states.
+    """
     if not states:
         return module
     names = [str(parameter.name) for parameter in module["main"].params]

@@ -1,6 +1,7 @@
 """Imports complex numbers, which TVM lacks, as pairs of floats in a last axis of length 2.
 
-A Fourier transform is a product with a constant matrix: torch's transforms of the unit vectors.
+A Fourier transform is a product with a constant matrix, which has torch's transforms of the unit
+vectors.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def store_pairs(program: torch.export.ExportedProgram) -> None:
 
 
 def transform(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``_fft_r2c``, ``_fft_c2r`` and ``_fft_c2c``: one product per axis.
+    """Import ``_fft_r2c``, ``_fft_c2r`` and ``_fft_c2c`` as one product per axis.
 
     The last axis changes between real and complex numbers.
     """

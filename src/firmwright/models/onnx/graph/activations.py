@@ -1,4 +1,4 @@
-"""Appends the activation functions of recurrent operators' gates and states."""
+"""Appends the activation functions for the gates and states of recurrent operators."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Activation:
-    """A function with one of ONNX's names, and its alpha and beta if it has them.
+    """A function with one of ONNX's names, and with an alpha and a beta if the function needs
+    them.
 
-    ``limit`` is the magnitude to which its argument is clipped, or 0 without clipping.
+    ``limit`` is the magnitude to which the function's argument is clipped, or 0 without clipping.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Activation:
     limit: float = 0
 
     def add(self, body: NodeBuilder, value: str, dtype: np.dtype[Any], label: str = "") -> str:
-        """Append the function of a value of this type; ``label`` names the result."""
+        """Append the function of a value of this type; ``label`` names the function's result."""
         if self.limit:
             limits = (body.constant(n, dtype) for n in (-self.limit, self.limit))
             value = body.add("Clip", value, *limits)
@@ -67,7 +68,7 @@ def read_activations(
 ) -> list[list[Activation]]:
     """Return the functions of each direction, in the order of the operator's definition.
 
-    The functions with an alpha or a beta read the node's list of such values in order.
+    The functions that have an alpha or a beta read the node's list of such values in order.
     """
     names = [a.decode() for a in get_attribute(node, "activations", [])]
     names = names or [*standard] * directions

@@ -1,8 +1,8 @@
 """Rewrites attention of com.microsoft, ONNX Runtime's domain, as products, a mask and a softmax.
 
-The definitions are in ONNX Runtime's documents (ContribOperators.md). Its CPU kernels define the
-remaining details. The scores of padding keys are lowered by ``mask_filter_value``, the scores of
-keys after a causal query by the maximum float32.
+The definitions are in ONNX Runtime's documents (ContribOperators.md). The CPU kernels of ONNX
+Runtime define the remaining details. The mask lowers the scores of padding keys by
+``mask_filter_value``. It lowers the scores of keys after a causal query by the maximum float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ NO_CACHE = "export the model without a cache of keys and values"
 
 
 class Scores(NamedTuple):
-    """The lengths of the scores' axes; ``depth`` is a head's size, the length of dot products."""
+    """The lengths of the scores' axes; ``depth`` is the size of a head.
+
+    Dot products have the length ``depth``.
+    """
 
     batch: int
     queries: int
@@ -37,7 +40,10 @@ class Scores(NamedTuple):
 
 
 def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
-    """Return the number of heads; UserError unless it divides all lengths ``hidden``."""
+    """Return the number of heads.
+
+    Raises UserError unless this number divides all lengths ``hidden``.
+    """
     heads = int(get_attribute(node, "num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
         refuse_inconsistent(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
@@ -81,8 +87,9 @@ def attend(
 def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
     """Append the summand that a mask adds to the scores.
 
-    The mask has ends of sequences, (batch), or ends and beginnings, (2 · batch). Otherwise it has a
-    number above 0 for each valid key, (batch, keys) or (batch, queries, keys).
+    The mask has the ends of sequences, (batch), or their ends and beginnings, (2 · batch).
+    Otherwise the mask has a number above 0 for each valid key, (batch, keys) or (batch, queries,
+    keys).
     """
     add = body.add
     batch, keys = scores.batch, scores.keys
@@ -114,7 +121,7 @@ Project = Callable[[int, int], str]
 def attend_to_itself(
     body: NodeBuilder, walk: Specializer, project: Project, mask: str, bias: str
 ) -> Nodes | None:
-    """Return an attention whose queries, keys and values are of one input, by merged weights."""
+    """Return an attention with queries, keys and values from one input, and with merged weights."""
     node = body.node
     shape, weights = (walk.shape(name) or () for name in read_inputs(node, 2))
     if len(shape) != 3 or len(weights) != 2:
@@ -154,7 +161,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a QAttention: its input and its weights are quantized."""
+    """Rewrite a QAttention, whose input and weights are quantized."""
     data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
     refuse_places(node, {8: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
@@ -180,7 +187,7 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MultiHeadAttention: its inputs are already projected, but may lack the bias.
+    """Rewrite a MultiHeadAttention, whose inputs are already projected, but may lack the bias.
 
     Keys and values with four axes are already split into heads, and include their bias.
     """

@@ -41,9 +41,10 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
 
 
 def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMul whose weights are dequantized in blocks; its weights stay packed.
+    """Rewrite a MatMul whose weights are dequantized in blocks; the weights stay packed.
 
-    None if the weights are not integer constants of up to 8 bits, or do not become float32.
+    The result is None if the weights are not integer constants of up to 8 bits, or do not become
+    float32.
     """
     readers = (n for n in walk.source.graph.node if n.op_type == "DequantizeLinear")
     source = next((n for n in readers if node.input[1] in n.output and has_blocks(n, walk)), None)
@@ -81,12 +82,12 @@ def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[
 
 
 def spread(body: NodeBuilder, name: str, places: str) -> str:
-    """Append a scale or a zero point, repeated per element of its block."""
+    """Append a scale or a zero point, repeated for each element of its block."""
     return body.add("Gather", name, places, axis=get_attribute(body.node, "axis", 1))
 
 
 def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a DequantizeLinear in blocks: (x - zero point) · scale."""
+    """Rewrite a DequantizeLinear in blocks as (x - zero point) · scale."""
     body, places = begin(node, walk)
     kind, scale = widen_scale(body, walk)
     stored = body.add("Cast", node.input[0], to=kind)
@@ -110,9 +111,9 @@ def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
 
 
 def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QuantizeLinear in blocks: clamp(round(x / scale) + zero point).
+    """Rewrite a QuantizeLinear in blocks as clamp(round(x / scale) + zero point).
 
-    A cast rounds floats of 8 and 4 bits, and clamps them if the node demands it.
+    A cast rounds floats of 8 and 4 bits, and clamps them if the node requires this.
     """
     body, places = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""

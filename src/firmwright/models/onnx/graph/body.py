@@ -28,19 +28,19 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
-    """Return the names of the first ``count`` inputs; omitted inputs are empty."""
+    """Return the names of the first ``count`` inputs, with empty names for omitted inputs."""
     return [*node.input, *[""] * count][:count]
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
-    """Replace all nodes of a graph; the new nodes may be nodes of the graph."""
+    """Replace all nodes of a graph with new nodes, which may include nodes of the graph."""
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
 def along_axis(axis: int, rank: int) -> list[int]:
-    """Return the shape that aligns a vector with an axis: -1 at the axis, 1 elsewhere."""
+    """Return the shape that aligns a vector with an axis: -1 at the axis and 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]
 
 
@@ -64,9 +64,10 @@ def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str)
 
 
 class NodeBuilder:
-    """Builds nodes that replace a node, with its name; their tensors are named after its result.
+    """A builder of the nodes that replace a node.
 
-    ``scope`` is part of the names; each scope counts its tensors separately.
+    The new nodes have the name of the node, and their tensors are named after the node's result.
+    ``scope`` is part of the names. Each scope counts its tensors separately.
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
@@ -82,7 +83,7 @@ class NodeBuilder:
         return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
 
     def add_as(self, label: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node whose result is named by ``label`` instead of a number."""
+        """Append a node whose result has the name ``label`` instead of a number."""
         name = self.name_tensor(label)
         self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
         return name
@@ -94,7 +95,7 @@ class NodeBuilder:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def stack(self, names: list[str], axis: int) -> str:
-        """Append the tensors joined along a new axis."""
+        """Append a tensor that joins the tensors along a new axis."""
         return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
 
     def unsqueeze(self, name: str, axis: int) -> str:
@@ -128,7 +129,7 @@ class NodeBuilder:
 
 
 def parse_rewrite(text: str) -> Rewrite:
-    """Return a rewrite to a function, whose ``text`` is in ONNX's textual syntax."""
+    """Return a rewrite to a function whose ``text`` is in ONNX's textual syntax."""
     function = parse_function(
         f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
     )

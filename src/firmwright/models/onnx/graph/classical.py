@@ -1,6 +1,6 @@
 """Rewrites operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
 
-These operators do not need ONNX's map type; the module ``trees`` rewrites decision trees.
+These operators do not need ONNX's map type. The module ``trees`` rewrites decision trees.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the input as float32, in which these operators compute."""
+    """Return a builder, and the input as float32, because these operators compute in float32."""
     body = NodeBuilder(node, walk)
     return body, body.add("Cast", node.input[0], to=TensorProto.FLOAT)
 
@@ -85,7 +85,7 @@ def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a OneHotEncoder; unknown categories are zeros, even if ONNX demands an error."""
+    """Rewrite a OneHotEncoder; unknown categories are zeros, even if ONNX requires an error."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -102,7 +102,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FeatureVectorizer: concatenate the columns of all inputs, as float32."""
+    """Rewrite a FeatureVectorizer as a concatenation of the columns of all inputs, in float32."""
     body = NodeBuilder(node, walk)
     columns = []
     for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
@@ -116,9 +116,10 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a TfIdfVectorizer of numbers: count the occurrences of each sequence of the pool.
+    """Rewrite a TfIdfVectorizer of numbers, which counts how often each sequence of the pool
+    occurs.
 
-    Elements of an occurrence have the same distance from each other, from 1 to max_skip_count + 1.
+    Successive elements of an occurrence have a constant distance, from 1 to max_skip_count + 1.
     """
     shape = walk.shape(node.input[0])
     if shape is None or get_attribute(node, "pool_int64s", None) is None:
@@ -191,7 +192,7 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a LinearClassifier: the label, and all scores."""
+    """Rewrite a LinearClassifier, whose results are the label and all scores."""
     labels = get_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
         refuse_inconsistent(
@@ -244,7 +245,7 @@ NAN_KEYS_VERSION = 4
 
 
 def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a LabelEncoder: return the value of the first equal key."""
+    """Rewrite a LabelEncoder, which returns the value of the first equal key."""
     keys, values, default = (get_mapping(node, name) for name in ("keys", "values", "default"))
     if default is None:
         default = np.array(NO_LABEL[values.dtype.kind], values.dtype)

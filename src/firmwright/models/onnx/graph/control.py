@@ -1,8 +1,8 @@
 """Resolves loops, branches, sequences and optional values at import.
 
-Firmware has a fixed number of tensors. A sequence becomes the list of its tensors, an optional
+Firmware has a fixed number of tensors. A sequence becomes the list of its tensors. An optional
 value becomes the value or is absent. A loop with a known number of steps is written out. If the
-condition of a branch is computed, both branches are computed, and one is selected.
+condition of a branch is computed, both branches are computed and one result is selected.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def has_element(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Write out the steps of a Loop; its condition must be known before each step."""
+    """Write out the steps of a Loop, whose condition must be known before each step."""
     graph = get_attribute(node, "body", None)
     limit = get_number(node, walk, 0, MAX_NODES)
     goes = bool(get_number(node, walk, 1, 1))
@@ -177,7 +177,7 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a SequenceMap: apply its graph to each element; tensor inputs are shared."""
+    """Rewrite a SequenceMap: apply its graph to each element, with shared tensor inputs."""
     graph = get_attribute(node, "body", None)
     body = NodeBuilder(node, walk)
     collected: list[list[str]] = [[] for _ in graph.output]
@@ -197,7 +197,7 @@ PARTIAL = frozenset(
 
 
 def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an If whose condition is computed: both of its branches, and a selection."""
+    """Rewrite an If whose condition is computed as both of its branches and a selection."""
     body, begin = NodeBuilder(node, walk), len(walk.nodes)
     sides = []
     for name in ("then_branch", "else_branch"):
@@ -222,7 +222,7 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
-    """Append a selection by the condition; both results must have one shape."""
+    """Append a selection by the condition; both results must have equal shapes."""
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:

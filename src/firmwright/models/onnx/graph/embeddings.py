@@ -29,7 +29,7 @@ def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a QEmbedLayerNormalization: its inputs 2 to 6 are quantized."""
+    """Rewrite a QEmbedLayerNormalization, whose inputs 2 to 6 are quantized."""
     body = NodeBuilder(node, walk)
     inputs = read_inputs(node, 18)
 
@@ -53,7 +53,7 @@ def embed(
 ) -> Nodes | None:
     """Return the normalized sum of the rows of words, positions and, if they exist, segments.
 
-    Further results are the number of ones in the mask of each sequence, and the sum.
+    Also return the number of ones in the mask of each sequence, and the sum.
     """
     words, segments = read_inputs(body.node, 2)
     shape = walk.shape(words) or ()
@@ -77,7 +77,7 @@ def embed(
 
 
 def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RotaryEmbedding: rotate pairs of elements by the angles of their positions.
+    """Rewrite a RotaryEmbedding, which rotates pairs of elements by the angles of their positions.
 
     The input is (batch, length, hidden) or (batch, heads, length, size).
     """

@@ -1,6 +1,6 @@
-"""ONNX's reference evaluator, with operators that it computes incorrectly.
+"""Corrects ONNX's reference evaluator for operators that it computes incorrectly.
 
-Imported late: the evaluator needs 0.2 s, and many builds do not need it.
+The module is imported only when it is needed, because the import of the evaluator needs 0.2 s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 class LRN(OpRun):
-    """Divides by the sum over the neighbors of each channel.
+    """An LRN that divides by the sum over the neighbors of each channel.
 
     ONNX 1.23 sums only for as many channels as the batch has images.
     """

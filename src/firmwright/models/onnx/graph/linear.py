@@ -62,9 +62,10 @@ MAX_ORDER = 32
 
 
 def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite Det, which TVM lacks, as an elimination; each step uses the maximum's row.
+    """Rewrite Det, which TVM lacks, as an elimination; each step uses the row of the maximum.
 
-    A step subtracts multiples of that row from the other rows; (…, n - 1, n - 1) elements remain.
+    A step subtracts multiples of this row from the other rows, and (…, n - 1, n - 1) elements
+    remain.
     """
     shape = walk.shape(node.input[0])
     if shape is None or shape[-1] > MAX_ORDER:
@@ -102,7 +103,7 @@ def cut(body: NodeBuilder, name: str, axis: int, first: int, end: int) -> str:
 
 
 def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an STFT of constant step and length: its frames times a window, and their DFTs."""
+    """Rewrite an STFT of constant step and length as frames times a window, and their DFTs."""
     shape = walk.shape(node.input[0])
     step, window, length = [*node.input[1:], "", ""][:3]
     sizes = walk.shape(window) if window else None

@@ -1,9 +1,10 @@
 """Rewrites operators of com.microsoft, ONNX Runtime's domain, as operators of ONNX.
 
-ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused
-operators. A quantized operator becomes a float operator between dequantize and quantize, as ONNX
-Runtime's documents define it (ContribOperators.md). ONNX Runtime's kernels round a product of
-scales once, but the rewritten form rounds twice. So a result may differ by one step.
+ONNX Runtime's quantizer writes quantized operators (format QOperator), and its optimizer writes
+fused operators. A quantized operator becomes a float operator between dequantize and quantize
+operators. ONNX Runtime's documents define the operators in this way (ContribOperators.md). ONNX
+Runtime's kernels round a product of scales once, but the rewritten form rounds twice. So a result
+may differ by one step.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FLATTENING_OPSET = 13
 def dequantize(
     body: NodeBuilder, data: str, scale: str, zero: str = "", axis: int | None = None
 ) -> str:
-    """Append a dequantize; ``axis`` is the axis of several scales, supported since opset 13."""
+    """Append a dequantize operator; ``axis`` is the axis of several scales (since opset 13)."""
     along = {} if axis is None or body.opset < 13 else {"axis": axis}
     return body.add("DequantizeLinear", data, scale, *([zero] if zero else []), **along)
 
@@ -50,7 +51,7 @@ def finish_quantized(
 
 
 def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
-    """Return a rewrite of an operator with ``operands`` triples (data, scale, zero point).
+    """Return a rewrite of an operator whose ``operands`` are triples (data, scale, zero point).
 
     The next inputs are the scale and the zero point of the result.
     """
@@ -85,7 +86,7 @@ def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
 
 
 def pool(operator: str, *names: str) -> Compute:
-    """Return a function that appends a pooling of images; their channels may be last."""
+    """Return a function that appends a pooling of images, whose channels may be last."""
 
     def compute(body: NodeBuilder, values: Sequence[str]) -> str:
         stated = {n: get_attribute(body.node, n, None) for n in names}
@@ -107,7 +108,7 @@ def rewrite_concat(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QGemm; its int32 bias has the quantization parameters of the products."""
+    """Rewrite a QGemm, whose int32 bias has the quantization parameters of the products."""
     body = NodeBuilder(node, walk)
     a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = read_inputs(node, 9)
     transposed = {n: get_attribute(node, n, 0) for n in ("transA", "transB")}
@@ -158,7 +159,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
 
 
 def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FusedConv: a convolution, an added tensor, an activation."""
+    """Rewrite a FusedConv as a convolution, an added tensor and an activation."""
     body = NodeBuilder(node, walk)
     data, weights, bias, added = read_inputs(node, 4)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -171,7 +172,7 @@ def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FusedGemm: a product, its bias, an activation."""
+    """Rewrite a FusedGemm as a product, its bias and an activation."""
     body = NodeBuilder(node, walk)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     kind = stated.pop("activation", b"").decode()
@@ -181,7 +182,7 @@ def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a FusedMatMul: operands with moved axes, and a factor.
+    """Rewrite a FusedMatMul, whose operands have moved axes and a factor.
 
     The first axis of an operand may be moved before its last axis, and its last two axes swapped.
     """
@@ -216,7 +217,7 @@ def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
 
 
 def make_gelu(approximate: str) -> Rewrite:
-    """Return a rewrite for a GELU of an input and, if it exists, its bias."""
+    """Return a rewrite of a GELU of an input plus, if it exists, a bias."""
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
@@ -227,7 +228,7 @@ def make_gelu(approximate: str) -> Rewrite:
 
 
 def rewrite_quick_gelu(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QuickGelu: x · sigmoid(alpha · x)."""
+    """Rewrite a QuickGelu as x · sigmoid(alpha · x)."""
     body = NodeBuilder(node, walk)
     alpha = body.constant(get_attribute(node, "alpha", 1.702), walk.dtype(node.input[0]))
     gate = body.add("Sigmoid", body.add("Mul", node.input[0], alpha))
@@ -235,7 +236,7 @@ def rewrite_quick_gelu(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a MatMulIntegerToFloat: two quantized operands, a result in floats."""
+    """Rewrite a MatMulIntegerToFloat, which has two quantized operands and a float result."""
     body = NodeBuilder(node, walk)
     a, b, a_scale, b_scale, a_zero, b_zero, bias = read_inputs(node, 7)
     operands = [dequantize(body, a, a_scale, a_zero), dequantize(body, b, b_scale, b_zero, 1)]
@@ -243,7 +244,7 @@ def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a DynamicQuantizeMatMul: the first operand is quantized at run time."""
+    """Rewrite a DynamicQuantizeMatMul, whose first operand is quantized at run time."""
     body = NodeBuilder(node, walk)
     a, b, b_scale, b_zero, bias = read_inputs(node, 5)
     data, scale, zero = grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
@@ -254,10 +255,10 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """The constants of a MatMulNBits: K, N, the weights' bits, and the weights in a block.
+    """The constants of a MatMulNBits: K, N, the bits of a weight, and the weights in a block.
 
-    ``stored`` has the bytes (N, blocks, bytes of a block); ``scales`` and ``points`` are
-    (N, blocks). The points are bytes, unless the model stores floats.
+    ``stored`` has the bytes (N, blocks, bytes of a block). ``scales`` and ``points`` are (N,
+    blocks). The points are bytes, unless the model stores floats.
     """
 
     depth: int
@@ -304,7 +305,7 @@ def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights 
 
 
 def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulNBits to a MatMul: its weights become one constant of floats."""
+    """Rewrite a MatMulNBits to a MatMul whose weights are one constant of floats."""
     weights = read_block_weights(node, walk)
     if weights is None:
         return None

@@ -1,8 +1,8 @@
 """Rewrites normalizations by mean and variance, if TVM lacks them or loses digits.
 
 ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
-zero, the difference consists of rounding errors, and may be negative. Here the mean is subtracted
-first, and the variance is the mean of the squares of the differences.
+zero, this difference consists of rounding errors, and may be negative. This module subtracts the
+mean first. The variance is then the mean of the squares of the differences.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_moments(body: NodeBuilder, data: str, axes: range | list[int]) -> Moment
 
 
 def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
-    """Append the node's data, with 16-bit floats as float32; return them and their type."""
+    """Append the node's data and return it with its type; 16-bit floats become float32."""
     data = body.node.input[0]
     if walk.dtype(data).name in SIXTEEN_BIT_FLOATS:
         return body.add("Cast", data, to=TensorProto.FLOAT), np.dtype("float32")
@@ -60,7 +60,7 @@ def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
 def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a LayerNormalization that returns its moments, or whose factors are broadcast.
 
-    TVM's converter returns placeholders for the moments, and has no LayerNormalization in float64.
+    TVM's converter returns placeholders for the moments, and does not support float64.
     """
     shape = walk.shape(node.input[0])
     data, scale, bias = read_inputs(node, 3)
@@ -128,7 +128,7 @@ def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_response_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an LRN of another type than float32; TVM's factors are float32."""
+    """Rewrite an LRN of another type than float32, because TVM's factors are float32."""
     shape, size = walk.shape(node.input[0]), get_attribute(node, "size", 1)
     if shape is None or walk.dtype(node.input[0]) == np.float32 or size % 2 == 0:
         return None

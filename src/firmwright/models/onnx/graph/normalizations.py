@@ -1,7 +1,7 @@
-"""Rewrites normalizations: of batches by element, and com.microsoft's fused normalizations of
-layers.
+"""Rewrites batch normalizations by element, and com.microsoft's fused layer normalizations.
 
-ONNX Runtime has two of the latter in ONNX's domain; ``onnx/domains.py`` changes their domain.
+ONNX Runtime has two of the layer normalizations in ONNX's domain. ``onnx/domains.py`` changes their
+domain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def normalize_simply(
 ) -> str:
     """Append a division by the root of the mean square; smaller floats are computed in float32.
 
-    The axes are all axes from the node's ``axis`` on; the default is the last axis.
+    The mean is over all axes from the node's ``axis`` on. The default is the last axis.
     """
     kind = walk.dtype(body.node.input[0])
     is_small = kind.name in SIXTEEN_BIT_FLOATS
@@ -68,7 +68,7 @@ def rewrite_batch_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
-    """Replace a LayerNormalization of an operator set before 17 by ONNX's operator."""
+    """Replace a LayerNormalization of an opset before 17 by ONNX's operator."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.domain = ""

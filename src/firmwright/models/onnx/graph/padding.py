@@ -1,4 +1,4 @@
-"""Rewrites pads that TVM's converter rejects, or for which it reads the wrong elements."""
+"""Rewrites pads that TVM's converter rejects, or for which the converter reads wrong elements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a Pad by a value that is not a constant, or by elements that TVM does not find.
 
-    TVM reflects once, so that it reads outside an axis that is not longer than its pad. In the mode
-    wrap, TVM uses the whole axis, even if a negative pad first cuts elements off.
+    TVM reflects an axis only once. So TVM reads outside an axis that is not longer than its pad. In
+    the mode wrap, TVM uses the whole axis, even if a negative pad first removes elements.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -46,7 +46,7 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def pad_by_variable(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> Nodes | None:
-    """Rewrite a Pad by a computed value; TVM's converter requires a constant."""
+    """Rewrite a Pad by a computed value, because TVM's converter requires a constant."""
     value = node.input[2] if len(node.input) > 2 else ""
     if not value or value in walk.constants:
         return None
@@ -76,7 +76,7 @@ def read_pads(
 
 
 def is_beyond_tvm(mode: str, length: int, before: int, after: int) -> bool:
-    """Return whether TVM's converter would pad an axis with other elements than ONNX."""
+    """Return whether TVM's converter would pad an axis with elements that differ from ONNX's."""
     if mode == "wrap":
         return min(before, after) < 0 < max(before, after)
     return mode == "reflect" and max(before, after) >= count_left(length, before, after)
@@ -90,6 +90,6 @@ def count_left(length: int, before: int, after: int) -> int:
 def find_places(
     mode: Literal["reflect", "wrap"], length: int, before: int, after: int
 ) -> npt.NDArray[np.int64]:
-    """Return the source indices of an axis's result; negative pads are applied first."""
+    """Return the source index of each element of a padded axis; negative pads are applied first."""
     left = np.arange(max(-before, 0), length - max(-after, 0))
     return np.pad(left, (max(before, 0), max(after, 0)), mode)

@@ -15,7 +15,8 @@ STEPS = 255
 class QuantizedDirection(Direction):
     """Transposed weights in 8-bit quantization: W (input, 4 · size), R (size, 4 · size).
 
-    The input is quantized as a whole, the state in each step, by their minimum and maximum.
+    The input is quantized as a whole, and the state in each step. Their minimum and maximum
+    determine the scales.
     """
 
     def read_weights(self) -> tuple[int, list[str]]:
@@ -27,7 +28,7 @@ class QuantizedDirection(Direction):
         return size, [self.pick(i, self.index) for i in self.node.input[1:3]]
 
     def quantize(self, value: str) -> tuple[str, tuple[str, str]]:
-        """Append a quantized value, with its scale and zero point; the scale of zeros is 1."""
+        """Append a quantized value, with its scale and zero point; zeros have the scale 1."""
         add, body = self.body.add, self.body
         zero, one = body.constant(0, "float32"), body.constant(1, "float32")
         last = body.constant(STEPS, "float32")

@@ -1,4 +1,4 @@
-"""Rewrites operators whose operands have other ranks than TVM's converters expect."""
+"""Rewrites operators whose operands do not have the ranks that TVM's converters expect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
 def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite PRelu; TVM's converter supports only floats. Unsigned integers stay unchanged."""
+    """Rewrite PRelu, because TVM's converter supports only floats.
+
+    Unsigned integers stay unchanged.
+    """
     data, slope = node.input
     dtype, shape = walk.dtype(data), walk.shape(data)
     channels = walk.shape(slope)
@@ -47,14 +50,14 @@ def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Raise UserError for an axis as a scalar, which ONNX Runtime rejects, too."""
+    """Raise UserError for an axis as a scalar, because ONNX Runtime also rejects it."""
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is not None and not axes.ndim:
         refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")
 
 
 def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulInteger of vectors, which TVM does not convert, as one of matrices."""
+    """Rewrite a MatMulInteger of vectors, which TVM does not convert, as a product of matrices."""
     vectors = [i for i, name in enumerate(node.input[:2]) if len(walk.shape(name) or ()) == 1]
     if not vectors:
         return None

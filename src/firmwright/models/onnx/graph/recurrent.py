@@ -1,4 +1,4 @@
-"""Writes out RNN, GRU, LSTM and Scan over a known number of steps; TVM has no converters."""
+"""Writes out RNN, GRU, LSTM and Scan over a known number of steps, because TVM lacks them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Hold = Callable[[str, Array], None]
 
 
 def name_without_step(name: str) -> str:
-    """Return a tensor's name with a wildcard for the step, equal in all steps of a layer."""
+    """Return a tensor's name with a wildcard for the step, so that all steps have equal names."""
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
 def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int) -> Array:
     """Return the number of steps of each sequence of the batch.
 
-    Raises UserError unless they are constants from 1 to ``steps``.
+    Raises UserError unless the lengths are constants from 1 to ``steps``.
     """
     name = node.input[4] if len(node.input) > 4 else ""
     if not name:
@@ -72,7 +72,7 @@ def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int
 def select_active(
     body: NodeBuilder, active: Array, found: list[str], states: list[str], dtype: np.dtype[Any]
 ) -> tuple[str, list[str]]:
-    """Return a step's output and next states, if some sequences of the batch ended before it."""
+    """Return a step's output and next states, if some sequences of the batch ended earlier."""
     mask, zero = body.constant(active[:, None], "bool"), body.constant(0, dtype)
     kept = [body.add("Where", mask, new, old) for new, old in zip(found, states, strict=True)]
     return body.add("Where", mask, found[0], zero), kept
@@ -124,7 +124,7 @@ class Direction:
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
     def get_initial_state(self, place: int, hold: Hold | None) -> str:
-        """Return a state's first value; the default is zero."""
+        """Return the initial value of a state, which is zero by default."""
         name = self.node.input[5 + place] if len(self.node.input) > 5 + place else ""
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
@@ -148,7 +148,8 @@ class Direction:
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
         """Return the input (source 0) or state (1) times weights, plus the bias.
 
-        If ``gates`` is 0, all gates are computed, else ``gates`` gates from ``first`` on.
+        If ``gates`` is 0, all gates are computed. Otherwise ``gates`` gates from ``first`` on are
+        computed.
         """
         part = source, first, gates
         if part not in self.parts:
@@ -202,8 +203,8 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Return the next states; the gates are input, output, forget, cell.
 
-    With ``input_forget``, the forget gate is 1 - input gate. Source: ONNX's LSTM equations, but
-    ``clip`` limits only the gates, as in ONNX Runtime.
+    If ``input_forget`` is set, the forget gate is 1 - input gate. Source: ONNX's LSTM equations.
+    But ``clip`` limits only the gates, as in ONNX Runtime.
     """
     add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
@@ -243,10 +244,10 @@ class Layer:
     ) -> Nodes | None:
         """Return the steps in their order; None if shapes are unknown.
 
-        Raises UserError for more than :data:`MAX_STEPS`, and for unsupported variants.
+        Raises UserError for more than :data:`MAX_STEPS` steps, and for unsupported variants.
 
-        States that are known before the first step are constants. With ``hold``, they are tensors
-        that ``hold`` receives, so that the first step has the form of all other steps.
+        States that are known before the first step are constants. If ``hold`` is given, they are
+        tensors that ``hold`` receives, so that the first step has the form of all other steps.
         """
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None:
@@ -310,7 +311,7 @@ MAX_NODES = 4096
 def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Return the steps of a Scan in their order.
 
-    A Scan of opset 8 runs for each element of a batch, the first axis of all its tensors.
+    A Scan of opset 8 runs for each element of a batch, which is the first axis of all its tensors.
     """
     count = get_attribute(node, "num_scan_inputs", 0)
     batched = walk.opsets[node.domain] < 9
@@ -337,7 +338,7 @@ def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
-    """Append the steps of a Scan over the last ``count`` given tensors; return its results."""
+    """Append the steps of a Scan over the last ``count`` given tensors, and return its results."""
     node = body.node
     graph = get_attribute(node, "body", None)
     axes = get_attribute(node, "scan_input_axes", [0] * count)

@@ -1,4 +1,4 @@
-"""Rewrites sums and norms along axes, if TVM's converter is missing or wrong."""
+"""Rewrites sums and norms along axes that TVM lacks or computes incorrectly."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a reduction without axes as its function of each element, which TVM omits."""
+    """Rewrite a reduction without axes as the function of each element, which TVM omits."""
     axes = read_inputs(node, 2)[1]
     reduces = axes and (axes not in walk.constants or walk.constants[axes].size)
     if reduces or not get_attribute(node, "noop_with_empty_axes", 0):
@@ -64,7 +64,7 @@ SPECIAL_REDUCTIONS: dict[str, Rewrite | None] = {
 
 
 def require_vector_axes(rewrite: Rewrite | None) -> Rewrite:
-    """Return the rewrite, which rejects a scalar axis: TVM's converters would reduce all axes."""
+    """Return the rewrite, which rejects a scalar axis, because TVM would reduce all axes."""
 
     def checked(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         refuse_scalar_axis(node, walk)

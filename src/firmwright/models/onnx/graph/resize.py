@@ -58,7 +58,7 @@ TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_ha
 
 @dataclass(frozen=True)
 class AxisResize:
-    """The resize of one axis: ``parameter`` (of Resize: scales or sizes) is ``value``."""
+    """The resize of an axis; ``parameter`` (of Resize: scales or sizes) has the value ``value``."""
 
     parameter: str
     value: float
@@ -71,7 +71,7 @@ class AxisResize:
 class Taps:
     """An affine function of an axis of ``length`` elements.
 
-    Each result is ``offset`` plus a weighted sum: ``picks`` and ``weights`` are (terms, results).
+    Each result is ``offset`` plus a weighted sum. ``picks`` and ``weights`` are (terms, results).
     """
 
     length: int
@@ -128,13 +128,13 @@ def resize_axes(
 
 
 def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -> bool:
-    """Return whether an axis keeps its length, and so its elements; a crop may move them."""
+    """Return whether an axis keeps its length and thus its elements; a crop may move elements."""
     cropped = settings["coordinate_transformation_mode"] == CROP
     return not cropped and not stretch.guide and find_factor(stretch, length) == 1
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether fractional scales make element positions depend on the size of an axis."""
+    """Return whether, with fractional scales, element positions depend on the size of an axis."""
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
@@ -151,7 +151,7 @@ def state_sizes(
     """Return the Resize with sizes as its last input.
 
     TVM computes positions from the scale times the length, for example 4.5. With aligned corners,
-    positions follow from the 4 elements of the result.
+    positions follow from the number of result elements, which is 4 in this example.
     """
     body = NodeBuilder(node, walk)
     sizes = [count_scaled(s.value, shape[axis]) for axis, s in stretches.items()]
@@ -162,9 +162,9 @@ def state_sizes(
 
 
 def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Return the Resize without constants that have no elements; None if it has no such input.
+    """Return the Resize without inputs that are empty constants; None if it has no such input.
 
-    PyTorch exports empty scales next to sizes, and TVM accepts only one of them.
+    PyTorch exports empty scales in addition to sizes, and TVM accepts only one of these inputs.
     """
     empty = {n for n in node.input if n in walk.constants and not walk.constants[n].size}
     if not empty:
@@ -234,7 +234,7 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Return whether TVM is correct: pictures enlarged by whole numbers, or scaled by sizes."""
+    """Return whether TVM is correct: for images scaled by whole numbers, or scaled by sizes."""
     extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
     sized = settings["mode"] == "linear" and all(
         stretch.parameter == "sizes" or extents[axis].is_integer()
@@ -267,7 +267,7 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
     """Return the affine function of an axis; None if neither evaluator accepts the node.
 
     The unit vectors are resized in blocks, because an axis can have thousands of elements. In the
-    nearest mode, the positions of the elements are resized.
+    nearest mode, the positions of the elements are resized instead.
     """
     cropped = settings["coordinate_transformation_mode"] == CROP
     if settings["mode"] in (None, "nearest") and not cropped and length <= LARGEST_WHOLE:
@@ -307,7 +307,8 @@ def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weig
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
-    """Resize lines (rows, length) like ONNX Runtime; None if neither evaluator accepts the node.
+    """Resize lines (rows, length) as ONNX Runtime does; None if neither evaluator accepts the
+    node.
 
     A guided axis uses the scale of another axis. So the lines become planes (rows, length of the
     guide, length), whose elements along the guide are equal.
@@ -362,7 +363,7 @@ def describe_stretch(
 def evaluate_in_runtime(
     node: onnx.NodeProto, values: Mapping[str, Array], opset: int
 ) -> Array | None:
-    """Evaluate a node of one result with ONNX Runtime; None if it rejects the node."""
+    """Evaluate a node of one result with ONNX Runtime; None if the runtime rejects the node."""
     data, constants = next(iter(values)), list(values)[1:]
     graph = helper.make_graph(
         [node],
@@ -381,7 +382,7 @@ def evaluate_in_runtime(
 
 
 def add_weighted_sum(body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: str) -> str:
-    """Append sums of weighted elements, as many as any result needs."""
+    """Append sums of weighted elements; the result with the most elements sets their number."""
     axis = along.index(-1)
     total = ""
     for pick, weights in zip(taps.picks, taps.weights, strict=True):

@@ -1,7 +1,7 @@
-"""Rewrites operators that TVM 0.27 lacks or converts incorrectly as operators that it converts.
+"""Rewrites operators that TVM 0.27 lacks or converts incorrectly as operators that TVM converts.
 
-Each entry of :data:`REWRITES` can be removed after a fix in TVM; its comment or docstring states
-TVM's error. ``tests/conformance`` tests all entries.
+Each entry of :data:`REWRITES` can be removed after a fix in TVM. The comment or docstring of an
+entry states TVM's error. ``tests/conformance`` tests all entries.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
 
 
 def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite IsInf; TVM ignores ``detect_negative`` and ``detect_positive``."""
+    """Rewrite IsInf, because TVM ignores ``detect_negative`` and ``detect_positive``."""
     positive, negative = (get_attribute(node, f"detect_{s}", 1) for s in ("positive", "negative"))
     if positive and negative:
         return None
@@ -91,7 +91,7 @@ def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite Pow; TVM's ``power`` requires two floats of one type."""
+    """Rewrite Pow, because TVM's ``power`` requires two floats of one type."""
     base, exponent = (walk.dtype(i) for i in node.input)
     if base == exponent and base.kind == "f":
         return None
@@ -102,7 +102,8 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
-    """Append squares and cubes as products, which wrap around, other powers in double precision.
+    """Append squares and cubes as products, which wrap around, and other powers in double
+    precision.
 
     ONNX Runtime computes integer powers in the same way.
     """
@@ -132,7 +133,7 @@ def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> 
 
 
 def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite ConvInteger as Conv; TVM lacks ConvInteger, but its Conv accepts integers."""
+    """Rewrite ConvInteger as Conv, because TVM lacks ConvInteger, but its Conv accepts integers."""
     body = NodeBuilder(node, walk)
     operands = []
     for place in (0, 1):
@@ -236,9 +237,10 @@ SHRINK = """
 
 
 def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QLinearMatMul: one scale per row of the first operand, per column of the second.
+    """Rewrite a QLinearMatMul.
 
-    A vector has only one scale.
+    It has one scale per row of the first operand and per column of the second operand. A vector has
+    only one scale.
     """
     body = NodeBuilder(node, walk)
 
@@ -255,7 +257,7 @@ def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Compute in float32, the type of the attributes, and cast the result to the data's type.
 
-    TVM's converters use constants of one of the two types.
+    TVM's converters use constants of only one of the two types.
     """
     body, data = NodeBuilder(node, walk), node.input[0]
     wide = body.add("Cast", data, to=TensorProto.FLOAT)
@@ -291,7 +293,7 @@ def compute_threshold(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_by_width(compute_double: Rewrite) -> Rewrite:
     """Return a rewrite of an operator whose constants have 32 bits in TVM's converter.
 
-    The operator is computed in float32 for 16-bit floats, and by a function in float64.
+    For 16-bit floats, the operator is computed in float32. For float64, a function computes it.
     """
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

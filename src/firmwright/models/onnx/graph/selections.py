@@ -1,4 +1,4 @@
-"""Rewrites operators that select or place elements, if TVM's converter is missing or limited."""
+"""Rewrites operators that select or place elements, if TVM lacks a converter or limits it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rewrite_compress(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite OneHot; TVM's converter requires constant values, and integers as indices."""
+    """Rewrite OneHot, because TVM requires constant values, and integers as indices."""
     shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
     if shape is None or depth is None:
         return None
@@ -65,7 +65,7 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 
 def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite TensorScatter, which writes into a cache from a position on. TVM lacks it."""
+    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
     shape, part = (walk.shape(i) for i in node.input[:2])
     if shape is None or part is None:
         return None
@@ -85,7 +85,10 @@ def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Sort the results of a TopK without ``sorted``, which TVM lacks, if it has one of them."""
+    """Rewrite an unsorted TopK of one result as a sorted TopK, which TVM supports.
+
+    Raises UserError for more results, because their order is not defined.
+    """
     count = walk.constants.get(read_inputs(node, 2)[1])
     if get_attribute(node, "sorted", 1):
         return None

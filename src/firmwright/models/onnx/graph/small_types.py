@@ -1,7 +1,7 @@
 """Converts a graph with types of 8 bits or less that C99 lacks to a graph with bytes, at the end.
 
 Operators that move elements also move bytes. Operators that compute with such numbers are in
-:data:`WRITERS`; :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
+:data:`WRITERS`. :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def to_stored_element(element: int) -> int:
-    """Return ONNX's number of the type in which a type is stored."""
+    """Return ONNX's number of the type in which numbers of another type are stored."""
     if not element:
         return element
     dtype = helper.tensor_dtype_to_np_dtype(element).name
@@ -59,7 +59,7 @@ def to_stored_element(element: int) -> int:
 
 
 class Writer(NodeBuilder):
-    """Builds the nodes that replace one node; ``source`` and ``target`` are the types.
+    """A builder of the nodes that replace one node; ``source`` and ``target`` are the types.
 
     ``source`` is the type of the operand, ``target`` the type of the result. The arguments and
     results of :meth:`decode` and :meth:`encode` are names of tensors.
@@ -84,7 +84,7 @@ class Writer(NodeBuilder):
         return self.add("CodeToFloat", name, kind=dtype)
 
     def encode(self, name: str, dtype: str) -> str:
-        """Return numbers in a type of this graph; ``dtype`` is the type of ``name`` before."""
+        """Return numbers in a type of this graph; ``dtype`` is the present type of ``name``."""
         if is_small_float(self.target):
             settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
             return self.add("FloatToCode", name, kind=self.target, **settings)
@@ -116,7 +116,7 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
 
     def find_precision(self) -> str:
-        """Return the type in which a QuantizeLinear divides; by default its scale's type."""
+        """Return the type in which a QuantizeLinear divides, by default the type of its scale."""
         stated = get_attribute(self.node, "precision", 0)
         if stated:
             return str(helper.tensor_dtype_to_np_dtype(stated).name)
@@ -157,7 +157,7 @@ def count_bits_of_any(dtype: str) -> int:
 
 
 def write_dequantize(body: Writer) -> Nodes:
-    """Dequantize: integers like 8-bit integers, floats by the definition, in float32."""
+    """Dequantize in float32: integers like 8-bit integers, and floats by ONNX's definition."""
     scale = body.node.input[1]
     if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
         return [body.node]
@@ -170,7 +170,7 @@ def write_dequantize(body: Writer) -> Nodes:
 
 
 def write_quantize(body: Writer) -> Nodes:
-    """Quantize: to integers as to 8-bit integers, then clipped; to floats by the definition."""
+    """Quantize to clipped integers, as to 8-bit integers, or to floats by ONNX's definition."""
     data, scale = body.node.input[:2]
     if not is_small_float(body.target):
         stored = STORED_AS[body.target]

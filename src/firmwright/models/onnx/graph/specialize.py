@@ -1,8 +1,8 @@
-"""Evaluates the parts of an ONNX graph that do not depend on its inputs' values.
+"""Evaluates the parts of an ONNX graph that do not depend on the values of its inputs.
 
-Firmware has static shapes, so that many nodes of exporters can be computed at import: shapes and
-their arithmetic, constants, conditions. The remaining graph is easier for every converter. The
-types and shapes of all tensors are known, and parameters such as axes or pads are constants.
+Firmware has static shapes, so many nodes of exporters can be computed at import: shapes and their
+arithmetic, constants, conditions. The remaining graph is easier for every converter. The types and
+shapes of all tensors are known, and parameters such as axes or pads are constants.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def specialize(
 ) -> onnx.ModelProto:
     """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
 
-    ``rewrites`` has functions by operator; each is tried on the nodes of its operator. The
+    ``rewrites`` has functions by operator. Each function is tried on the nodes of its operator. The
     resulting nodes are specialized again. Each function of ``finish`` changes the final graph.
     """
     inlined = inline_local_functions(model) if model.functions else model
@@ -69,7 +69,7 @@ def specialize(
 class Specializer:
     """Visits the nodes in their order, and collects all known facts about their tensors.
 
-    ``sequences`` has the tensors of each sequence, and None for an optional value that is absent.
+    ``sequences`` has the tensors of each sequence. An optional value that is absent has None.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Specializer:
     def schema(self, node: onnx.NodeProto) -> Any:
         """Return ONNX's OpSchema of the operator; None for operators of other domains.
 
-        Rewrites may write operators that are newer than the model's operator set.
+        Rewrites may write operators that are newer than the model's opset.
         """
         for version in (self.opsets.get(node.domain, 1), onnx_opset_version()):
             with suppress(SchemaError):
@@ -148,17 +148,17 @@ class Specializer:
         return None
 
     def input_names(self, node: onnx.NodeProto) -> list[str]:
-        """Return the operator's names of its inputs."""
+        """Return the names of the inputs in the operator's definition."""
         schema = self.schema(node)
         return [p.name for p in schema.inputs] if schema else []
 
     def has_attribute(self, node: onnx.NodeProto, name: str) -> bool:
-        """Return whether the operator defines such an attribute, even if the node omits it."""
+        """Return whether the operator defines this attribute, even if the node omits it."""
         schema = self.schema(node)
         return schema is not None and name in schema.attributes
 
     def find_replacement(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return simpler nodes with the same results; None if there are no such nodes."""
+        """Return simpler nodes with equal results; None if there are no such nodes."""
         if node.op_type == "If" and node.input[0] in self.constants:
             return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
@@ -174,7 +174,7 @@ class Specializer:
         return rewrite(node, self) if rewrite else None
 
     def function_body(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return the nodes of the function that defines the operator, with the node's name."""
+        """Return the nodes of the function that defines the operator; they have the node's name."""
         schema = self.schema(node)
         versions = schema.all_function_opset_versions if schema else ()
         version = max((v for v in versions if v <= self.opsets[node.domain]), default=0)
@@ -265,7 +265,7 @@ class Specializer:
 def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
-    """Evaluate a node with ONNX's evaluator; None for a failure or results of other types."""
+    """Evaluate a node with ONNX's evaluator; None if it fails or returns other types."""
     from firmwright.models.onnx.graph.evaluator import (
         make_evaluator,
     )  # imported late: often not needed
@@ -327,7 +327,7 @@ def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
 
 
 def list_reads(node: onnx.NodeProto) -> list[str]:
-    """Return the names that a node reads, also names that its subgraphs read from outside."""
+    """Return the names that a node reads, including the outer names that its subgraphs read."""
     names = list(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):

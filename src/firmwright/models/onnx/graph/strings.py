@@ -1,6 +1,6 @@
 """Converts a graph with strings to a graph with bytes, which are along an additional last axis.
 
-Operators of :data:`WRITERS` move strings, or compare them. :mod:`firmwright.ir.strings` defines the
+Operators of :data:`WRITERS` move or compare strings. :mod:`firmwright.ir.strings` defines the
 stored form of strings.
 """
 
@@ -23,7 +23,7 @@ def is_string(name: str, walk: Specializer) -> bool:
 
 
 def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Store the result's type of an Equal of strings, which ONNX only infers since opset 19."""
+    """Store the result type of an Equal of strings, which ONNX infers only since opset 19."""
     shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
     known = [shape for shape in shapes if shape is not None]
     if len(known) == len(node.input):
@@ -68,7 +68,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 class Writer(NodeBuilder):
-    """Builds the nodes that replace one node."""
+    """A builder of the nodes that replace one node."""
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         super().__init__(node, walk)
@@ -80,7 +80,7 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(shape, "int64"))
 
     def align(self, index: int) -> str:
-        """Return an input with the result's rank: axes are added at the front, as for numbers."""
+        """Return an input with the result's rank; new axes are at the front, as for numbers."""
         shape = self.shapes[index]
         lengths = [*[1] * (len(self.result) - len(shape)), *shape, STRING_BYTES]
         return self.reshape(self.node.input[index], lengths)
@@ -93,7 +93,7 @@ def write_along_axis(body: Writer) -> Nodes:
 
 
 def write_equal(body: Writer) -> Nodes:
-    """Return nodes that compare strings: they are equal if all of their bytes are equal."""
+    """Return nodes that compare strings; two strings are equal if all of their bytes are equal."""
     equal = body.add("Equal", body.align(0), body.align(1))
     all_equal = body.reduce("ReduceMin", body.add("Cast", equal, to=TensorProto.INT32), -1)
     return body.finish(body.reshape(body.add("Cast", all_equal, to=TensorProto.BOOL), body.result))

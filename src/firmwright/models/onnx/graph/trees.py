@@ -2,7 +2,7 @@
 
 All trees are walked in parallel, one level per step. Tables of the nodes have the feature and the
 value to compare, and the next node. The successor of a leaf is the leaf itself. Results agree with
-ONNX Runtime, which defines more than ONNX for two classes.
+ONNX Runtime, which defines more cases than ONNX for two classes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COMPARISONS: dict[int, Callable[[NodeBuilder, str, str], str]] = {
 
 @dataclass
 class Split:
-    """An inner node. ``yes`` and ``no`` are numbers of splits; leaf i is ~i."""
+    """An inner node; ``yes`` and ``no`` are numbers of splits, and leaf i has the number ~i."""
 
     feature: int
     value: float
@@ -55,7 +55,10 @@ class Split:
 
 @dataclass
 class Forest:
-    """The trees. ``leaves`` maps (leaf, result) to a weight; ``roots`` are as in :class:`Split`."""
+    """All trees; ``leaves`` maps (leaf, result) to a weight.
+
+    ``roots`` have numbers as in :class:`Split`.
+    """
 
     splits: list[Split]
     roots: list[int]
@@ -79,7 +82,7 @@ class Forest:
         return depth
 
     def make_weights(self, results: int, other: float) -> npt.NDArray[Any]:
-        """Return (leaves, results); ``other`` is the weight of results that a leaf omits."""
+        """Return weights (leaves, results); a result that a leaf omits has the weight ``other``."""
         weights = np.full((self.leaf_count, results), other, self.dtype)
         for place, weight in self.leaves.items():
             weights[place] = weight
@@ -119,7 +122,10 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
 
 
 def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) -> Forest:
-    """Return the trees; UserError for inconsistent trees, or if they need more features."""
+    """Return the trees of a node.
+
+    Raises UserError for inconsistent trees, or if the trees need more features than the input has.
+    """
     try:
         forest = read()
         forest.measure_depth()
@@ -134,7 +140,7 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
 
 
 def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
-    """Return floats, or the doubles that replace them in version 3."""
+    """Return floats, or the doubles that replace the floats in version 3."""
     tensor = get_attribute(node, f"{name}_as_tensor", None)
     if tensor is not None:
         return numpy_helper.to_array(tensor)
@@ -205,7 +211,7 @@ class Tables:
         return end if end >= 0 else self.first_leaf + ~end
 
     def store(self, values: list[Any], dtype: npt.DTypeLike | None = None) -> str:
-        """Append a table; the default type is the one with the fewest bytes for its values."""
+        """Append a table; the default type is the smallest type for the table's values."""
         array = np.array(values, dtype or np.min_scalar_type(max(values)))
         return self.body.constant(array, array.dtype)
 
@@ -213,7 +219,7 @@ class Tables:
         return self.body.add("Cast", self.body.add("Gather", table, place), to=TensorProto.INT32)
 
     def choose(self, x: str, place: str) -> str:
-        """Append one step: from these nodes to their successors."""
+        """Append one step, which moves from these nodes to their successors."""
         body = self.body
         value = body.add("GatherElements", x, self.look_up(self.feature, place), axis=1)
         limit = body.add("Gather", self.value, place)
@@ -228,7 +234,7 @@ class Tables:
 
 
 def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
-    """Append the walk from the roots; return the leaf in each tree, (rows, trees)."""
+    """Append the walk from the roots, and return the leaf in each tree, (rows, trees)."""
     shape = walk.shape(body.node.input[0]) or (1,)
     given = walk.dtype(body.node.input[0])
     dtype = given if given == np.dtype("float64") else forest.dtype
@@ -319,10 +325,11 @@ def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a TreeEnsembleClassifier: the label, and all scores.
+    """Rewrite a TreeEnsembleClassifier, whose results are the label and all scores.
 
-    If the trees have weights of only one of two classes, its score decides. It is compared with 0.5
-    if no weight is negative, else with 0. The other score is 1 minus the score, or its negative.
+    If the trees have weights of only one of two classes, the score of this class decides. The score
+    is compared with 0.5 if no weight is negative, and otherwise with 0. The score of the other
+    class is 1 minus this score, or the negative of this score.
     """
     labels = get_labels(node)
     forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))

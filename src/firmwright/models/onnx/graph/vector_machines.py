@@ -1,6 +1,6 @@
 """Rewrites support vector machines of ai.onnx.ml as operators of ONNX.
 
-The results equal the results of ONNX Runtime: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
+The results equal ONNX Runtime's results: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def add_rows(body: NodeBuilder, x: str, width: int) -> str:
 
 
 def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an SVMRegressor; with ``one_class``, the result is 1 or -1."""
+    """Rewrite an SVMRegressor; if ``one_class`` is set, the result is 1 or -1."""
     refuse_transform(node)
     body, x = begin(node, walk)
     factors, rho = read_floats(node, "coefficients"), read_floats(node, "rho")[:1]
@@ -115,7 +115,10 @@ def refuse_transform(node: onnx.NodeProto) -> None:
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an SVMClassifier: the label, and the scores of pairs or probabilities of classes."""
+    """Rewrite an SVMClassifier.
+
+    Its results are the label, and the scores of pairs of classes or the probabilities of classes.
+    """
     labels, sizes = get_labels(node), get_attribute(node, "vectors_per_class", [])
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
         refuse_inconsistent(
@@ -162,7 +165,7 @@ def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
 
 
 def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
-    """Append the class that wins the most pairs, and the scores; ``sizes`` are per class."""
+    """Append the class that wins the most pairs, and the scores; ``sizes`` has a size per class."""
     node, count = body.node, len(sizes)
     vectors = read_vectors(node, sum(sizes))
     rows = add_rows(body, x, vectors.shape[1])
@@ -185,7 +188,7 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
 
 
 def add_second_score(body: NodeBuilder, score: str, transform: str) -> str:
-    """Append the scores of two classes; with SOFTMAX, ONNX Runtime only makes their sum 1."""
+    """Append the scores of two classes; for SOFTMAX, ONNX Runtime only makes their sum 1."""
     total = int(transform == "SOFTMAX")
     other = body.add("Sub", body.constant(total, "float32"), score)
     both = body.add("Concat", other, score, axis=1)

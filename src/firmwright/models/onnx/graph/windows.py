@@ -1,9 +1,9 @@
 """Rewrites operators on windows of images: pooling with indices, and interpolated samples.
 
-TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and it has no converter for
-DeformConv. Its RoiAlign scales regions too late, and returns the maximum interpolated value instead
-of the maximum weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which would run
-in float32 before a quantized layer.
+TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and TVM lacks DeformConv. TVM's
+RoiAlign scales regions too late, and returns the maximum interpolated value instead of the maximum
+weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which would run in float32
+before a quantized layer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace ``ceil_mode`` by pads: TVM divides by the pixels inside, and multiplies by all."""
+    """Replace ``ceil_mode`` by pads, because TVM divides by the number of pixels inside the image.
+
+    It then multiplies by the number of all pixels in the window.
+    """
     shape = walk.shape(node.input[0])
     if shape is None or not get_attribute(node, "ceil_mode", 0):
         return state_pads(node, walk)
@@ -77,7 +80,7 @@ def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxPool with indices: gather the windows, and find maximum and position.
+    """Rewrite a MaxPool with indices: gather the windows, and find their maximum and its position.
 
     An index is the position in the whole tensor, in row order or (``storage_order``) column order.
     """
@@ -117,7 +120,7 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def find_window_places(
     node: onnx.NodeProto, image: tuple[int, ...], pooled: tuple[int, ...]
 ) -> Places:
-    """Return the pixels of each window as constants: (results, elements of a window, axes)."""
+    """Return the pixels of each window as constants (results, elements of a window, axes)."""
     axes = len(image)
     kernel = get_attribute(node, "kernel_shape", [])
     strides = get_attribute(node, "strides", [1] * axes)
@@ -136,7 +139,7 @@ def find_window_places(
 
 
 def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxUnpool with output_shape: append zeros to the result of the default shape."""
+    """Rewrite a MaxUnpool with output_shape, which appends zeros to the default result."""
     shape = walk.shape(node.input[0])
     wanted = walk.constants.get(node.input[2]) if len(node.input) > 2 else None
     if shape is None or wanted is None:
@@ -165,7 +168,7 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a DeformConv of images: interpolated samples, zeros outside, and a product."""
+    """Rewrite a DeformConv of images as interpolated samples, zeros outside, and a product."""
     shapes = [walk.shape(i) for i in node.input[:3]]
     if any(s is None or len(s) != 4 for s in shapes):
         return None
@@ -235,10 +238,10 @@ def add_weighted_pixels(
     first: str,
     neighbors: Sequence[Neighbors],
 ) -> list[str]:
-    """Append the four pixels around each sample, weighted: (…, channels) each.
+    """Append the four weighted pixels around each sample, with the shape (…, channels) each.
 
-    ``images`` is (images, channels, height, width), ``first`` the index of the first pixel of each
-    sample's image. ``neighbors`` are those along rows and along columns.
+    ``images`` is (images, channels, height, width). ``first`` is the index of the first pixel of
+    each sample's image. ``neighbors`` has the neighbors along rows and along columns.
     """
     channels_last = body.add("Transpose", images, perm=[0, 2, 3, 1])
     pixels = body.add("Flatten", channels_last, axis=3)
@@ -256,7 +259,7 @@ def add_weighted_pixels(
 def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max, or scale the regions of a RoiAlign of mode avg.
 
-    TVM moves a region by half a pixel before it scales the region, but ONNX after.
+    TVM moves a region by half a pixel before it scales the region, but ONNX moves it later.
     """
     if get_attribute(node, "mode", "avg") == "max":
         return rewrite_roi_max(node, walk)
@@ -271,10 +274,10 @@ def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RoiAlign of mode max: the maximum of all weighted neighbors of all samples.
+    """Rewrite a RoiAlign of mode max as the maximum of all weighted neighbors of all samples.
 
-    A sample more than one pixel outside the image has weights of zero. A sample less far outside is
-    moved to the edge, as in ONNX's evaluator and in ONNX Runtime.
+    If a sample is more than one pixel outside the image, its weights are zero. A sample nearer to
+    the image is moved to the edge, as in ONNX's evaluator and in ONNX Runtime.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
