@@ -1,1 +1,1 @@
-"""Generates the C project: its files and the variables of their templates."""
+"""Generates the files of the C project, and the variables of the templates."""

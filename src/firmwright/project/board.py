@@ -1,4 +1,4 @@
-"""Writes the board's part of a project: start-up code, linker script, HAL, maybe a Makefile."""
+"""Writes a board's files: start-up code, linker script, HAL and an optional Makefile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from firmwright.toolchain.platforms import Memory
 def write_board(
     env: jinja2.Environment, board: str, variables: Mapping[str, Any], folder: Path
 ) -> None:
-    """Write a board's files into its folder of a project: templates rendered, other files copied.
+    """Render a board's templates into a project's folder, and copy the other files.
 
     Raises DiagnosticError, with file and line, for a template with an error.
     """
@@ -43,9 +43,9 @@ def write_board(
 
 
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
-    """Return the memories of separate constants, and of arenas that no accelerator uses.
+    """Return the memories of separate constants and of arenas that no accelerator uses.
 
-    A program of this machine, made from the same plan, copies no constants.
+    A program for this machine uses the same plan but does not copy constants.
     """
     memories, known = sorted(set(plan.constants.values())), platform.memories
     accelerators = platform.accelerators.values()
@@ -64,10 +64,10 @@ def is_filled(name: str, memory: Memory) -> bool:
 
 
 def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError if a custom board's files leave out a memory of the network.
+    """Raise UserError if a custom board's files omit a memory of the network.
 
-    The linker would place the data of this memory elsewhere, or the start-up code would not copy
-    it.
+    The linker would place the data of this memory in another memory, or the start-up code would not
+    copy the data.
     """
     scripts, code = (
         [f for f in folder.iterdir() if (f.suffix == ".ld") == s] for s in (True, False)
@@ -89,7 +89,7 @@ def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None
 
 
 def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str, Any]) -> str:
-    """Return the project's Makefile: the board's if another build system compiles the project."""
+    """Return the project's Makefile; another build system needs the board's Makefile."""
     if is_built_elsewhere(board):
         return render_file(env, board, MAKEFILE, variables)
     return env.get_template(f"project/{MAKEFILE}").render(**variables)
@@ -98,7 +98,7 @@ def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str,
 def render_file(
     env: jinja2.Environment, board: str, name: str, variables: Mapping[str, Any]
 ) -> str:
-    """Return a rendered template of a board; a custom one may extend one of firmwright's boards."""
+    """Return a rendered template of a board; custom templates may extend built-in boards."""
     if not is_own_board(board):
         return env.get_template(f"boards/{board}/{name}").render(**variables)
     path = Path(board) / name

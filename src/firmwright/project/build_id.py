@@ -1,7 +1,7 @@
-"""Computes the build id of a project: 20 bytes that distinguish its firmware from all others.
+"""Computes the build id of a project: 20 bytes that identify the firmware.
 
-The id depends on the text of the whole project and on the compiler's version. So two builds of
-one recipe have equal ids, and an image knows its id without being linked.
+The id depends on the text of the whole project and on the compiler's version. Therefore two builds
+of one recipe have equal ids, and the id is known before an image is linked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN = b"firmwright build id!".hex()
 
 
 def list_stating(prefix: str) -> list[str]:
-    """Return the files of a project that state its id: as a macro, in JSON, and as a note."""
+    """Return the project's files that state the id: as a macro, in JSON, and as a note."""
     own = (network_file(prefix, name) for name in ("build_id.h", "interface.json"))
     return [*(f"{NETWORK}/{name}" for name in own), f"{DEMO}/main.c"]
 
@@ -39,9 +39,10 @@ def format_bytes(build_id: str) -> str:
 
 
 def state_build_id(folder: Path, stating: Iterable[str], compiler: str) -> str:
-    """Compute the id of the project in ``folder``, and write it into the files that state it.
+    """Compute the id of the project in ``folder``, and write the id into the stating files.
 
-    ``stating`` are their paths in the folder. ``compiler`` is its version, '' without a compiler.
+    ``stating`` are the paths of these files in the folder. ``compiler`` is the compiler's version,
+    or '' without a compiler.
     """
     total = hashlib.sha256(compiler.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -1,4 +1,4 @@
-"""Makes the calls of a network's run function, single calls or loops."""
+"""Makes the calls of a network's run function as single calls or loops."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from firmwright.project.selftest import LayerCheck, list_checks
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call in the network's run function, with the waits of the call or of its job.
+    """One call in the network's run function, with the waits of the call or of the job.
 
-    ``number`` is the step of the plan, ``layer`` counts only the calls, from 1. ``function`` names
-    the C function, which may be an equal one of another region; ``callers`` counts the regions
-    that call this region's function. It ``only_calls`` functions of the kernel's files, or has
-    other code. If another ``core`` runs it, ``command`` is its number among the calls to this core,
-    from 1. ``checks`` are the layers whose checksums are computed before it.
+    ``number`` is the step of the plan, and ``layer`` counts only the calls, from 1. ``function``
+    names the C function, which may be an equal function of another region. ``callers`` counts the
+    regions that call this region's function. ``only_calls`` is whether the function only calls
+    functions of the kernel's files. If another ``core`` runs the call, ``command`` is the number of
+    the call among the calls to this core, from 1. ``checks`` are the layers whose checksums are
+    computed before the call.
     """
 
     number: int
@@ -54,10 +55,10 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Block:
-    """Calls that are made ``times`` times, in a loop if more than once.
+    """Calls that are repeated ``times`` times, in a loop if ``times`` is more than 1.
 
-    ``strides`` has the distance by which each tensor moves from one repetition to the next, by name
-    in C. It is in bytes of an arena, or in elements of a buffer that the caller passes.
+    ``strides`` maps C names to the distance by which each tensor moves per repetition. The unit is
+    bytes of an arena, or elements of a buffer that the caller passes.
     """
 
     calls: tuple[KernelCall, ...]
@@ -122,7 +123,7 @@ def emit_pointer(
     outputs: list[Port],
     advance: str = "",
 ) -> str:
-    """Return a C pointer to the tensor of a parameter; ``advance`` is the distance it has moved."""
+    """Return a C pointer to the tensor of a parameter, moved by the distance ``advance``."""
     where = emit_location(location, inputs, outputs, advance)
     return f"({parameter.c_type} *){where}" if isinstance(location, Slot) else where
 
@@ -132,8 +133,7 @@ def make_blocks(
 ) -> list[Block]:
     """Return the calls in order, with loops for repeated calls.
 
-    There are no loops around calls to other cores, which are numbered, nor around layers with
-    checksums.
+    Loops do not contain calls to other cores, which are numbered, or layers with checksums.
     """
     blocks = []
     done = 0
@@ -152,7 +152,7 @@ def make_loop(
     inputs: list[Port],
     outputs: list[Port],
 ) -> Block:
-    """Return a loop whose pointers move as far as from the first repetition to the second."""
+    """Return a loop whose strides are the distances between the first two repetitions."""
     locations, roots = network.plan.locations, network.partition.view_roots
     strides: dict[str, int] = {}
 
@@ -191,13 +191,13 @@ def make_loop(
 
 
 def name_strides(tensor: str) -> Iterator[str]:
-    """Yield names for the stride of a tensor, which may be read with several strides."""
+    """Yield names for the strides of a tensor, which may be read with several strides."""
     yield f"{tensor}_stride"
     yield from (f"{tensor}_stride_{number}" for number in count(2))
 
 
 def list_buffers(network: Network) -> list[Buffer]:
-    """Return the buffers of all calls but later repetitions, which use the first one's buffers."""
+    """Return the buffers of all calls except later repetitions, which reuse buffers."""
     steps = [s.region for s in network.plan.schedule.steps]
     views = {region.name for region in network.partition.regions if region.view}
     numbers = [number for number, region in enumerate(steps) if region not in views]
@@ -212,11 +212,11 @@ NO_OWNERS: Mapping[str, str] = MappingProxyType({})
 
 
 def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNERS) -> Kernel:
-    """Return a kernel whose files, and the names that they define, have the prefix.
+    """Return a kernel with the prefix in the names of files, functions and types.
 
-    A file is named after the function or the type that it defines, and a header's guard after the
-    file. ``owners`` maps file stems to other networks' prefixes: these files have those prefixes
-    and are not in the kernel.
+    A file has the name of the function or the type that the file defines, and a header's guard has
+    the name of the file. ``owners`` maps the stems of shared files to the prefixes of other
+    networks. The kernel does not contain these files.
     """
     stems = {PurePath(file.name).stem: prefix for file in kernel.files}
     if not stems:
@@ -234,7 +234,7 @@ def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNER
 
 
 def make_rename(prefixes: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a function that puts each name's prefix before it in a text, if it is a word."""
+    """Return a function that adds the prefix to each whole word of a text that is a name."""
     guards = {f"{stem.upper()}_H": prefix.upper() for stem, prefix in prefixes.items()}
     named = {**prefixes, **guards}
     words = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")

@@ -1,7 +1,7 @@
 """Writes a network's constants as text in C, or as bytes that the assembler includes.
 
-A compiler needs some 500 bytes of memory for each number of a C array: 5.8 GiB for a ResNet-18 in
-float, which has 12 million numbers. No reader needs so many numbers as text, either.
+A compiler needs about 500 bytes of memory for each number of a C array. A ResNet-18 in float, which
+has 12 million numbers, would need 5.8 GiB. Readers do not need so many numbers as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NamedArrays = Sequence[tuple[str, npt.NDArray[Any]]]
 
 @dataclass(frozen=True)
 class IncludedArray:
-    """An array's place in the file of all bytes."""
+    """The position of an array in the file of all bytes."""
 
     name: str
     offset: int

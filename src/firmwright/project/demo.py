@@ -32,10 +32,10 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """The facts about its network that an application has; ``regions`` are in execution order.
+    """The facts about a network in an application; ``regions`` are in execution order.
 
-    With ``caller_arena`` the application holds the network's working memory; ``more_arenas`` are
-    the memories other than RAM that contain some of it.
+    With ``caller_arena``, the application contains the network's working memory. ``more_arenas``
+    are the memories other than RAM that contain a part of the working memory.
     """
 
     name: str
@@ -55,8 +55,8 @@ def write_demo(
 ) -> None:
     """Render the application's files into ``folder``.
 
-    ``sample`` has the network's inputs and the resulting outputs, as ``input_0`` … and
-    ``output_0`` …, in their shapes. ``data_section`` is the board's section for its buffers.
+    ``sample`` contains the network's inputs and the resulting outputs, as ``input_0`` … and
+    ``output_0`` …, with their shapes. ``data_section`` is the board's section for the buffers.
     """
     interface = network.interface
     inputs, outputs = make_ports(interface)

@@ -1,4 +1,4 @@
-"""Exports the network as packages of build systems: one folder of ``templates/exports`` each.
+"""Exports the network as packages; each build system has a folder in ``templates/exports``.
 
 The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`.
 """
@@ -42,14 +42,13 @@ class SampleArray:
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """The data for packages: ``name`` is the prefix, ``sources`` the folder with the C files.
+    """The data for packages: ``name`` is the prefix, and ``sources`` is the folder of the C files.
 
-    ``workspace`` is the bytes of working memory that the caller passes, None if it is static.
-    A ``stateful`` network keeps tensors between runs. ``drivers`` has the portable drivers of its
-    devices, by file name.
-    ``url`` is the address of a page about the network.
-    ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
-    ``output_0`` ….
+    ``workspace`` is the size in bytes of the working memory that the caller passes; None if the
+    memory is static. A ``stateful`` network keeps tensors between runs. ``drivers`` contains the
+    portable drivers of the devices, by file name. ``url`` is the address of a page about the
+    network. ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` …
+    and ``output_0`` ….
     """
 
     title: str
@@ -68,7 +67,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """Return the sample as inputs and outputs; formatting long samples needs seconds."""
+        """Return the inputs and outputs of the sample; formatting long samples needs seconds."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
@@ -81,7 +80,7 @@ class ExportedNetwork:
 
 
 def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
-    """Write a package into ``folder``; UserError for a network that it cannot contain."""
+    """Write a package into ``folder``; raise UserError if the package does not support it."""
     export = load_export(name)
     refuse_machine_code(name, network.sources)
     shutil.copytree(network.sources, folder / export.network)
@@ -94,7 +93,7 @@ def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
 
 
 def write_zip(path: Path, folder: Path) -> None:
-    """Pack a folder's files: sorted, all with the same time and mode."""
+    """Pack the sorted files of a folder; all files have the same time and mode."""
     files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
     with zipfile.ZipFile(path, "w") as archive:
         for name in files:
@@ -113,7 +112,7 @@ def refuse_machine_code(name: str, sources: Path) -> None:
 
 
 def export_variables(network: ExportedNetwork, export: Export, sources: Path) -> dict[str, Any]:
-    """Return the variables for the templates of a package, whose C is in ``sources``."""
+    """Return the variables for the templates of a package with C files in ``sources``."""
     files = sorted(path.name for path in sources.iterdir())
     public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
     described = network.description or f"The network {network.title} as C, made by firmwright."

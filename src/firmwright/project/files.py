@@ -1,8 +1,8 @@
-"""Lists the files of a project that templates make, with their paths.
+"""Lists the paths of a project's rendered files.
 
-The network's files have its prefix in their names, so that two networks can be in one folder of
-another project. Files that all networks share keep their names: the header of a device, which its
-regions include, and the declarations of a call between cores.
+The names of a network's files contain the network's prefix, so that two networks can be in one
+folder of another project. Files that all networks share have no prefix. These files are the headers
+of devices, which regions include, and the declarations of calls between cores.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ def place_network_files(templates: Iterable[str], prefix: str) -> dict[str, str]
 
 
 def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
-    """Return the paths, in a folder, of files that keep their names, by their templates."""
+    """Return the paths in a folder of files without a prefix, by template."""
     return {t: f"{folder}/{file_name(t)}" for t in templates}
 
 
 def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
     """Return the paths of a device's files: its header, and its driver on the board.
 
-    The name of the board's folder is the name of its folder of templates. A board without such a
-    folder gets the portable driver. The processor has no such files. Raises UserError if neither
-    has code for the device.
+    The board's folder and the board's template folder have the same name. A board without a
+    template folder uses the portable driver. The processor has no such files. Raises UserError if
+    there is no driver for the device.
     """
     common = list_templates(device, own)
     specific = list_templates(f"{device}/{PurePath(board).name}", own)
@@ -86,7 +86,7 @@ def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dic
 
 
 def list_portable_drivers(device: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the templates of a device's driver that depends on no board."""
+    """Return the templates of a device's driver that does not depend on a board."""
     return list_templates(f"{device}/driver", own)
 
 
@@ -95,8 +95,8 @@ def place_call_files(
 ) -> dict[str, str]:
     """Return the paths of the files for calls between cores, from their folders of templates.
 
-    A core's ``call`` has the declarations, the board's folder in it the board's code, and the
-    other folders the files that are written for the network.
+    A core's ``call`` folder contains the declarations. The board's subfolder contains the board's
+    code, and the other subfolders contain the files that are written for the network.
     """
     placed = {}
     for folder in folders:

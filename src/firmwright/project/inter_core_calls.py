@@ -1,8 +1,8 @@
-"""Decides which regions another core runs, and which templates implement the calls between cores.
+"""Determines the regions that other cores run, and the templates of the calls between cores.
 
-The templates of the calls to a core are in ``<core>/call``. Its subfolders have more: ``<board>``
-for a board, ``network`` for a core that runs the whole network, ``processor`` for the side that
-calls this core, and ``regions`` for a core that runs some regions.
+The templates of the calls to a core are in ``<core>/call``. The subfolders contain other templates:
+``<board>`` for a board, ``network`` for a core that runs the whole network, and ``regions`` for a
+core that runs some regions. ``processor`` is for the side that calls this core.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cores:
-    """The core of each device of a mix, '' for the processor, and the core of the last device.
+    """The core of each device of a mix ('' for the processor), and the last device's core.
 
     A device that is not listed runs on the processor, or the processor starts it.
     """
@@ -23,13 +23,13 @@ class Cores:
 
     @property
     def runs_whole_network(self) -> bool:
-        """Return whether another core runs the whole network, called as one function."""
+        """Return whether another core runs the whole network as one function."""
         return self.last != ""
 
     def called_core(self, device: str) -> str:
         """Return the core that the processor calls for a device's regions, or '' without a call.
 
-        If another core runs the network, that core runs the regions too.
+        If another core runs the network, this core also runs the regions.
         """
         return "" if self.runs_whole_network else self.by_device.get(device, "")
 

@@ -1,6 +1,7 @@
-"""Writes ``<prefix>_interface.json`` of a network, with the facts that its callers need.
+"""Writes ``<prefix>_interface.json`` of a network, with the facts that callers need.
 
-``interface.schema.json`` is its published schema. The header has the same facts as macros.
+``interface.schema.json`` is the published schema of this file. The header defines the same facts as
+macros.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Port:
 class InterfaceTensor:
     """An input or output.
 
-    ``member`` is its name in the structs of the header, ``name`` its name in the model.
-    ``elements`` and ``bytes`` are its size in memory. Real values are
-    ``scale`` * (value - ``zero_point``); both are null if it is not quantized. ``layout`` names
-    the axes if the recipe does, such as NCHW. ``storage`` is null if the elements are in order.
+    ``member`` is the tensor's name in the structs of the header, and ``name`` is its name in the
+    model. ``elements`` and ``bytes`` are the size in memory. Real values are ``scale`` * (value -
+    ``zero_point``); both are null if the tensor is not quantized. ``layout`` names the axes, such
+    as NCHW, if the recipe states them. ``storage`` is null if the elements are in order.
     """
 
     member: str
@@ -64,9 +65,9 @@ class InterfaceTensor:
 class InterfaceState:
     """A tensor that the network keeps between runs, in the first bytes of its working memory.
 
-    ``member`` is its name in the macros of the header, ``name`` its name in the model. ``offset``
-    is its place in the working memory. ``initial_sha256`` is the digest of the bytes that a reset
-    writes there.
+    ``member`` is the state's name in the macros of the header, and ``name`` is its name in the
+    model. ``offset`` is the state's position in the working memory. ``initial_sha256`` is the
+    digest of the bytes that a reset writes to this position.
     """
 
     member: str
@@ -83,7 +84,7 @@ class InterfaceState:
 
 @dataclass(frozen=True)
 class InterfaceModel:
-    """The model: its format, and the digest of its file."""
+    """The format of a model, and the digest of the model's file."""
 
     format: str
     sha256: str
@@ -93,12 +94,12 @@ class InterfaceModel:
 class NetworkInterface:
     """The file ``<prefix>_interface.json``.
 
-    ``build_id`` is the header's. A program includes ``header`` and calls ``function``. Before, it
-    passes the arena with ``initialize``, unless the arena is static. ``batch`` is the number of
-    samples per inference. ``arena_bytes`` is the working memory, by memory, and ``constant_bytes``
-    the size of weights, biases and scales. ``class_names`` are the recipe's, empty without names.
-    A network that keeps tensors between runs has ``states``, and ``reset``, the function that sets
-    them to their initial values.
+    ``build_id`` is the id in the header. A program includes ``header`` and calls ``function``.
+    Before the first call, the program passes the arena with ``initialize``, unless the arena is
+    static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the working memory,
+    by memory. ``constant_bytes`` is the size of weights, biases and scales. ``class_names`` are the
+    recipe's class names, or empty without names. A network that keeps tensors between runs has
+    ``states``. In this case, the function ``reset`` sets them to their initial values.
     """
 
     name: str
@@ -121,7 +122,7 @@ class NetworkInterface:
 def describe_ports(
     ports: Sequence[Port], detector: Detector | None = None
 ) -> tuple[InterfaceTensor, ...]:
-    """Return the entries of inputs, or of outputs with the ``detector`` that reads them."""
+    """Return the entries of inputs, or of outputs that a ``detector`` may read."""
     read = {grid.output for grid in detector.grids} if detector else set()
     return tuple(
         InterfaceTensor(
@@ -169,5 +170,5 @@ def encode_interface(interface: NetworkInterface) -> str:
 
 
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array in its C type: 16-bit floats are ``uint16_t``."""
+    """Return an array in the type that C uses; 16-bit floats become ``uint16_t``."""
     return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

@@ -14,7 +14,7 @@ ARCHIVE_SUFFIXES = (".a", ".lib")
 
 
 class TakenNameError(UserError):
-    """A library's ``file`` has a name that the project has already."""
+    """An error for a library's ``file`` with a name that the project already uses."""
 
     def __init__(self, file: Path, taken: str) -> None:
         self.file = file
@@ -23,9 +23,9 @@ class TakenNameError(UserError):
 
 
 def copy_libraries(files: Sequence[Path], folder: Path) -> None:
-    """Copy sources, headers and archives to the network's files, which must exist already.
+    """Copy sources, headers and archives to the network's files, which must already exist.
 
-    Raises TakenNameError for a file whose name, or whose object's name, exists already.
+    Raises TakenNameError for a file whose name, or whose object's name, already exists.
     """
     for file in files:
         objects = {p.stem: p.name for p in folder.iterdir() if p.suffix in SOURCE_SUFFIXES}

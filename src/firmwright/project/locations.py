@@ -14,7 +14,7 @@ def emit_location(
 ) -> str:
     """Return the C expression for a location in the caller's buffer or in an arena.
 
-    ``advance`` is a term that is added: bytes of an arena, elements of the caller's buffer.
+    ``advance`` is added to the location, in bytes of an arena or elements of the caller's buffer.
     """
     match location:
         case Input(index, offset):

@@ -1,4 +1,4 @@
-"""Describes a network of a project: the decisions from which its files are rendered."""
+"""Describes a network of a project by the decisions that determine the rendered files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from firmwright.recipe import DemoOptions
 class SharedParts:
     """The weights and helpers that a network uses from earlier networks of the firmware.
 
-    ``weights`` maps each of its arrays to the C name of the equal array; ``headers`` declare these.
-    ``helpers`` maps the stems of the kernels' helper files to the prefix of the network with them.
+    ``weights`` maps each array of the network to the C name of an equal array. ``headers`` declare
+    the equal arrays. ``helpers`` maps the stems of the kernels' helper files to the prefix of the
+    network that contains the files.
     """
 
     weights: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +42,7 @@ NOTHING_SHARED = SharedParts()
 class Network:
     """All decisions about a network before its project is written.
 
-    ``cores`` states which of its devices run on a separate core.
+    ``cores`` states the devices that run on a separate core.
     """
 
     name: str
@@ -105,5 +106,5 @@ class Network:
 
     @property
     def profile(self) -> str:
-        """Return the measurement of the demo application: "none" also if there is no demo."""
+        """Return the measurement of the demo application; "none" if there is no demo."""
         return self.demo.profile if self.demo else "none"

@@ -1,4 +1,4 @@
-"""Starts a custom board as a copy of a built-in one, with notes on the parts to change."""
+"""Creates a custom board as a copy of a built-in board, with notes on the parts to change."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _REMARK = re.compile(r"{#.*?#}\n", re.S)
 
 
 def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
-    """Write ``<name>.yaml``, a platform, and its board's folder; return the files, as written.
+    """Write the platform ``<name>.yaml`` and the board's folder; return the written files.
 
-    ``like`` names the built-in platform that both are copied from. Raises UserError for a name
-    that is invalid or exists already, and for an unknown platform; it overwrites no file.
+    ``like`` names the built-in platform from which both are copied. Raises UserError for an invalid
+    or existing name, and for an unknown platform. No file is overwritten.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a name for a board; use letters, digits and . _ -")
@@ -83,7 +83,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
 
 
 def make_board(name: str, like: str) -> list[tuple[str, str]]:
-    """Return the files of a board with their content, which does not extend other templates."""
+    """Return the files of a board by content; the templates do not extend other templates."""
     made = [(DESCRIPTION, make_description(name, like))]
     for file in list_board_files(like):
         text = flatten_template(f"boards/{like}/{file.name}")
@@ -122,7 +122,7 @@ def make_description(name: str, like: str) -> str:
 
 
 def make_platform(name: str, like: str) -> str:
-    """Return a platform's file: a built-in one with another board, and with notes."""
+    """Return the file of a platform: a built-in platform with another board and notes."""
     ready = load_platform(like)
     family = find_family(ready.architecture) or ""
     words = {
@@ -170,7 +170,7 @@ def describe_emulation(ready: Platform) -> str:
 
 
 def flatten_template(name: str) -> str:
-    """Return a template without blocks, with its parents and included files written out."""
+    """Return a template without blocks that contains the text of parents and included files."""
     return _BLOCK.sub(r"\2", _write_out(name))
 
 

@@ -1,4 +1,4 @@
-"""Starts a package with a custom device: its class, rules, driver and a test."""
+"""Creates a package with a custom device: class, rules, driver and test."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def write_new_device(name: str, folder: Path) -> list[Path]:
-    """Write a package for the device ``name`` into a new folder; return its files.
+    """Write a package for the device ``name`` into a new folder; return the files.
 
-    Raises UserError for a folder that exists already, and for a name that is not a C identifier in
-    lower case. The names of installed devices and of firmwright's templates are rejected, too.
+    Raises UserError for an existing folder, and for a name that is not a C identifier in lower
+    case. The names of installed devices and of firmwright's templates are rejected, too.
     """
     if name in target_names():
         raise UserError(f"the device '{name}' is installed already; choose another name")

@@ -28,7 +28,7 @@ SAMPLES = "repository/samples.py.j2"
 
 
 def make_file_name(text: str) -> str:
-    """Return a text as the name of a file, without characters that a shell or a task reads."""
+    """Convert a text to a file name without characters that shells or tasks interpret."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "network"
 
 
@@ -45,9 +45,9 @@ def write_new_repository(
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
     The workflow of the service ``ci`` installs the versions ``pins``, each a line such as
-    ``numpy==2.3.5``. Existing files stay. Then the samples are in a file with the recipe's name,
-    and the steps that the workflow lacks are printed on stderr. Raises UserError for an unknown
-    platform or device, and an existing recipe with the model's name.
+    ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file with
+    the recipe's name, and the missing steps of the workflow are printed on stderr. Raises UserError
+    for an unknown platform or device, and for an existing recipe with the model's name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -76,14 +76,14 @@ def write_new_repository(
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:
-    """Return the name of the samples' module; the module of another recipe keeps its name."""
+    """Return the module name of the samples; the module of another recipe keeps its name."""
     place = folder / "samples.py"
     taken = place.exists() and place.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
 
 
 def check_devices(target: str) -> None:
-    """Raise UserError for an unknown device; a build checks whether the platform has it."""
+    """Raise UserError for an unknown device, but do not check the platform."""
     for device in parse_target(target):
         if device.name not in target_names():
             hint = did_you_mean(device.name, target_names())
@@ -99,11 +99,11 @@ def describe_model(
 ) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a unique function name for each input.
 
-    ``find_ranges`` returns the limits of each input of a network that is an index, or None. A
-    ``signature`` selects its network. ``shapes`` are the shapes of inputs with open lengths,
-    ``values`` the values of inputs that become constants. ``open_shapes`` of the result are the
-    shapes that are still open; the inputs and outputs are then unknown. Raises UserError for a
-    model that cannot be read, and for arguments that do not fit the model.
+    ``find_ranges`` returns the limits of each network input that is an index, or None.
+    ``signature`` selects a network of the model. ``shapes`` are the shapes of inputs with open
+    lengths, and ``values`` are the values of inputs that become constants. ``open_shapes`` of the
+    result are the shapes that are still open. In this case, the inputs and outputs are unknown.
+    Raises UserError for a model that cannot be read, and for arguments that do not fit the model.
     """
     if advice := describe_saved_model(Path(model), model):
         raise UserError(f"{model}: {advice}")

@@ -1,4 +1,4 @@
-"""Makes the results of all layers outputs of the network, so that a run prints them."""
+"""Converts the results of all layers to network outputs, so that a run prints the results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from firmwright.project.network import Network
 
 
 def observe_layers(network: Network) -> Network:
-    """Return the network with every result as an output, between its outputs and its states.
+    """Return the network with every result as an output, between the outputs and the states.
 
     The additional outputs have the names of the partition's tensors. Each result has separate
-    memory, so a fault of the memory plan does not show.
+    memory, so an error in the memory plan is not visible.
     """
     partition, interface = network.partition, network.interface
     tensors = {tensor.name: tensor for tensor in partition.tensors}

@@ -1,6 +1,6 @@
 """Writes the self-test of a firmware: golden samples, and a checksum of each layer's results.
 
-Floating-point results have no checksum, because another compiler may add in another order.
+Floating-point results have no checksum, because compilers may add in different orders.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHECKSUM_TABLE = tuple(shift_bits(nibble) for nibble in range(16))
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """The bytes that a layer has written."""
+    """The bytes that a layer writes."""
 
     location: Location
     bytes: int
@@ -48,7 +48,8 @@ class CheckedResult:
 class LayerCheck:
     """A layer whose results have a checksum, computed before step ``before`` of the plan.
 
-    ``number`` counts the layers in order of execution, from 1. ``index`` is the checksum's.
+    ``number`` counts the layers in order of execution, from 1. ``index`` is the number of the
+    checksum.
     """
 
     index: int
@@ -76,7 +77,7 @@ def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
 
 
 def has_checksum(tensor: Tensor) -> bool:
-    """Return whether every byte of a tensor is equal on all machines: no floats, no padding."""
+    """Return whether every byte of a tensor is equal on all machines (no floats or padding)."""
     return "float" not in tensor.dtype and tensor.storage is None
 
 
@@ -100,7 +101,7 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
 
 @dataclass(frozen=True)
 class GoldenSample:
-    """A sample of the self-test in C: its inputs, and its outputs in floating point."""
+    """A sample of the self-test in C, with the inputs and the floating-point outputs."""
 
     number: int
     inputs: tuple[tuple[Port, npt.NDArray[Any]], ...]
@@ -137,9 +138,9 @@ def selftest_variables(
 def write_golden(
     golden: Mapping[str, npt.NDArray[Any]], inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> Golden:
-    """Return the samples, with elements in their order in memory.
+    """Return the samples with the elements in memory order.
 
-    Integer outputs are results of layers, which have checksums. Floats of 16 bits have neither a
+    Integer outputs are results of layers, which have checksums. 16-bit floats have neither a
     checksum nor a comparison.
     """
     floats = [(i, port) for i, port in enumerate(outputs) if port.c_type in FLOAT_TYPES]
@@ -162,7 +163,7 @@ def write_golden(
 
 
 def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
-    """Return the elements of an input or output in their order in memory."""
+    """Return the elements of an input or output in memory order."""
     stored: npt.NDArray[Any] = to_storage(values, port.tensor.storage)
     return view_as_c_type(stored)
 

@@ -1,4 +1,4 @@
-"""Writes the C project of several networks: their files in one folder, and one program."""
+"""Writes the C project of several networks, with all files in one folder and one program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALIGNMENT = 16
 
 
 class TakenFileError(UserError):
-    """A network would have a file with the name of another one's file; ``prefix`` is its prefix."""
+    """An error for the network with the ``prefix`` if another network has an equal file name."""
 
     def __init__(self, prefix: str, file: str, owner: str) -> None:
         self.prefix = prefix
@@ -41,7 +41,7 @@ class TakenFileError(UserError):
 
 @dataclass(frozen=True)
 class Part:
-    """A network of the firmware: the first byte of its arena, and its first output number."""
+    """A network of the firmware, with the arena's first byte and the first output number."""
 
     prefix: str
     inputs: tuple[Port, ...]
@@ -52,16 +52,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts of a firmware, and the bytes of the arena that they share."""
+    """The parts of a firmware, and the size of the shared arena in bytes."""
 
     parts: tuple[Part, ...]
     workspace: int
 
 
 def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
-    """Assign each network its part of the arena: the same bytes, or separate if ``concurrent``.
+    """Assign each network a part of the arena; parts are separate if ``concurrent``.
 
-    A network with states always has a separate part, before the part that the others share.
+    A network with states always has a separate part, before the part that the other networks share.
     """
     alone = [concurrent or bool(network.plan.states) for network in networks]
     sizes = [-(-max(n.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT for n in networks]
@@ -139,8 +139,8 @@ def write_side_by_side(
 def share_parts(networks: Sequence[Network]) -> list[Network]:
     """Return the networks, each with the parts that it shares with earlier networks.
 
-    Weights are shared if their type and bytes are equal, helpers if their names are equal: a
-    helper's name has a digest of its function.
+    Weights are shared if types and bytes are equal. Helpers are shared if names are equal, because
+    a helper's name contains a digest of the function.
     """
     arrays: dict[tuple[str, str], tuple[str, str]] = {}
     owners: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Makes the network a separate image in flash, and the loader of the firmware that calls it."""
+"""Writes the network as a separate image in flash, and the loader that calls the network."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from firmwright.toolchain.layout import LOADER, NETWORK
 
 @dataclass(frozen=True)
 class NetworkSlot:
-    """The network's place in flash, and the facts that its image states: sizes in bytes.
+    """The network's position in flash, and the facts in the image; sizes are in bytes.
 
-    ``workspace`` is the memory that the firmware provides for any network, or None for the
-    memory that this network needs.
+    ``workspace`` is the memory that the firmware provides for any network, or None for the memory
+    that this network needs.
     """
 
     address: int
@@ -82,7 +82,7 @@ def slot_variables(
 def digest_interface(interface: NetworkInterface, architecture: str) -> str:
     """Return the SHA-256 of all facts that a firmware needs to use a network.
 
-    Names of inputs and outputs count if there are several, which could be confused.
+    Names of inputs and outputs count if there are several, because they could be confused.
     """
     known = {
         "inputs": list_known(interface.inputs),
@@ -97,7 +97,7 @@ def digest_interface(interface: NetworkInterface, architecture: str) -> str:
 
 
 def list_known(tensors: Sequence[InterfaceTensor]) -> list[dict[str, Any]]:
-    """Return the facts that a firmware knows about inputs or outputs."""
+    """Return the facts about inputs or outputs that a firmware contains."""
     unknown = {"name"} if len(tensors) > 1 else {"name", "member"}
     return [
         {key: value for key, value in to_plain(tensor).items() if key not in unknown}

@@ -1,4 +1,4 @@
-"""Describes the states of a network in C: their places, and their values before the first run."""
+"""Describes a network's states in C: positions, and values before the first run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.planning.plan import Slot
 
 @dataclass(frozen=True)
 class StatePort:
-    """A state; ``fill`` is the value of all its ``initial`` bytes, None if they differ."""
+    """A state; ``fill`` is the value of all ``initial`` bytes, or None if the bytes differ."""
 
     member: str
     tensor: Tensor
@@ -35,7 +35,7 @@ class StatePort:
 
 
 def make_state_ports(states: Sequence[State], buffers: Sequence[Buffer]) -> list[StatePort]:
-    """Return the states with their places in the arena."""
+    """Return the states with their positions in the arena."""
     members = make_unique_identifiers(state.tensor.name for state in states)
     return [
         StatePort(

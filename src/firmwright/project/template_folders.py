@@ -1,4 +1,4 @@
-"""Renders all templates of a folder; their paths in it are the paths of the written files."""
+"""Renders all templates of a folder; the written files have the same relative paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.project.write import write_file
 def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write the templates below ``root`` into ``folder``; return the written files, sorted.
 
-    ``{{name}}`` in a template's path is replaced as in its text.
+    ``{{name}}`` is also replaced in the paths of templates.
     """
     env, written = make_environment(), []
     for template in sorted(list_all_templates(root)):

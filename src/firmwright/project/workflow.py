@@ -1,4 +1,4 @@
-"""Writes the files with which a service and an editor build a recipe: workflow, pins and tasks."""
+"""Writes the files that a service and an editor need to build a recipe."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def write_workflow(
     """Write the files for a recipe into ``folder``; return which of them are new.
 
     The path ``recipe`` starts at ``folder``. The workflow of the service ``ci`` installs the
-    programs of ``platform``, and the versions ``pins``. If there is a workflow, it stays, and the
-    steps that it lacks are printed on stderr. Raises UserError for a path that needs quotes, and
-    for a path outside of the folder.
+    programs of ``platform``, and the versions ``pins``. An existing workflow is not changed; its
+    missing steps are printed on stderr. Raises UserError for a path that needs quotes, and for a
+    path outside of the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(
@@ -71,7 +71,7 @@ def write_workflow(
 
 
 def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
-    """Write the texts by their paths in ``folder``; existing files stay. Return which are new."""
+    """Write the texts by path in ``folder``, but keep existing files; return the new files."""
     written = {}
     for path, text in texts.items():
         place = folder / path
@@ -83,7 +83,7 @@ def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
 
 
 def list_debian_packages(platform: Platform) -> list[str]:
-    """Return the packages with a platform's compiler and emulator, if pip does not install them."""
+    """Return the packages of a platform's compiler and emulator that pip does not install."""
     toolchain = load_toolchain(platform.toolchains[0])
     needed = list(toolchain.packages.get("debian", ()))
     is_emulated = any(name.startswith("qemu") for name in platform.emulators[:1])
@@ -95,8 +95,8 @@ def list_debian_packages(platform: Platform) -> list[str]:
 def name_requirement(origin: str | None) -> str:
     """Return the argument with which pip installs this firmwright elsewhere.
 
-    ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
-    a repository. Other packages have their version.
+    ``origin`` is the text of ``direct_url.json`` (PEP 610), which contains the commit of a package
+    from a repository. For other packages, the argument contains the version.
     """
     stated = json.loads(origin or "{}")
     found = stated.get("vcs_info")
@@ -106,7 +106,7 @@ def name_requirement(origin: str | None) -> str:
 
 
 def print_missing_steps(workflow: Path, recipe: str, rendered: str) -> None:
-    """Print the steps that an existing workflow lacks to build the recipe too.
+    """Print the steps that an existing workflow needs to build the recipe too.
 
     ``rendered`` is the text of a workflow that only builds this recipe.
     """

@@ -1,4 +1,4 @@
-"""Writes the generated C project, with the variables from which every file is rendered."""
+"""Writes the generated C project, and computes the variables of all templates."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
 
 
 def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
-    """Return the paths of the files that only this network has, by their templates."""
+    """Return the paths of the files that belong only to this network, by template."""
     board, prefix = build.platform.board, network.c_prefix
     constants = BYTES_TEMPLATE if network.binary_constants else TEXT_TEMPLATE
     templates = [*NETWORK_TEMPLATES, constants, *(DETECTION_TEMPLATES if network.detector else ())]
@@ -85,10 +85,10 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
 
 
 def list_hook_folders(network: Network, build: Build) -> list[str]:
-    """Return the folders whose ``hooks`` have lines for ``network.c`` and ``main.c``, if any.
+    """Return the folders whose ``hooks`` contain lines for ``network.c`` and ``main.c``.
 
-    ``network_headers.j2`` and ``main_headers.j2`` are among the lines that include headers,
-    ``main_report.j2`` is called after the last sample.
+    ``network_headers.j2`` and ``main_headers.j2`` include headers. ``main_report.j2`` is called
+    after the last sample.
     """
     carriers = network.cores.template_folders(network.devices, build.platform.board)
     return [*carriers, *sorted(network.devices)]
@@ -138,7 +138,7 @@ def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[t
     """Yield the sources of the regions' functions by name, and the files of their kernels.
 
     A region with loops has a separate file. Regions that only call functions of other files share
-    one file, because starting the compiler takes longer than compiling one of them.
+    one file, because starting the compiler needs more time than compiling such a region.
     """
     prefix, steps = variables["prefix"], [step for step in variables["steps"] if step.callers]
     for step in steps:
@@ -223,7 +223,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
 
 
 def name_states(network: Network) -> dict[str, str]:
-    """Return the states' names in the model, by the names of their buffers."""
+    """Return the names of states in the model, by buffer name."""
     pairs = zip(network.plan.states, network.interface.states, strict=True)
     return {buffer.name: state.tensor.name for buffer, state in pairs}
 
@@ -233,7 +233,7 @@ def project_makefile_variables(
 ) -> dict[str, Any]:
     """Return the variables for the Makefile of a project whose sources are written.
 
-    The demo application belongs to a project of one network.
+    Only a project with one network contains a demo application.
     """
     libraries = (file for network in networks for file in network.libraries)
     archives = [f"{NETWORK}/{file.name}" for file in libraries if file.suffix in ARCHIVE_SUFFIXES]
@@ -253,7 +253,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def make_ports(interface: ModelInterface) -> tuple[list[Port], list[Port]]:
-    """Return the inputs and the outputs, each a member of a struct."""
+    """Return the inputs and the outputs as members of structs."""
     return (
         name_ports(interface.inputs, interface.input_c_names),
         name_ports(interface.outputs, interface.output_c_names),
@@ -266,7 +266,7 @@ def name_ports(tensors: Sequence[Tensor], c_names: Mapping[str, str]) -> list[Po
 
 
 def make_dequantize_tables(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
-    """Return the real value of every byte of the outputs that are quantized to 8 bits."""
+    """Return the real value of every byte, for the outputs that are quantized to 8 bits."""
     every = np.arange(256, dtype=np.uint8)
     return {
         index: (every.view(tensor.dtype).astype(np.int32) - (tensor.zero_point or 0)).astype("f4")

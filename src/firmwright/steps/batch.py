@@ -20,7 +20,7 @@ from .rewriting import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``batch.json``. Raises UserError if one sample does not fit, or if samples mix.
+    """Write ``batch.json``. Raises UserError if a sample does not fit, or if samples interact.
 
     If the recipe has a comparison, the batch fits both targets.
     """
@@ -33,7 +33,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def choose(job: Job) -> BatchChoice:
-    """Return the largest batch of a job that fits the platform."""
+    """Return a job's largest batch that fits the platform."""
     module, interface = rewrite_network(job, NETWORK_MODULE.read(job))
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:

@@ -27,7 +27,7 @@ def run_float_reference(
     """Return the interface of the network before its quantization, and its reference outputs.
 
     The network runs on the recipe's data as real numbers. Random integers are converted with the
-    scale of their input.
+    scale of the input.
     """
     interface = MODEL_INTERFACE.read(job)
     count = len(samples)
@@ -48,8 +48,8 @@ def compare_boxes(
 ) -> None:
     """Compare the firmware's boxes with the boxes of the reference outputs; write and draw them.
 
-    ``interface`` describes the compiled network, and ``expected`` has its reference outputs. If
-    the recipe quantizes the network, the float network is the reference instead.
+    ``interface`` describes the compiled network, and ``expected`` contains the reference outputs.
+    If the recipe quantizes the network, the float network is the reference instead.
     """
     detection = require(job.recipe.detection)
     if job.recipe.quantize is not None:

@@ -60,7 +60,7 @@ def measure(job: Job) -> Iterator[Use]:
 
 
 def measure_time(timeline: Timeline) -> Iterator[Use]:
-    """Yield an inference's time in each unit that is known."""
+    """Yield the time of an inference in each known unit."""
     executed = [(layer.name, layer.counted.instructions) for layer in timeline.layers]
     yield "instructions", sum(n for _, n in executed), "instructions", order_parts(executed)
     if timeline.unit != CYCLES:
@@ -75,12 +75,12 @@ def measure_time(timeline: Timeline) -> Iterator[Use]:
 
 
 def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the parts with the largest first."""
+    """Return the parts by size, the largest part first."""
     return sorted(parts, key=lambda part: (-part[1], part[0]))
 
 
 def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:
-    """Return e.g. ``24,020 bytes, 3,540 more than the 20,480 allowed; …``, with the parts."""
+    """Return ``24,020 bytes, 3,540 more than the 20,480 allowed; …`` with the parts."""
     lines = [
         f"{used:,} {unit}, {round(used - limit, 3):,} more than the {limit:,} allowed; the largest:"
     ]

@@ -1,4 +1,4 @@
-"""Runs the stage ``bundle``: packs a deterministic archive with its manifest."""
+"""Runs the stage ``bundle``: packs a deterministic archive with a manifest."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, the archive, its report, and pictures with boxes.
+    """Write ``manifest.json``, the archive, the report, and pictures with boxes.
 
     The pictures are from the first inference.
 
-    Raises UserError if the build read other inputs than the recipe's lock states, or if the
-    firmware exceeds the recipe's budget.
+    Raises UserError if the inputs differ from the recipe's lock, or if the firmware exceeds the
+    recipe's budget.
     """
     read = collect_inputs(job)
     check_lock(job, read)
@@ -85,7 +85,7 @@ def list_stages(job: Job) -> list[Stage]:
 def make_manifest(
     job: Job, files: tuple[manifest.BundledFile, ...], read: Lock
 ) -> manifest.Manifest:
-    """Return the manifest of an archive with these files; ``read`` has the build's inputs."""
+    """Return the manifest of an archive with these files; ``read`` are the build's inputs."""
     kernels = artifacts.KERNELS.read(job)
     return manifest.Manifest(
         manifest_version=MANIFEST_VERSION,
@@ -133,14 +133,14 @@ def make_manifest(
 
 
 def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
-    """Return the header of the network's image, if the network has a slot and is linked."""
+    """Return the header of the network's image if the network has a slot and is linked."""
     if not (job.recipe.slot and job.has_firmware):
         return msgspec.UNSET
     return read_image((job.folder("firmware") / "network.bin").read_bytes())
 
 
 def describe_result(job: Job) -> str:
-    """Return one line: the exactness of the firmware, or that it was not built or not run."""
+    """Return a line that states the exactness of the firmware, or why it is unknown."""
     if job.not_built:
         return f"no firmware was compiled or run: {job.not_built}"
     run = read_optional(job, artifacts.RUN)

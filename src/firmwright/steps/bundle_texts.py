@@ -71,7 +71,7 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
 
 
 def write_networks_readme(job: Job, result: str) -> bytes:
-    """Return the README of a firmware of several networks."""
+    """Return the README of a firmware with several networks."""
     variables = {
         "name": job.recipe.name,
         "description": job.recipe.description,
@@ -112,5 +112,5 @@ def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def initialize(ports: Sequence[Port]) -> str:
-    """Return the initializers of a struct of pointers, each an array with the member's name."""
+    """Return the initializers of a struct of pointers; each array has the member's name."""
     return ", ".join(f".{port.member} = {port.member}" for port in ports)

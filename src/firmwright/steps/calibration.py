@@ -27,7 +27,7 @@ from firmwright.quantize.restore import infer_distributions, is_quantized, resto
 
 @dataclass(frozen=True)
 class FloatModel:
-    """The network as ONNX, and the ranges by tensor if the model was already quantized."""
+    """The network as ONNX, and the ranges by tensor if the model is quantized."""
 
     data: bytes
     inputs: Sequence[Tensor]
@@ -35,7 +35,7 @@ class FloatModel:
 
 
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
-    """Return the model as ONNX: the file itself, or an export of an imported model.
+    """Return the model as ONNX: the ONNX file, or an export of an imported model.
 
     A quantized model is converted to a float model first.
     """

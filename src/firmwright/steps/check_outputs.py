@@ -36,7 +36,7 @@ LARGEST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """The outputs of the firmware for samples; ``found`` has them by batch."""
+    """The outputs of the firmware for samples; ``found`` contains the outputs by batch."""
 
     job: Job
     interface: ModelInterface
@@ -60,12 +60,13 @@ def judge(
     found: Outputs,
     reference: ReferenceOutputs,
 ) -> tuple[ReferenceOutputs, Agreement]:
-    """Return the reference that judges the firmware's batches, and the agreement with it.
+    """Compare the firmware's batches; return the chosen reference and the agreement.
 
-    ONNX Runtime adds products in float32, and deep networks increase the rounding errors. So
-    outputs beyond the tolerance pass if they agree with the model in float64. Raises UserError if
-    they agree with neither reference. Then samples and outputs are written to a file. If rounding
-    does not explain the difference, the message names the first layer that differs.
+    ONNX Runtime adds products in float32, and deep networks increase the rounding errors. Therefore
+    outputs beyond the tolerance are accepted if they agree with the model in float64. Raises
+    UserError if the outputs agree with neither reference. In this case, samples and outputs are
+    written to a file. If rounding does not explain the difference, the message names the first
+    layer that differs.
     """
     case = Case(job, interface, found)
     wrong = False
@@ -111,7 +112,7 @@ def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]
 
 
 def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
-    """Return each output of all runs as one array, ``<side>_0`` …, with the runs as first axis."""
+    """Return each output as one array, ``<side>_0`` …, with the runs along the first axis."""
     return {
         f"{side}_{i}": np.stack(arrays)
         for side, results in sides.items()

@@ -1,4 +1,4 @@
-"""Compresses the constants of the device ``c``, if the recipe requests it."""
+"""Compresses the constants of the device ``c`` if the recipe requests compression."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEVICE = "c"
 def compress(
     job: Job, partition: Partition, kernels: Kernels, arrays: dict[str, Array]
 ) -> tuple[Kernels, dict[str, Array]]:
-    """Return kernels that decode their constants, and the arrays with these constants encoded.
+    """Return kernels that decode constants, and the arrays with these constants encoded.
 
     Raises DiagnosticError if a pattern matches no layer, or if the limit cannot be reached.
     """
@@ -44,7 +44,7 @@ def compress(
 def find_constants(
     job: Job, options: CompressOptions, partition: Partition, kernels: Kernels
 ) -> list[str]:
-    """Return the constants that only layers of the device ``c`` that the recipe names read."""
+    """Return the constants that are read only by the recipe's layers of the device ``c``."""
     regions = [region for region in partition.regions if not region.view]
     for number, pattern in enumerate(options.layers):
         if not any(is_named(region, pattern) for region in regions):

@@ -34,9 +34,9 @@ def run(job: Job, folder: Path) -> None:
 
     Write ``firmware.uf2`` if the platform states its family.
 
-    With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional
-    memory with stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
-    ``network_stack.h`` has the stack of each network.
+    With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional memory
+    with stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
+    ``network_stack.h`` defines the stack of each network.
     """
     elf, archives = folder / FIRMWARE.file, []
     sdk = load_board(job.platform.board).sdk
@@ -68,7 +68,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def link(job: Job, elf: Path) -> list[Path]:
-    """Link the objects to ``elf``, and write its map next to it; return the linked archives."""
+    """Link the objects to ``elf``, and write the map next to it; return the linked archives."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     if job.recipe.slot:

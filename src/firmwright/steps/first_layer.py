@@ -35,7 +35,7 @@ WRONG = "a layer is computed wrongly; please report it with the model and the sa
 def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
     """Return sentences about the first layer that differs, or why the layers were not compared.
 
-    The C of the firmware is compiled for this machine, and all results are outputs.
+    The C code of the firmware is compiled for this machine, and all results are outputs.
     """
     try:
         compared, found = find_difference(job, alone)
@@ -78,10 +78,10 @@ def find_difference(
 ) -> tuple[int, LayerDifference | CrossedStep | list[Region] | None]:
     """Return the number of compared results, and the first layer that differs.
 
-    A step that rounding before a quantization in the run crossed replaces the layer after it. If
-    all compared layers agree, the second value lists the layers that were not compared and may
-    explain the difference. It is None if all layers were compared. Raises UserError if the results
-    or the reference's tensors are not available.
+    If rounding before a run-time quantization changed an integer by one step, this step replaces
+    the next layer. If all compared layers agree, the second value lists the layers that were not
+    compared and may explain the difference. It is None if all layers were compared. Raises
+    UserError if the results or the reference's tensors are not available.
     """
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()

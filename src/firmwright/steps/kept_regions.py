@@ -1,4 +1,4 @@
-"""Keeps the lowered regions of the kernels stage. Its next run lowers only changed regions."""
+"""Keeps the lowered regions of the kernels stage, so the next run lowers only changed regions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Digests = Mapping[str, str]
 def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Digests:
     """Return the digests of a network's regions.
 
-    They include the region's record, its function, the TIR functions, and the configuration of
-    the stage. The result is empty if custom code takes part, because that code may read anything,
-    and if constants are compressed, because the stage then writes only their codes.
+    A digest covers the region's record and function, the TIR functions, and the configuration of
+    the stage. The result is empty if there is custom code, because custom code may read any file.
+    It is also empty if constants are compressed, because the stage then writes only the codes.
     """
     recipe, custom = job.recipe, any(isinstance(d.target, CustomTarget) for d in job.mix)
     if recipe.extensions or custom or recipe.compress:
@@ -52,7 +52,7 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
 
 
 def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
-    """Return the results of the last run for regions with the same digests.
+    """Return the results of the last run for regions with equal digests.
 
     The result is empty if a file is damaged.
     """
@@ -75,7 +75,7 @@ def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
 def keep_regions(
     lowered: Sequence[tuple[str, LoweredRegion]], kernels: Kernels, digests: Digests
 ) -> KeptRegions:
-    """Return the lowered regions to keep; their ``kernels`` name the arrays as stored."""
+    """Return the lowered regions to keep; the ``kernels`` contain the stored names of arrays."""
     kept = {}
     for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
         own = (parameter.tensor for parameter in made.kernel.weights)

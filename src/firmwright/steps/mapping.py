@@ -1,4 +1,4 @@
-"""Runs the stage ``mapping``: compares the estimated costs of two targets, not measured ones."""
+"""Runs the stage ``mapping``: compares the estimated costs of two targets."""
 
 from __future__ import annotations
 

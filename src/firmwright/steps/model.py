@@ -91,8 +91,8 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
 def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
     """Return the interface with the C names that the recipe states.
 
-    Raises DiagnosticError for a C name that two have, and for the C name of a tensor that the C
-    function does not have.
+    Raises DiagnosticError for a C name that two tensors have, and for a C name of a tensor that the
+    C function does not have.
     """
     recipe = job.recipe
     inputs = {n: e.c_name for n, e in recipe.inputs.items() if e.c_name is not msgspec.UNSET}
@@ -136,7 +136,7 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
 def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
     """Return the bytes of the model, its name in messages, and its signature.
 
-    A signature that the recipe demands is checked before the model is parsed.
+    A signature that the recipe requires is checked before the model is parsed.
     """
     source = job.recipe.model
     if source.python is not None:
@@ -155,7 +155,7 @@ def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
 def check_signature(
     job: Job, path: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature | None:
-    """Return the checked signature of :func:`verify_model`; None if it is not demanded."""
+    """Return the checked signature of :func:`verify_model`; None if it is not required."""
     recipe, source = job.recipe, job.recipe.model
     if source.signature is None or source.key is None:
         return None

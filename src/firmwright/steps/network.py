@@ -12,7 +12,7 @@ from firmwright.project.network import Network
 
 
 def find_driven_devices(job: Job) -> list[str]:
-    """Return the devices that run a part of the network and that need code of the board."""
+    """Return the devices that run a part of the network and need the board's code."""
     own = tuple(template_folders(job.recipe).values())
     used = sorted({region.device for region in artifacts.PARTITION.read(job).regions})
     board, accelerators = job.platform.board, job.platform.accelerators
@@ -20,7 +20,7 @@ def find_driven_devices(job: Job) -> list[str]:
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:
-    """Return the network of a job. Without a ``plan``, its plan may not fit the platform."""
+    """Return the network of a job. Without a ``plan``, the network may not fit the platform."""
     partition, kernels = artifacts.PARTITION.read(job), artifacts.KERNELS.read(job)
     return Network(
         name=job.recipe.name,

@@ -1,4 +1,4 @@
-"""Runs the stages of a firmware with several networks: its project, its run, and its bundle."""
+"""Runs the stages of a firmware with several networks: project, run and bundle."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write_sources(job: Job, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class MemberSamples:
-    """The samples of one network of a firmware, and the reference outputs for them."""
+    """The samples of one network of a firmware, and the reference outputs."""
 
     job: Job
     interface: ModelInterface
@@ -74,7 +74,7 @@ class MemberSamples:
 
 
 def read_member_samples(job: Job) -> MemberSamples:
-    """Return the samples of the network's separate run, with the reference outputs of that run."""
+    """Return the samples and the reference outputs of the network's separate run."""
     single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)
     _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
@@ -88,7 +88,7 @@ def read_member_samples(job: Job) -> MemberSamples:
 def run(job: Job, folder: Path) -> None:
     """Run the networks in turn, once per sample of the network with the most samples.
 
-    Writes ``run.json``. Raises UserError if a network's outputs differ from its reference.
+    Writes ``run.json``. Raises UserError if a network's outputs differ from the reference.
     """
     members = [read_member_samples(member) for member in job.members]
     turns = max(len(member.batches) for member in members)
@@ -126,9 +126,9 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
 
 
 def go_on(member: MemberSamples, turns: int) -> MemberSamples:
-    """Return the expected outputs for more turns than samples. The samples are repeated.
+    """Return the expected outputs for more turns than samples, with repeated samples.
 
-    A network with states has other outputs for repeated samples.
+    If a network has states, the outputs differ for repeated samples.
     """
     if not member.interface.states or len(member.batches) == turns:
         return member
@@ -138,7 +138,7 @@ def go_on(member: MemberSamples, turns: int) -> MemberSamples:
 
 
 def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
-    """Compare a network's outputs with its reference. Raises UserError beyond the tolerance."""
+    """Compare a network's outputs with the reference. Raises UserError beyond the tolerance."""
     expected = [member.expected[turn % len(member.expected)] for turn in range(len(found))]
     tolerance = member.job.recipe.run.tolerance
     outputs = member.interface.outputs
@@ -149,7 +149,7 @@ def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agr
 
 
 def describe_result(job: Job) -> str:
-    """Return one line: the exactness of the networks, or that they were not run."""
+    """Return a line that states the exactness of the networks, or that they were not run."""
     if not job.has_stage("run"):
         return "not run"
     ran = artifacts.NETWORKS_RUN.read(job)
@@ -162,7 +162,7 @@ def describe_result(job: Job) -> str:
 
 
 def pack(job: Job, folder: Path) -> None:
-    """Write ``manifest.json`` and the archive: firmware, project, README, the networks' bundles."""
+    """Write ``manifest.json``, and the archive with firmware, project, README and bundles."""
     contents = collect_files(job)
     networks = {}
     for member in job.members:

@@ -29,7 +29,7 @@ INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))
 
 @dataclass(frozen=True, slots=True)
 class CompiledObject:
-    """``key`` digests everything that decides an object, and ``sha256`` digests the object."""
+    """An object: ``key`` is the digest of its inputs, and ``sha256`` is its own digest."""
 
     key: str
     sha256: str
@@ -37,7 +37,7 @@ class CompiledObject:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects by the path of their source (file ``objects/objects.json``)."""
+    """Objects by the path of the source (file ``objects/objects.json``)."""
 
     objects: dict[str, CompiledObject]
 
@@ -57,10 +57,10 @@ def digest_sources(project: Path, settings: str) -> dict[str, str]:
 
 
 def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[Path]:
-    """Return a source and all files that it includes, directly or not; ``headers`` are by name.
+    """Return a source and all files that it includes; ``headers`` maps names to files.
 
-    The preprocessor is not run. So includes in inactive branches count, and all headers with an
-    included name count. If the name in an include is a macro, all headers are inputs.
+    The preprocessor does not run. Therefore includes in inactive branches count, and all headers
+    with an included name count. If an include names a macro, all headers are inputs.
     """
     found = [source]
     for file in found:  # grows in the loop
@@ -73,7 +73,7 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
 
 @contextmanager
 def place_refusal(job: Job, source: str) -> Iterator[None]:
-    """Report a compiler's error at the recipe's flag or library that caused it."""
+    """Report a compiler error at the recipe's flag or library that caused the error."""
     try:
         yield
     except UserError as error:

@@ -29,9 +29,9 @@ def run(job: Job, folder: Path) -> None:
 def choose(
     job: Job, interface: ModelInterface, partition: Partition, kernels: Kernels
 ) -> MemoryChoices | None:
-    """Return the choices that decide the memories; None if there is only one memory to use.
+    """Return the choices of memories; None if there is only one usable memory.
 
-    Raises DiagnosticError for a pin that cannot be followed.
+    Raises DiagnosticError for a pin that is not possible.
     """
     platform, recipe = job.platform, job.recipe
     if not chooses_memories(job):

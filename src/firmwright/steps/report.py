@@ -34,7 +34,7 @@ MAX_SYMBOLS = 100
 
 
 def collect_report(job: Job, read: Lock) -> Report:
-    """Return the report of a job; ``read`` has the inputs of the build."""
+    """Return the report of a job; ``read`` are the inputs of the build."""
     interface = artifacts.MODEL_INTERFACE.read(job)
     accuracy = read_optional(job, artifacts.ACCURACY)
     facts = replace(
@@ -68,7 +68,7 @@ def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
 
 
 def read_layer_facts(job: Job) -> LayerFacts:
-    """Return the facts about each layer that are known once the C project is written."""
+    """Return the facts about each layer that are known after the C project is written."""
     plan = artifacts.PLAN.read(job)
     return LayerFacts(
         partition=artifacts.PARTITION.read(job),
@@ -106,7 +106,7 @@ def find_code(job: Job) -> dict[str, CodeLines]:
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:
-    """Return the lines of a layer's function; empty if another core's tools compile it."""
+    """Return the lines of a layer's function; empty if it is compiled for another core."""
     if layer.code is None:
         return []
     text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def read_code(job: Job, layer: ReportedLayer) -> list[str]:
 
 
 def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
-    """Return the C of all layers by their numbers; empty if the page would be too long."""
+    """Return the C code of all layers by number; empty if the page would be too long."""
     code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
     return code if sum(map(len, code.values())) <= MAX_CODE else {}
 
@@ -168,7 +168,7 @@ def read_stack(job: Job) -> StackDepth | msgspec.UnsetType:
 
 
 def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
-    """Return the bytes of constants by memory; UNSET if there is no choice of memories."""
+    """Return the bytes of constants by memory; UNSET if there is only one memory."""
     if not chooses_memories(job):
         return msgspec.UNSET
     kernels, plan = artifacts.KERNELS.read(job), artifacts.PLAN.read(job)

@@ -27,9 +27,9 @@ def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterfa
 
 
 def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
-    """Note the number of multiply-accumulates after the rewrites, if it is smaller than before.
+    """Note the number of multiply-accumulates after the rewrites if the rewrites reduced it.
 
-    It may be unknown before the rewrites, because shapes may be computed.
+    The number may be unknown before the rewrites, because shapes may be computed.
     """
     left = sum(count_operator_macs(module).values())
     with suppress(UserError):
@@ -63,7 +63,7 @@ def has_quantized_layers(module: IRModule) -> bool:
 
 
 def note_float_layers(job: Job, module: IRModule) -> None:
-    """Note the layers of whole numbers that are computed in float32, and the reason."""
+    """Note the layers of whole numbers that are computed in float32, with the reason."""
     layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
     if layers:
         (name, reason), others = layers[0], len(layers) - 1

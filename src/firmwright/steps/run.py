@@ -40,7 +40,7 @@ def run(job: Job, folder: Path) -> None:
     firmware's first sample (``sample.npz``).
 
     With a detection, write also ``boxes.json``, and ``boxes-<number>.png`` for every picture,
-    also for the pictures of one batch.
+    including the pictures of a batch.
     """
     if job.recipe.run.board is None:
         with error_at_key(job.recipe, ("run", "emulator")):
@@ -89,7 +89,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
-    """Return whether several samples have the same outputs, which proves little."""
+    """Return whether several samples have equal outputs, which is weak evidence."""
     first, *others = results
     return bool(others) and all(
         np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True)
@@ -100,10 +100,11 @@ def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
 class CountedFunctions:
     """The C functions whose instructions are counted separately.
 
-    ``functions`` are the functions of the regions, in the order of the calls. ``waits`` wait for
-    the jobs of other devices, or let jobs wait for each other. ``macs`` are the
-    multiply-accumulates of one inference. With ``stand_in``, C of the processor computes in place
-    of another core, so the count differs from the instructions of the real processor.
+    ``functions`` are the functions of the regions, in the order of the calls. ``waits`` are the
+    functions that wait for the jobs of other devices, or that let jobs wait for each other.
+    ``macs`` are the multiply-accumulates of one inference. With ``stand_in``, the processor runs C
+    code in place of another core. In this case, the count differs from the instructions of the real
+    processor.
     """
 
     functions: Mapping[str, str]
@@ -161,7 +162,7 @@ def count_box_lines(job: Job, batch: int) -> int:
 def count_on_processor(
     total: int | None, by_part: Sequence[int], layers: CountedFunctions
 ) -> int | None:
-    """Return the processor's part of a count, without emulated devices during waits, or None."""
+    """Return the processor's part of a count, or None; exclude emulated devices during waits."""
     if total is None or layers.stand_in:
         return None
     return total - sum(by_part[len(layers.functions) :])
@@ -181,7 +182,7 @@ def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[st
 
 
 def list_remarks(record: RunRecord) -> list[str]:
-    """Return notes that no other record has: repeated samples, stalls, and counts of devices."""
+    """Return notes about repeated samples, stalls, and counts of devices."""
     given, different = len(record.inputs), len(set(record.inputs))
     filled = record.batch > 1 and different < given
     all_cycles = sum(record.cycles_by_function.values())

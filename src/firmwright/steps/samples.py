@@ -26,7 +26,7 @@ def run(job: Job, _folder: Path) -> None:
 
     @contextmanager
     def collect(*place: str) -> Iterator[None]:
-        """Collect the error that the key at this place causes."""
+        """Collect the error that the key at this position causes."""
         try:
             yield
         except UserError as error:
@@ -65,7 +65,7 @@ def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
 
 
 def count_samples(job: Job, stated: EvaluateOptions) -> int:
-    """Return the known number of evaluation samples. Raises UserError if they do not fit."""
+    """Return the known number of evaluation samples. Raises UserError for unsuitable samples."""
     pictures = has_pictures(stated.inputs)
     read = read_samples(
         job, MODEL_INTERFACE.read(job).inputs, stated.inputs, 1 if pictures else stated.samples

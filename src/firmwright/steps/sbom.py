@@ -25,7 +25,7 @@ from firmwright.recipe.releases import Release
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
-    """Return both forms of the SBOM by their names in the bundle."""
+    """Return both forms of the SBOM by file name in the bundle."""
     bill = make_bill(job, read)
     return {
         cyclonedx.FILE: encode_record(cyclonedx.make_cyclonedx(bill)),
@@ -34,7 +34,7 @@ def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
 
 
 def make_bill(job: Job, read: Lock) -> BillOfMaterials:
-    """Return the parts of the firmware and its tools; ``read`` has the inputs of the build."""
+    """Return the parts of the firmware, and the tools; ``read`` are the inputs of the build."""
     release = job.recipe.release
     image = artifacts.FIRMWARE.path(job).read_bytes()
     return BillOfMaterials(

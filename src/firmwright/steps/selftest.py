@@ -1,4 +1,4 @@
-"""Runs the stage ``selftest``: computes golden samples and the checksums of their layers."""
+"""Runs the stage ``selftest``: computes golden samples and the checksums of layers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from firmwright.verify.host_run import run_on_host
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``golden.npz``: inputs, outputs and checksums. The first axis has the samples.
+    """Write ``golden.npz``: inputs, outputs and checksums, with samples along the first axis.
 
-    The C of the firmware computes outputs and checksums on this machine, because integer results
-    are equal on all machines. The reference may differ within the tolerance of the run. Raises
-    UserError if it differs by more, or if another core runs a part of the network.
+    The C code of the firmware computes outputs and checksums on this machine, because integer
+    results are equal on all machines. The reference may differ within the tolerance of the run.
+    Raises UserError if the difference is larger, or if another core runs a part of the network.
     """
     network = read_network(job, artifacts.PLAN.read(job))
     for region in network.partition.regions:

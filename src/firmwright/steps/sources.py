@@ -30,7 +30,7 @@ from firmwright.toolchain.compilers import explain_missing_compiler
 def make_detector(
     job: Job, interface: ModelInterface, batch: BatchLayout | None
 ) -> Detector | None:
-    """Return the detector for the network's outputs. Raises DiagnosticError if they do not fit."""
+    """Return the detector for the network's outputs. Raises DiagnosticError if it does not fit."""
     detection = job.recipe.detection
     if detection is None:
         return None
@@ -51,8 +51,8 @@ def list_class_names(job: Job) -> tuple[str, ...]:
 def read_compiler_version(job: Job) -> str:
     """Return the compiler's version; '' if the compiler is not installed.
 
-    Raises UserError if it is installed and does not run. Otherwise, the next build would keep the
-    result.
+    Raises UserError if the compiler is installed and does not run. Without this error, the next
+    build would keep the result.
     """
     try:
         missing = explain_missing_compiler(job.build.toolchain, job.platform.architecture)
@@ -88,9 +88,9 @@ def refuse_export(job: Job, plan: Plan) -> None:
 
 
 def read_whole_network(job: Job) -> Network:
-    """Return the network with all parts that the project has in addition to its layers.
+    """Return the network with all parts that a project contains in addition to the layers.
 
-    Raises UserError for devices that cannot be used with the caller's arena or in an export.
+    Raises UserError for devices that do not support the caller's arena or an export.
     """
     if job.recipe.arena == "caller":
         with error_at_key(job.recipe, ("arena",)):
@@ -116,10 +116,10 @@ def read_whole_network(job: Job) -> Network:
 
 
 def includes_constants(job: Job, network: Network) -> bool:
-    """Return whether the assembler includes the constants: only large constants of firmware.
+    """Return whether the assembler includes the constants, which are large in this case.
 
-    Packages contain no assembly. If memories or other cores have constants, only C can state the
-    memory of each constant.
+    Packages contain no assembly. If constants are in several memories or on other cores, only C
+    code can state the memory of each constant.
     """
     called = any(network.cores.called_core(device) for device in network.devices)
     placed = network.plan.constants or load_board(job.platform.board).data_section
@@ -128,7 +128,7 @@ def includes_constants(job: Job, network: Network) -> bool:
 
 
 def find_slot(job: Job) -> NetworkSlot | None:
-    """Return the location of the network's image; None if it is part of the firmware."""
+    """Return the location of the network's image; None if the firmware contains the network."""
     options = job.recipe.slot
     if options is None:
         return None

@@ -23,8 +23,8 @@ def prove_stacks(job: Job, folder: Path, archives: Sequence[Path]) -> dict[str, 
     """Return the stack of each network's run function, by the network's prefix.
 
     The function also writes a header for each proven stack into ``folder``, which contains the
-    linked firmware. ``archives`` are linked to it. Raises DiagnosticError if the platform's stack
-    is too small.
+    linked firmware. ``archives`` are the archives in this firmware. Raises DiagnosticError if the
+    platform's stack is too small.
     """
     elf = folder / ("network.elf" if job.recipe.slot else FIRMWARE.file)
     pointers = find_pointed_functions([*list_objects(job), *archives])
@@ -43,7 +43,7 @@ def prove_stacks(job: Job, folder: Path, archives: Sequence[Path]) -> dict[str, 
 
 
 def list_objects(job: Job) -> list[Path]:
-    """Return the objects whose pointers to functions a network can use."""
+    """Return the objects whose function pointers a network can use."""
     objects = sorted(OBJECTS.read(job).rglob("*.o")) if job.has_stage("objects") else []
     return [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
 

@@ -1,4 +1,4 @@
-"""Runs the stage ``stats``: computes the start and end of each layer, and the time."""
+"""Runs the stage ``stats``: computes the start, the end and the duration of each layer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(job: Job, folder: Path) -> None:
 def describe_source(
     platform: Platform, kernels: Kernels, partition: Partition, record: RunRecord
 ) -> str:
-    """Return how the numbers of a timeline are found."""
+    """Return the method that determines the numbers of a timeline."""
     sources = {k.region: k.cycles_source for k in kernels.kernels if k.cycles is not None}
     devices = sorted({r.device for r in partition.regions if sources.get(r.name) == ""})
     models = f"the cost model{'s' if len(devices) > 1 else ''} of {' and '.join(devices)}"
