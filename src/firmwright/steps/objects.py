@@ -29,7 +29,7 @@ INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))
 
 @dataclass(frozen=True, slots=True)
 class CompiledObject:
-    """An object: ``key`` is the digest of its inputs, and ``sha256`` is its own digest."""
+    """The digests of an object: ``key`` digests all inputs, and ``sha256`` the object."""
 
     key: str
     sha256: str
