@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax, te
@@ -82,6 +83,24 @@ def test_a_library_s_function_is_called_between_what_it_reads_and_what_reads_it(
     assert ("- 0.5f" in before) is not alone
     assert "output[" not in before
     assert ("output[" in after) is not alone
+
+
+def test_constants_of_library_functions_are_not_packed() -> None:
+    """The functions read a byte per number; the loops can read fewer bits."""
+    numbers = np.resize(np.arange(-8, 8, dtype="int8"), (2, 512))
+
+    def compute(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        def called(x: te.Tensor, table: te.Tensor, looped: te.Tensor) -> te.Tensor:
+            found = library_call("own", (1, 2, 2, 2), "float32", x, table)
+            return te.compute(found.shape, lambda *i: found(*i) + looped[i[1], i[2]])
+
+        tables = relax.const(numbers), relax.const(numbers[::-1] + 1)
+        return builder.call_te(called, call.args[0], *tables)
+
+    module, region = pooling(1)
+    strategies = (Strategy(POOL, compute),)
+    weights = lower_region(region, module, "onnx", strategies, packs=True).weights
+    assert [a.nbytes for a in weights.values()] == [1024, 512]
 
 
 def test_what_a_strategy_of_tvms_raises_names_the_operator() -> None:

@@ -20,7 +20,7 @@ from firmwright.models.tflite.custom_operators import (
 )
 from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
-from tests.networks.firmware import assert_exact
+from tests.networks.firmware import assert_exact, lowered
 from tests.networks.signal_models import SignalCase, build_model, port
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
@@ -61,6 +61,19 @@ def make_counter(**options: Any) -> ModelBuilder:
     result = builder.output((3,), "int32", None)
     builder.custom("Count", [source, runs], [result], options or {"step": 10})
     return builder
+
+
+def test_the_c_function_gets_whole_bytes() -> None:
+    """Loops split packed constants; a C function reads a byte per number."""
+    table = np.resize(np.arange(-8, 8, dtype="int8"), (1, 1024))
+    builder = ModelBuilder()
+    source = builder.input((1, 1024), "int8", None)
+    operands = [source, builder.constant(table, None)]
+    builder.custom("Count", operands, [builder.output((1, 1024), "int8", None)], {"step": 1})
+    weights = lowered(builder.build()).weights.values()
+    np.testing.assert_array_equal(
+        next(a for a in weights if a.size > 1).reshape(table.shape), table
+    )
 
 
 def test_a_variable_is_a_state() -> None:

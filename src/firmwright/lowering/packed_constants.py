@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import tirx
+from tvm.s_tir import MatchBufferRegion
 from tvm_ffi import structural_map, structural_walk
 
-from firmwright.codegen.local_arrays import find_array
+from firmwright.codegen.local_arrays import find_array, is_pointer
 
 WIDTHS = (1, 2, 4)
 """Bits per number, so that a byte has a whole number of them."""
@@ -56,6 +57,25 @@ def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[st
     """Return the constants that are packed, by name."""
     found = ((name, pack_constant(array)) for name, array in constants)
     return {name: packed for name, packed in found if packed is not None}
+
+
+def list_shared(function: tirx.PrimFunc) -> list[int]:
+    """Return the numbers of the parameters whose address a scheduled function uses.
+
+    The C that gets an address reads a byte per number. A matched buffer counts as an address.
+    """
+    shared: set[tvm.ir.Var] = set()
+
+    def note_pointer(call: tvm.ir.Call) -> None:
+        if is_pointer(call):
+            shared.add(find_array(call))
+
+    def note_match(match: MatchBufferRegion) -> None:
+        shared.add(match.source.buffer)
+
+    rules = ((tvm.ir.Call, note_pointer), (MatchBufferRegion, note_match))
+    structural_walk(function.body, rules)
+    return [number for number, variable in enumerate(function.params) if variable in shared]
 
 
 def read_packed(function: tirx.PrimFunc, packed: Mapping[int, Packed]) -> tirx.PrimFunc:

@@ -42,7 +42,7 @@ from firmwright.lowering.kernels.scatter import index_put, scatter_elements, sca
 from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.loop_structure import ScheduledRegion, schedule_region
 from firmwright.lowering.onnx_rounding import OnnxRounding
-from firmwright.lowering.packed_constants import Packed, pack_constants, read_packed
+from firmwright.lowering.packed_constants import Packed, list_shared, pack_constants, read_packed
 from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
@@ -90,8 +90,9 @@ def lower_region(
 
     ``strategies`` are the user's strategies, then the device's strategies. ``scheduler`` makes the
     region's loops if no selected strategy has a schedule. Otherwise ``finish`` adapts the
-    strategy's loops to the device. If ``packs``, constants of 1, 2 or 4 bits are packed. Raises
-    UserError, which names the operators, if TVM cannot lower one of them.
+    strategy's loops to the device. If ``packs``, constants of 1, 2 or 4 bits are packed,
+    except constants that C functions read. Raises UserError, which names the operators, if TVM
+    cannot lower one of them.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
@@ -102,7 +103,9 @@ def lower_region(
         function = unwrap_library_calls(fuse(module, region.name))
         function = replace_sign_casts(start_at_infinity(function))
         scheduled = legalization.choose_scheduler(scheduler, finish)(store_bit_patterns(function))
-        packed = pack_constants(constants) if packs else {}
+        shared = list_shared(scheduled.function) if packs else []
+        unshared = [c for i, c in enumerate(constants, len(region.inputs)) if i not in shared]
+        packed = pack_constants(unshared) if packs else {}
         kernel = build_kernel(region, module[region.name], constants, packed, scheduled, use)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # also errors of TVM
         operators = ", ".join(region.operators)
