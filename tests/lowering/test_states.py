@@ -11,13 +11,14 @@ import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
+from tvm import relax, tirx
 
 from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.ir.tensors import State
 from firmwright.models import FORMATS
 from firmwright.models.state_pairs import pair_states
+from firmwright.models.tflite.lstm_integers import scale_values
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
@@ -96,6 +97,12 @@ def test_an_integer_lstm_is_exact(data: bytes, tmp_path: Path) -> None:
     assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
     assert not lowered(data).kernels.float_operators
     assert (tmp_path / "sources/network/network_lstm_gates.h").is_file()
+
+
+@pytest.mark.parametrize(("exponent", "name"), [(-32, "gate_scale"), (-33, "fixed_scale_any")])
+def test_the_fast_scaling_of_gates_shifts_at_most_31_bits(exponent: int, name: str) -> None:
+    values = tirx.Var("values", "int32")
+    assert name in str(scale_values(values, np.float32(2.0**exponent), 32767**2))
 
 
 def test_the_dsp_instructions_of_an_integer_lstm_are_exact(tmp_path: Path) -> None:

@@ -322,12 +322,13 @@ def add_sums(
 
 
 def scale_values(values: Any, factor: np.float32, largest: int) -> Any:
-    """Return values of at most ``largest`` like scale_fixed; C has a faster function below 2^30.
+    """Return values of at most ``largest`` like scale_fixed.
 
-    Other results are limited to 2^20, beyond which all uses of them are clipped in any case.
+    C has a faster function for values below 2^30 and right shifts of at most 31 bits. Other
+    results are limited to 2^20, beyond which all uses of them are clipped in any case.
     """
     multiplier, left, right = find_factor(factor)
-    if largest << left < 1 << 30:
+    if right < 32 and largest << left < 1 << 30:
         given = (values * number(1 << left), number(multiplier), number(right))
         return tirx.call_pure_extern("int32", "gate_scale", *given)
     limit = number(1 << 20)
