@@ -9,7 +9,7 @@ import pytest
 from firmwright.emulator import load_emulator, run_firmware
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
-from firmwright.toolchain.stack_depth import StackDepth, prove_stack
+from firmwright.toolchain.stack_depth import prove_stack
 
 from .conftest import BuildFirmware
 
@@ -27,6 +27,9 @@ def test_instructions_equal_plain_c(build: BuildFirmware) -> None:
     c = run_firmware(build("xcv.c", plain.name), plain, "unicorn", b"", "main", 10**6)
     assert rtl.console == c.console
     assert len({*rtl.console.split()}) == 9
+    # Clang has a macro for each extension: with one of three, the functions are plain C.
+    one = build("xcv.c", XCV.name, "", ("-march=rv32imc_xcvsimd",))
+    assert run_firmware(one, plain, "unicorn", b"", "main", 10**6).console == c.console
     assert rtl.instructions == 4 + 10 * 4 + 7
     assert rtl.cycles is not None
     # A hardware loop jumps without a stall. Two loads stall, and a return needs two cycles.
@@ -39,7 +42,7 @@ def test_loops_that_move_the_stack_pointer_are_not_proven(build: BuildFirmware) 
     moving = prove_stack(elf, XCV.architecture, "moving")
     assert moving.bytes is None
     assert "moving jumps or moves its stack pointer in a hardware loop at 0x" in moving.unknown
-    assert prove_stack(elf, XCV.architecture, "main") != StackDepth(0)
+    assert (prove_stack(elf, XCV.architecture, "main").bytes or 0) > 0
 
 
 def test_the_rtl_alone_names_the_instruction_that_it_lacks(build: BuildFirmware) -> None:

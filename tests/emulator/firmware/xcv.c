@@ -5,7 +5,7 @@
 #include "fw_hal.h"
 #include "xcv.h"
 
-#if defined(__riscv_xcvsimd)
+#if defined(__riscv_xcvsimd) && defined(__riscv_xcvmem)
 void counted(void);
 
 __asm__(".section .text.counted, \"ax\"\n"
