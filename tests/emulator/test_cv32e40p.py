@@ -50,6 +50,14 @@ def test_known_number_of_cycles(build: BuildFirmware) -> None:
     assert rtl.cycles.stalls == {"load_use": 0, "jump_register": 0, "fetch": fetch, "other": 0}
 
 
+def test_the_clock_of_the_rtl_counts_cycles(build: BuildFirmware) -> None:
+    elf = build("cycles.c", "rv32-bare")
+    rtl = run_firmware(elf, RV32, "cv32e40p", b"", "counted", 10_000)
+    between, around = map(int, rtl.console.split())
+    assert 0 < between < 60
+    assert 100 <= around - between < 120
+
+
 def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware) -> None:
     unicorn, rtl = run_both(build("mixed.c", "rv32-bare"), ("floats", "recursion"))
     assert rtl.console == unicorn.console

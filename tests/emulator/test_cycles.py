@@ -18,7 +18,7 @@ from firmwright.toolchain.cycle_tables import (
     load_instruction_set,
 )
 
-from .conftest import BuildFirmware
+from .conftest import BuildFirmware, RunFirmware
 
 KINDS = {
     "4849": "load",             # ldr r0, [pc, #292]
@@ -152,3 +152,16 @@ def test_known_number_of_cycles(build: BuildFirmware) -> None:
     slow = count(3)
     assert slow is not None
     assert 0 < slow - fast <= 2 * 1000 * 2 * 3
+
+
+@pytest.mark.parametrize("platform", ["cortex-m4-bare", "rv32-bare"])
+def test_the_clock_counts_the_cycles_between_two_readings(
+    build: BuildFirmware, run: RunFirmware, platform: str
+) -> None:
+    between, around = map(int, run(build("cycles.c", platform), platform).console.split())
+    assert 0 < between < 60
+    assert 100 <= around - between < 120
+
+
+def test_a_core_without_a_cycle_counter_reads_zero(build: BuildFirmware, run: RunFirmware) -> None:
+    assert run(build("cycles.c", "cortex-m0-bare"), "cortex-m0-bare").console == b"0\n0\n"

@@ -125,7 +125,9 @@ class CortexM:
         return Stop(fault=f"semihosting call {operation:#x}, which is not emulated", address=here)
 
     def _read_dwt(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the enabled cycle counter, which has 32 bits. All other registers are 0."""
+        """Return the enabled cycle counter (32 bits), or its bit of DWT_CTRL; 0 for the rest."""
+        if offset == _CONTROL:
+            return int(self.counts_cycles)
         counted = self.counts_cycles and offset == _CYCLES
         return (self.read_clock() - self.cycles_at_zero) & 0xFFFFFFFF if counted else 0
 
