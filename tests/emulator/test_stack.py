@@ -64,6 +64,13 @@ def test_the_reason_names_the_function(build: BuildFirmware, platform: str) -> N
     assert prove_stack(elf, architecture, "none").unknown == "the firmware has no function none"
 
 
+@pytest.mark.parametrize("platform", ["cortex-m4-bare", "cortex-m0-bare"])
+def test_a_call_before_a_literal_does_not_return(build: BuildFirmware, platform: str) -> None:
+    elf, architecture = build("no_return.c", platform), load_platform(platform).architecture
+    proven = prove_stack(elf, architecture, "counted")
+    assert proven == StackDepth(8 + 16, "", (("counted", 8), ("stopping", 16)))
+
+
 def test_an_architecture_without_encodings_is_named(build: BuildFirmware) -> None:
     elf = build("stack.c", "rv32-bare")
     reason = "the machine code of atmega2560 is not analyzed"
