@@ -1,14 +1,17 @@
-"""A step that rounding crosses in a run's quantization is not a wrong layer."""
+"""Reports of a step that rounding crosses in a quantization in the run."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
+from firmwright.steps.first_layer import WRONG, describe_difference
 from firmwright.verify.crossed_steps import find_crossed_step
-from firmwright.verify.layer_differences import ComparedResult
+from firmwright.verify.layer_differences import ComparedResult, LayerDifference
 
 REGION = Region(
     name="region_1_quantize", device="c", reason="", anchor="quantize", sources=(),
@@ -52,3 +55,14 @@ def test_a_wrong_float_is_not_rounding() -> None:
     results = {"integers": np.rint(wrong * 127 / 1.01), "chosen": chosen}
     compared = {"floats": ComparedResult("floats", wrong, FLOATS)}
     assert find_crossed_step(PARTITION, [REGION], results, compared) is None
+
+
+def test_a_crossed_step_does_not_hide_a_wrong_layer() -> None:
+    result = ComparedResult("floats", FLOATS * 100, FLOATS)
+    difference = LayerDifference(replace(REGION, sources=("dense",)), result, ())
+    shown = describe_difference(difference)
+    assert shown.startswith(WRONG)
+    assert "'dense' (region_1_quantize on c)" in shown
+    noted = describe_difference(replace(difference, note="1 of 4 inputs"))
+    assert noted == f"{shown}\n  a quantization in the run may explain it: 1 of 4 inputs"
+    assert "tolerance" not in noted

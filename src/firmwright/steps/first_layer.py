@@ -19,7 +19,7 @@ from firmwright.pipeline.job import Job
 from firmwright.project.observed import observe_layers
 from firmwright.report.layer_names import shorten_name
 from firmwright.steps.network import read_network
-from firmwright.verify.crossed_steps import CrossedStep, find_crossed_step
+from firmwright.verify.crossed_steps import find_crossed_step
 from firmwright.verify.host_run import run_on_host
 from firmwright.verify.layer_differences import (
     LayerDifference,
@@ -52,19 +52,20 @@ def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
             f"{WRONG}\n  {agreed} agree with the reference: the compiler, the emulator or the "
             "memory plan is at fault"
         )
-    if isinstance(found, CrossedStep):
-        return (
-            f"a quantization in the run explains it, and no layer is wrong: {found}; use other "
-            "samples, or state a larger `tolerance` in `run`"
-        )
+    return describe_difference(found)
+
+
+def describe_difference(found: LayerDifference) -> str:
+    """Return sentences that name a layer that differs, and a crossed step that may explain it."""
     region = found.region
     name = f"'{shorten_name(region.sources[0])}' ({region.name} on {region.device})"
     tensor = shorten_name(found.result.tensor)
     unknown = name_layers(found.unknown)
     before = f"; not compared before it: {unknown}" if unknown else ""
+    note = f"\n  a quantization in the run may explain it: {found.note}" if found.note else ""
     return (
         f"{WRONG}\n  the first layer that differs: {name}, tensor '{tensor}': "
-        f"{found.result}{before}"
+        f"{found.result}{before}{note}"
     )
 
 
@@ -75,13 +76,13 @@ def name_layers(regions: Sequence[Region]) -> str:
 
 def find_difference(
     job: Job, alone: Sequence[Sample]
-) -> tuple[int, LayerDifference | CrossedStep | list[Region] | None]:
+) -> tuple[int, LayerDifference | list[Region] | None]:
     """Return the number of compared results, and the first layer that differs.
 
-    If rounding before a run-time quantization changed an integer by one step, this step replaces
-    the next layer. If all compared layers agree, the second value lists the layers that were not
-    compared and may explain the difference. It is None if all layers were compared. Raises
-    UserError if the results or the reference's tensors are not available.
+    If rounding before a run-time quantization changed an integer by one step, the layer has a note.
+    If all compared layers agree, the second value lists the layers that were not compared and may
+    explain the difference. It is None if all layers were compared. Raises UserError if the results
+    or the reference's tensors are not available.
     """
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()
@@ -108,6 +109,6 @@ def find_difference(
     if found is not None:
         crossed = find_crossed_step(network.partition, found.unknown, results, compared)
         if crossed is not None:
-            return len(compared), crossed
+            found = replace(found, note=str(crossed))
     unknown = find_reached(network.partition, compared, is_different)
     return len(compared), found or unknown or None

@@ -63,6 +63,8 @@ class LayerDifference:
     region: Region
     result: ComparedResult
     unknown: tuple[Region, ...]
+    note: str = ""
+    """A difference before the layer that may explain it."""
 
 
 def is_beyond_rounding(result: ComparedResult) -> bool:
