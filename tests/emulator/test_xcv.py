@@ -36,12 +36,14 @@ def test_instructions_equal_plain_c(build: BuildFirmware) -> None:
     assert rtl.cycles.total == 4 + 10 * (4 + 1) + 7 + 1 + 1
 
 
-def test_loops_that_move_the_stack_pointer_are_not_proven(build: BuildFirmware) -> None:
+def test_loops_that_are_not_proven_are_named(build: BuildFirmware) -> None:
     elf = build("xcv.c", XCV.name)
     assert prove_stack(elf, XCV.architecture, "counted").bytes == 0
     moving = prove_stack(elf, XCV.architecture, "moving")
     assert moving.bytes is None
     assert "moving jumps or moves its stack pointer in a hardware loop at 0x" in moving.unknown
+    separate = prove_stack(elf, XCV.architecture, "parts").unknown
+    assert separate.startswith("parts has a hardware loop of separate instructions at 0x")
     assert (prove_stack(elf, XCV.architecture, "main").bytes or 0) > 0
 
 

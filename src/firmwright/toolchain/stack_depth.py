@@ -225,6 +225,8 @@ class Trace:
         step = self._section.read(at)
         if step.move is None or step.kind == "unusual":
             raise self._fail("moves its stack pointer by a number that is not constant", at)
+        if step.kind == "loop_part":
+            raise self._fail("has a hardware loop of separate instructions", at)
         if step.kind == "loop" and self._section.find_next(step.next) < (step.target or 0):
             raise self._fail("jumps or moves its stack pointer in a hardware loop", at)
         for holds in (False, True) if step.block else ():

@@ -1,6 +1,7 @@
 /*
  * Prints a checksum of each CORE-V instruction of xcv.h on random values. `counted` has a known
- * number of cycles. `moving` changes its stack pointer in a hardware loop, and is never called.
+ * number of cycles. `moving` changes its stack pointer in a hardware loop, and `parts` sets the start
+ * of a loop. Neither is ever called.
  */
 #include "fw_hal.h"
 #include "xcv.h"
@@ -40,6 +41,12 @@ __asm__(".section .text.counted, \"ax\"\n"
         "    addi a1, a1, 1\n"
         "    ret\n"
         ".size moving, . - moving\n"
+        ".globl parts\n"
+        ".type parts, @function\n"
+        "parts:\n"
+        "    .insn i 0x2b, 4, x0, zero, 4\n" /* cv.starti */
+        "    ret\n"
+        ".size parts, . - parts\n"
         ".option pop\n"
         ".text\n");
 #else
