@@ -124,9 +124,6 @@ def test_every_table_follows_the_schema(name: str) -> None:
         ((0x02B51533, 0x02B50533), (5, 1)),       # mulh a0, a0, a1; mul a0, a0, a1
         ((0x02B54533, 0x8082), (19, 0)),          # div a0, a0, a1; c.jr ra
         ((0x0000A001, 0x000000EF), (0, 0)),       # c.j; jal
-        ((0x0045A50B, 0xA8B515FB), (2, 1)),       # cv.lw a0, (a1), 4; cv.sdotsp.b
-        ((0x0045A50B, 0x00A6222B), (2, 1)),       # cv.lw a0, (a1), 4; cv.sw a0, (a2), 4
-        ((0x0045A50B, 0x0045A58B), (1, 1)),       # cv.lw a0, (a1), 4; cv.lw a1, (a1), 4
     ],
 )  # fmt: skip
 def test_the_table_of_cv32e40p(instructions: tuple[int, int], cycles: tuple[int, int]) -> None:
