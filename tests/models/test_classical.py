@@ -141,3 +141,28 @@ def test_blocks_are_never_ignored(kind: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
     module, _ = import_model(model.SerializeToString(), "m.onnx", {})
     assert "quantize" not in module.script()
+
+
+@pytest.mark.parametrize("reader", ["MatMul", "Add"])
+@pytest.mark.parametrize(
+    ("block", "scales", "problem"),
+    [
+        (-2, (2, 4), "its block_size is -2; expected a positive number"),
+        (2, (1, 4), r"its scales have shape \[1, 4\]; expected \[2, 4\]"),
+        (2, (4,), r"its scales have shape \[4\]; expected \[2, 4\]"),
+    ],
+)
+def test_blocks_that_do_not_fit(
+    reader: str, block: int, scales: tuple[int, ...], problem: str
+) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["f"], "dq", axis=0, block_size=block),
+        helper.make_node(reader, ["x", "f"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    arrays = {"w": np.ones((4, 4), "int8"), "s": np.ones(scales, "float32")}
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with pytest.raises(UserError, match=rf"DequantizeLinear \(node 'dq'\): .*{problem}"):
+        import_model(model.SerializeToString(), "m.onnx", {})

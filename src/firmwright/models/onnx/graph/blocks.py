@@ -11,7 +11,12 @@ from onnx import TensorProto, helper
 
 from firmwright.ir.small_types import find_limits, is_small_float
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
@@ -23,9 +28,16 @@ def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the number of each element's block along the axis.
+    """Return a builder, and the number of each element's block along the axis."""
+    body = NodeBuilder(node, walk)
+    return body, body.constant(number_blocks(node, walk), "int64")
 
-    Raises UserError if the length of the axis is unknown, because TVM's converters ignore blocks.
+
+def number_blocks(node: onnx.NodeProto, walk: Specializer) -> npt.NDArray[np.int64]:
+    """Return the number of each element's block along the axis.
+
+    Raises UserError if the shape is unknown, because TVM's converters ignore blocks. Raises
+    UserError if the blocks or the scales do not fit the shape.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -34,10 +46,17 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
             "it quantizes in blocks, and its input has no known shape; infer the shapes before the "
             "export",
         )
-    body = NodeBuilder(node, walk)
-    length = shape[get_attribute(node, "axis", 1)]
-    places = np.arange(length) // get_attribute(node, "block_size", 0)
-    return body, body.constant(places, "int64")
+    axis, block = get_attribute(node, "axis", 1), get_attribute(node, "block_size", 0)
+    if block < 0:
+        refuse_inconsistent(node, f"its block_size is {block}; expected a positive number")
+    numbers: npt.NDArray[np.int64] = np.arange(shape[axis]) // block
+    expected = list(shape)
+    expected[axis] = -(-shape[axis] // block)
+    for role, name in zip(("scales", "zero points"), node.input[1:], strict=False):
+        found = walk.shape(name) if name else None
+        if found is not None and list(found) != expected:
+            refuse_inconsistent(node, f"its {role} have shape {[*found]}; expected {expected}")
+    return numbers
 
 
 def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -56,6 +75,7 @@ def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     by_depth = weights.ndim == 2 and get_attribute(source, "axis", 1) in (0, -2)
     if not (bits and is_float and by_depth) or get_attribute(source, "output_dtype", 1) > 1:
         return None
+    number_blocks(source, walk)
     body, low = NodeBuilder(node, walk), int(find_limits(weights.dtype.name).min)
     zeros = points[0] if points else np.zeros(scales.shape)
     product = body.add(
