@@ -1,4 +1,4 @@
-"""Chooses the coder of each array: the smallest, or the fastest that fit a limit of flash."""
+"""Chooses the coder of each array: the smallest, or those that save most per instruction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def choose_smallest(arrays: Mapping[str, Array]) -> Encodings:
 
 
 def choose_for_limit(arrays: Mapping[str, Array], excess: int) -> Encodings:
-    """Return encodings that save at least ``excess`` bytes, for few instructions.
+    """Return encodings that save at least ``excess`` bytes; not always the fewest instructions.
 
     Steps to a smaller encoding of an array follow each other by the bytes that they save per
     instruction; equal steps follow the order of names. Raises LimitError if all steps save less.
