@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,18 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
-from firmwright.models.tflite.custom_calls import use_custom_operators
+from firmwright.models.tflite.custom_calls import check_call, use_custom_operators
 from firmwright.models.tflite.custom_operators import (
     CustomOperator,
     TensorKind,
     list_option_constants,
 )
+from firmwright.models.tflite.detection_operator import DETECTION
 from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
+from firmwright.models.tflite.signal_operators import SIGNAL
 from tests.networks.firmware import assert_exact, lowered
-from tests.networks.signal_models import SignalCase, build_model, port
+from tests.networks.signal_models import SignalCase, build_model, draw_inputs, list_cases, port
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
 SHARED = bytes([20, *[1] * 20, *b"a\0b\0", 2, 5, 4, 2, 1, 2, 30, 31, 44, 44, 4, 36, 1])
@@ -150,11 +154,12 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
          r"input 0 is float32; expected int16, as TFLite's kernel"),
         (SignalCase("SignalWindow", (WORDS,), (WORDS,), {"shift": 1}), "has 1 inputs; expected 2"),
         (SignalCase("SignalWindow", (WORDS, WORDS), (WORDS,), {"bits": 1}),
-         r"the option 'shift' is not a positive number or 0 \(options: bits 1\)"),
+         r"the option 'shift' is not an integer from 0 to 31 \(options: bits 1\)"),
         (SignalCase("SignalDelay", (WORDS,), (WORDS,), {"delay_length": -3}),
-         r"the option 'delay_length' is not a positive number or 0 \(options: delay_length -3\)"),
-        (SignalCase("SignalDelay", (WORDS,), (WORDS,), {"delay_length": 2**32}),
-         r"its options need int16 \[1, 4294967296\]; a tensor must be smaller than 2 GiB"),
+         r"'delay_length' is not an integer from 0 to 2147483647 \(options: delay_length -3\)"),
+        (SignalCase("SignalDelay", (port("int16", 2, 8),), (port("int16", 2, 8),),
+                    {"delay_length": 2**30}),
+         r"its options need int16 \[2, 1073741824\]; a tensor must be smaller than 2 GiB"),
         (SignalCase("SignalWindow", (WORDS, port("int16", 5)), (WORDS,), {"shift": 1}),
          "16 samples are not rows of the window's length, 5"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),
@@ -170,15 +175,98 @@ def test_operators_that_do_not_fit(case: SignalCase, message: str) -> None:
         import_model(build_model(case), "net", {})
 
 
-def test_constants_that_do_not_fit() -> None:
-    widths = np.array([9, 9], "int16")
-    tables = (np.zeros(16, "int16"), np.zeros(16, "int16"), widths, widths, widths)
-    results = (port("uint64", 1),)
-    case = SignalCase(
-        "SignalFilterBank", (port("uint32", 16),), results, {"num_channels": 1}, tables
-    )
-    with pytest.raises(UserError, match=r"SignalFilterBank \(tensor 't6'\): its inputs, constants"):
-        run_reference(build_model(case), [{"t0": np.zeros(16, "uint32")}])
+@pytest.mark.parametrize(
+    ("operator", "option", "value", "most"),
+    [
+        ("SignalWindow", "shift", 32, 31),
+        ("SignalWindow", "shift", 2.5, 31),
+        ("SignalWindow", "shift", float("nan"), 31),
+        ("SignalFilterBankLog", "input_correction_bits", 32, 31),
+        ("SignalFilterBankLog", "output_scale", 2**32, 2**31 - 1),
+        ("SignalFilterBankSpectralSubtraction", "smoothing_bits", 32, 31),
+        ("SignalFilterBankSpectralSubtraction", "spectral_subtraction_bits", 64, 63),
+        ("SignalPCAN", "snr_shift", 64, 63),
+        ("SignalFramer", "frame_step", -4.0, 2**31 - 1),
+    ],
+)
+def test_options_outside_their_limits(operator: str, option: str, value: Any, most: int) -> None:
+    case = next(case for case in list_cases() if case.operator == operator)
+    case = replace(case, options={**case.options, option: value})
+    with pytest.raises(UserError, match=f"'{option}' is not an integer from 0 to {most} "):
+        import_model(build_model(case), "net", {})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("y_scale", float("inf"), "a finite number"),
+        ("nms_iou_threshold", float("nan"), "a finite number"),
+        ("max_detections", 2.5, "an integer from 0 to 2147483647"),
+    ],
+)
+def test_options_of_a_detection(option: str, value: float, message: str) -> None:
+    options = {**SIZES, "max_classes_per_detection": 1, option: value}
+    kinds = [TensorKind((), "float32")] * 3
+    with pytest.raises(UserError, match=f"'{option}' is not {message} "):
+        check_call(DETECTION, kinds, options)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "message"),
+    [
+        (2, -1, "its frequencies, starts or widths exceed the 16 inputs or 16 weights"),
+        (2, 14, "its frequencies, starts or widths exceed the 16 inputs or 16 weights"),
+        (3, 14, "its frequencies, starts or widths exceed the 16 inputs or 16 weights"),
+        (4, -1, "its frequencies, starts or widths exceed the 16 inputs or 16 weights"),
+        (2, None, r"its inputs 3 to 5 \(frequencies, starts, widths\) are not constants"),
+    ],
+)
+def test_tables_that_do_not_fit(position: int, value: int | None, message: str) -> None:
+    case = next(case for case in list_cases() if case.operator == "SignalFilterBank")
+    tables = [table.copy() for table in case.constants]
+    if value is None:
+        inputs = tuple((table.shape, str(table.dtype)) for table in tables)
+        case = replace(case, inputs=(*case.inputs, *inputs), constants=())
+    else:
+        tables[position][0] = value
+        case = replace(case, constants=tuple(tables))
+    with pytest.raises(UserError, match=rf"SignalFilterBank \(tensor 't6'\): {message}"):
+        import_model(build_model(case), "net", {})
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "least"),
+    [("SignalOverlapAdd", (16,), 2), ("SignalDelay", (), 1), ("SignalFramer", (), 1)],
+)
+def test_ranks_that_do_not_fit(operator: str, shape: tuple[int, ...], least: int) -> None:
+    case = next(case for case in list_cases() if case.operator == operator)
+    case = replace(case, inputs=((shape, "int16"),))
+    message = re.escape(f"input 0 has the shape {list(shape)}; expected at least {least} dim")
+    with pytest.raises(UserError, match=message):
+        import_model(build_model(case), "net", {})
+
+
+VECTORS = {
+    "SignalFftAutoScale", "SignalFilterBank", "SignalFilterBankSquareRoot", "SignalPCAN",
+    "SignalFilterBankSpectralSubtraction", "SignalFilterBankLog",
+}  # fmt: skip
+
+
+def test_ranks_do_not_change_results_of_vectors() -> None:
+    cases = [case for case in list_cases() if case.operator in VECTORS]
+    for case in cases:
+        operator = SIGNAL[case.operator]
+        assert operator.reference is not None
+        results = [TensorKind(*each) for each in case.outputs]
+        inputs = [*draw_inputs(case, 1), *case.constants]
+        if "Subtraction" in case.operator:
+            inputs.append(np.zeros(10, "uint32"))
+            results.append(results[0])
+        higher = [each[np.newaxis] for each in inputs]
+        expected, found = (
+            operator.reference(given, case.options, results) for given in (inputs, higher)
+        )
+        assert [e.tolist() for e in expected] == [f.tolist() for f in found]
 
 
 SIZES = {

@@ -14,22 +14,27 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.ir.tensors import LARGEST_TENSOR
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.custom_operators import (
+    Array,
     CustomOperator,
     Kinds,
     Options,
     TensorKind,
     describe_tensor,
+    read_constant,
     read_options,
 )
 from firmwright.models.tflite.detection_operator import DETECTION
 from firmwright.models.tflite.repairs import kind_of, pack
 from firmwright.models.tflite.signal_operators import SIGNAL
+
+FLOAT32_MAX = float(np.finfo("float32").max)
 
 Operators = Mapping[str, CustomOperator]
 
@@ -119,15 +124,40 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
                 f"input {position} is {kind.dtype}; expected {' or '.join(dtypes)}, as TFLite's "
                 "kernel: convert the model again"
             )
-    for name in definition.requires:
-        value = options.get(name)
-        if not isinstance(value, int | float) or (isinstance(value, int) and value < 0):
+    if inputs and len(inputs[0].shape) < definition.rank:
+        raise UserError(
+            f"input 0 has the shape {list(inputs[0].shape)}; expected at least {definition.rank} "
+            "dimensions: convert the model again"
+        )
+    for name, most in definition.requires.items():
+        if not is_valid(options.get(name), most):
             stated = ", ".join(f"{key} {value!r}" for key, value in sorted(options.items()))
+            expected = "a finite number" if most is None else f"an integer from 0 to {most}"
             raise UserError(
-                f"the option '{name}' is not a positive number or 0 (options: {stated or 'none'}); "
-                "convert the model again"
+                f"the option '{name}' is not {expected} (options: {stated or 'none'}); convert the "
+                "model again"
             )
     definition.constants(inputs, options)
+
+
+def is_valid(value: Any, most: int | None) -> bool:
+    """Return whether an option is an integer from 0 to a maximum, or a finite float32 for None."""
+    if most is None:
+        return isinstance(value, int | float) and abs(value) <= FLOAT32_MAX
+    return isinstance(value, int) and 0 <= value <= most
+
+
+def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
+    """Raise UserError for values of constant inputs that do not fit an operator."""
+    if call.operator.check_values is None:
+        return
+    graph_inputs, values = {int(i) for i in model.subgraphs[0].inputs}, list[Array | None]()
+    for index in (int(i) for i in operator.inputs if i >= 0):
+        try:
+            values.append(None if index in graph_inputs else read_constant(model, index))
+        except ValueError:
+            values.append(None)
+    call.operator.check_values(call.inputs, values)
 
 
 def add_states(data: bytes) -> bytes:
@@ -144,6 +174,7 @@ def add_states(data: bytes) -> bytes:
             continue
         with label_errors(call.label):
             check_call(call.operator, call.inputs, call.options)
+            check_constants(model, operator, call)
             results = check_results(call)
             states = call.operator.states(call.inputs, call.options)
             check_sizes([*results, *states])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,10 @@ from flatbuffers import flexbuffers
 from firmwright.errors import UserError
 
 Array = np.ndarray[Any, Any]
+
+INT32_MAX = 2**31 - 1
+"""The maximum of most options: their parameters in C are int32."""
+
 Options = Mapping[str, Any]
 
 DTYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
@@ -74,7 +78,10 @@ class CustomOperator:
     if LiteRT computes the operator. ``shapes`` returns the shapes and types of the results; None
     means those in the file. ``states`` are tensors that the operator keeps between runs, with zeros
     before the first run: they become its last inputs, and their next values its last results.
-    ``accepts`` has the dtypes of each input, and ``requires`` the options that a file must have.
+    ``accepts`` has the dtypes of each input, and ``rank`` the minimum number of dimensions of the
+    first. ``requires`` has the options that a file must have: integers from 0 to the maximum, or
+    finite numbers for None. ``check_values`` raises UserError for constants that do not fit; it
+    gets the shapes and types of the inputs, and their values, None for computed inputs.
     ``scratch`` are arrays for the C function after its results. With ``in_float`` it gets the real
     numbers of quantized inputs. ``clear_undefined`` replaces results that LiteRT does not write.
     """
@@ -89,12 +96,24 @@ class CustomOperator:
     in_float: bool = False
     clear_undefined: Callable[[Sequence[Array], Options], Sequence[Array]] | None = None
     accepts: tuple[tuple[str, ...], ...] = ()
-    requires: tuple[str, ...] = ()
+    rank: int = 0
+    requires: Mapping[str, int | None] = field(default_factory=dict)
+    check_values: Callable[[Kinds, Sequence[Array | None]], None] | None = None
 
 
 def describe_tensor(tensor: Any) -> TensorKind:
     shape = () if tensor.shape is None else tuple(int(d) for d in tensor.shape)
     return TensorKind(shape, DTYPES[tensor.type])
+
+
+def read_constant(model: Any, index: int) -> Array:
+    """Return a constant of the first graph. Raises ValueError for a tensor without data."""
+    tensor = model.subgraphs[0].tensors[index]
+    data = model.buffers[tensor.buffer].data
+    if data is None:
+        raise ValueError(f"tensor {index} has no data")
+    shape, dtype = describe_tensor(tensor)
+    return np.frombuffer(bytes(bytearray(data)), dtype).reshape(shape)
 
 
 def read_options(data: Any) -> dict[str, Any]:

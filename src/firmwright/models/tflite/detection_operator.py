@@ -14,6 +14,7 @@ import numpy as np
 
 from firmwright.errors import UserError
 from firmwright.models.tflite.custom_operators import (
+    INT32_MAX,
     Array,
     CustomOperator,
     Kinds,
@@ -126,5 +127,5 @@ DETECTION = CustomOperator(
     in_float=True,
     clear_undefined=clear_undefined,
     accepts=(TYPES, TYPES, TYPES),
-    requires=(*SCALES, *THRESHOLDS, *COUNTS),
+    requires={**dict.fromkeys((*SCALES, *THRESHOLDS)), **dict.fromkeys(COUNTS, INT32_MAX)},
 )

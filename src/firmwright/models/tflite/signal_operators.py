@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
+import numpy as np
+
 from firmwright.errors import UserError
 from firmwright.models.tflite import signal_fft, signal_reference
 from firmwright.models.tflite.custom_operators import (
+    INT32_MAX,
     Array,
     CustomOperator,
     Kinds,
@@ -35,6 +38,11 @@ def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Refer
         return [a.reshape(kind.shape) for a, kind in zip(found, results, strict=True)]
 
     return call
+
+
+def flatten(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Reference:
+    """Return a reference of vectors for inputs of any rank, because the C ignores their shapes."""
+    return reshape(lambda inputs, options: compute([a.reshape(-1) for a in inputs], options))
 
 
 def list_log_table(_inputs: Kinds, _options: Options) -> list[Array]:
@@ -93,7 +101,7 @@ def count_rows(kind: TensorKind) -> int:
 def number_window(inputs: Kinds, options: Options) -> list[int]:
     """Return rows, their length and the shift. Raises UserError if the rows have other lengths."""
     size, length = prod(inputs[0].shape), prod(inputs[1].shape)
-    if size % length:
+    if not length or size % length:
         raise UserError(f"{size} samples are not rows of the window's length, {length}")
     return [size // length, length, options["shift"]]
 
@@ -118,6 +126,24 @@ def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
     return [channels]
 
 
+def check_filter_tables(inputs: Kinds, values: Sequence[Array | None]) -> None:
+    """Raise UserError if a channel would read outside the input or the weights."""
+    tables = [array.astype("int64") for array in values[3:6] if array is not None]
+    if len(tables) != 3 or len({table.size for table in tables}) != 1:
+        raise UserError(
+            "its inputs 3 to 5 (frequencies, starts, widths) are not constants of equal lengths; "
+            "convert the model again"
+        )
+    frequencies, starts, widths = tables
+    size, *weights = (prod(kind.shape) for kind in inputs[:3])
+    ends = ((frequencies, size), (starts, min(weights)))
+    if any(np.any((first < 0) | (widths < 0) | (first + widths > end)) for first, end in ends):
+        raise UserError(
+            f"its frequencies, starts or widths exceed the {size} inputs or {min(weights)} weights;"
+            " convert the model again"
+        )
+
+
 def number_framer(inputs: Kinds, options: Options) -> list[int]:
     """Return rows, frames per row, their length and step, samples kept, their stride, and steps."""
     size, step = options["frame_size"], options["frame_step"]
@@ -137,6 +163,11 @@ NOISE_OPTIONS = (
     "smoothing", "one_minus_smoothing", "alternate_smoothing", "alternate_one_minus_smoothing",
     "smoothing_bits", "spectral_subtraction_bits", "min_signal_remaining", "clamping",
 )  # fmt: skip
+NOISE_LIMITS = {
+    **dict.fromkeys(NOISE_OPTIONS, INT32_MAX), "smoothing_bits": 31, "spectral_subtraction_bits": 63
+}  # fmt: skip
+"""A shift is at most the bits of its number in C minus 1."""
+
 STACKER_OPTIONS = (
     "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",
 )  # fmt: skip
@@ -147,11 +178,11 @@ SIGNAL = {
         reshape(signal_reference.compute_window),
         numbers=number_window,
         accepts=(INT16, INT16),
-        requires=("shift",),
+        requires={"shift": 31},
     ),
     "SignalFftAutoScale": CustomOperator(
         "signal_fft_auto_scale",
-        reshape(signal_reference.compute_auto_scale),
+        flatten(signal_reference.compute_auto_scale),
         numbers=lambda i, _: [prod(i[0].shape)],
         accepts=(INT16,),
     ),
@@ -161,7 +192,8 @@ SIGNAL = {
         partial(signal_fft.list_factors, False),
         numbers=lambda i, o: [count_rows(i[0]), i[0].shape[-1], o["fft_length"] // 2],
         accepts=(FFT_TYPES,),
-        requires=("fft_length",),
+        rank=1,
+        requires={"fft_length": signal_fft.MAX_LENGTH},
     ),
     "SignalIrfft": CustomOperator(
         "signal_irfft_{dtype}",
@@ -169,50 +201,52 @@ SIGNAL = {
         partial(signal_fft.list_factors, True),
         numbers=lambda i, o: [count_rows(i[0]), o["fft_length"] // 2],
         accepts=(FFT_TYPES,),
-        requires=("fft_length",),
+        rank=1,
+        requires={"fft_length": signal_fft.MAX_LENGTH},
     ),
     "SignalEnergy": CustomOperator(
         "signal_energy",
         reshape(signal_reference.compute_energy),
         numbers=lambda i, o: [prod(i[0].shape) // 2, o["start_index"], o["end_index"]],
         accepts=(INT16,),
-        requires=("start_index", "end_index"),
+        requires={"start_index": INT32_MAX, "end_index": INT32_MAX},
     ),
     "SignalFilterBank": CustomOperator(
         "signal_filter_bank",
-        reshape(signal_reference.compute_filter_bank),
+        flatten(signal_reference.compute_filter_bank),
         numbers=number_filter_bank,
         accepts=(UINT32, *[INT16] * 5),
-        requires=("num_channels",),
+        requires={"num_channels": INT32_MAX},
+        check_values=check_filter_tables,
     ),
     "SignalFilterBankSquareRoot": CustomOperator(
         "signal_filter_bank_square_root",
-        reshape(signal_reference.compute_square_root),
+        flatten(signal_reference.compute_square_root),
         numbers=lambda i, _: [prod(i[0].shape)],
         accepts=(("uint64",), ("int32",)),
     ),
     "SignalFilterBankSpectralSubtraction": CustomOperator(
         "signal_filter_bank_spectral_subtraction",
-        reshape(signal_reference.compute_spectral_subtraction),
+        flatten(signal_reference.compute_spectral_subtraction),
         numbers=lambda i, o: [prod(i[0].shape), *(int(o[name]) for name in NOISE_OPTIONS)],
         states=list_noise,
         accepts=(UINT32,),
-        requires=NOISE_OPTIONS,
+        requires=NOISE_LIMITS,
     ),
     "SignalPCAN": CustomOperator(
         "signal_pcan",
-        reshape(signal_reference.compute_pcan),
+        flatten(signal_reference.compute_pcan),
         numbers=number_pcan,
         accepts=(UINT32, UINT32, INT16),
-        requires=("snr_shift",),
+        requires={"snr_shift": 63},
     ),
     "SignalFilterBankLog": CustomOperator(
         "signal_filter_bank_log",
-        reshape(signal_reference.compute_log),
+        flatten(signal_reference.compute_log),
         list_log_table,
         numbers=lambda i, o: [prod(i[0].shape), o["input_correction_bits"], o["output_scale"]],
         accepts=(UINT32,),
-        requires=("input_correction_bits", "output_scale"),
+        requires={"input_correction_bits": 31, "output_scale": INT32_MAX},
     ),
     "SignalFramer": CustomOperator(
         "signal_framer",
@@ -220,7 +254,8 @@ SIGNAL = {
         numbers=number_framer,
         states=list_framer_states,
         accepts=(INT16,),
-        requires=("frame_size", "frame_step", "prefill"),
+        rank=1,
+        requires=dict.fromkeys(("frame_size", "frame_step", "prefill"), INT32_MAX),
     ),
     "SignalStacker": CustomOperator(
         "signal_stacker",
@@ -228,7 +263,7 @@ SIGNAL = {
         numbers=number_stacker,
         states=list_stacker_states,
         accepts=(INT16,),
-        requires=STACKER_OPTIONS,
+        requires=dict.fromkeys(STACKER_OPTIONS, INT32_MAX),
     ),
     "SignalDelay": CustomOperator(
         "signal_delay",
@@ -241,7 +276,8 @@ SIGNAL = {
         ],
         states=list_delay_states,
         accepts=(INT16,),
-        requires=("delay_length",),
+        rank=1,
+        requires={"delay_length": INT32_MAX},
     ),
     "SignalOverlapAdd": CustomOperator(
         "signal_overlap_add_{dtype}",
@@ -254,7 +290,8 @@ SIGNAL = {
         ],
         states=list_overlap_states,
         accepts=(("int16", "float32"),),
-        requires=("frame_step",),
+        rank=2,
+        requires={"frame_step": INT32_MAX},
     ),
 }
 """The definitions by the operators' names in files."""

@@ -75,7 +75,7 @@ def compute_filter_bank(inputs: Arrays, _options: Options) -> list[Array]:
 def compute_square_root(inputs: Arrays, _options: Options) -> list[Array]:
     """Return the rounded square roots, shifted right by the second input."""
     data, bits = inputs
-    return [np.array([round_root(x) >> int(bits) for x in data.tolist()], "uint32")]
+    return [np.array([round_root(x) >> bits.item() for x in data.tolist()], "uint32")]
 
 
 def round_root(x: int) -> int:
