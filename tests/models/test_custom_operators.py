@@ -22,6 +22,7 @@ from firmwright.models.tflite.custom_operators import (
 )
 from firmwright.models.tflite.detection_operator import DETECTION
 from firmwright.models.tflite.importer import import_model
+from firmwright.models.tflite.interpreters import is_divided
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
 from firmwright.models.tflite.signal_operators import SIGNAL
 from tests.networks.firmware import assert_exact, lowered
@@ -267,6 +268,26 @@ def test_ranks_do_not_change_results_of_vectors() -> None:
             operator.reference(given, case.options, results) for given in (inputs, higher)
         )
         assert [e.tolist() for e in expected] == [f.tolist() for f in found]
+
+
+def test_a_reference_that_raises_type_error() -> None:
+    def fail(*_: Any) -> Any:
+        raise TypeError("an int is not iterable")
+
+    with (
+        use_custom_operators({"Count": CustomOperator("count", fail)}),
+        pytest.raises(UserError, match=r"Count .* do not fit: an int is not iterable"),
+    ):
+        run_reference(make_counter().build(), [{"t0": np.zeros(3, "int32")}])
+
+
+def test_a_file_without_custom_operators_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = ModelBuilder()
+    source = builder.input((3,), "float32", None)
+    builder.operator("ABS", [source], [builder.output((3,), "float32", None)], version=1)
+    data = builder.build()
+    monkeypatch.delattr(schema.ModelT, "InitFromPackedBuf")
+    assert not is_divided(data)
 
 
 SIZES = {

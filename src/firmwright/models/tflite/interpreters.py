@@ -16,8 +16,8 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from firmwright.errors import UserError
 from firmwright.models.tflite.checks import operator_kinds
-from firmwright.models.tflite.custom_calls import read_call
-from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor
+from firmwright.models.tflite.custom_calls import CustomCall, read_call
+from firmwright.models.tflite.custom_operators import TensorKind, describe_tensor, read_constant
 from firmwright.models.tflite.repairs import pack
 
 Array = np.ndarray[Any, Any]
@@ -190,12 +190,12 @@ class _PythonPart:
 
     def __init__(self, model: Any, operator: Any) -> None:
         self._model, self._operator = model, operator
+        self._call = read_call(model, operator)
         self._states: dict[int, Array] = {}
 
     def run(self, values: dict[int, Array]) -> None:
         """Compute the results, and add them to the values of the network's tensors."""
-        model, operator = self._model, self._operator
-        call = read_call(model, operator)
+        model, operator, call = self._model, self._operator, self._call
         assert call is not None
         assert call.operator.reference is not None
         inputs = [self.read(index, values) for index in to_indices(operator.inputs)]
@@ -205,7 +205,7 @@ class _PythonPart:
         kinds += [describe_tensor(model.subgraphs[0].tensors[i]) for i in variables]
         try:
             found = call.operator.reference(inputs, call.options, kinds)
-        except (ArithmeticError, IndexError, ValueError) as error:
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise UserError(
                 f"{call.label}: its inputs, constants and results do not fit: {error}; convert the "
                 "model again"
@@ -230,36 +230,34 @@ def runs_in_python(model: Any, operator: Any) -> bool:
 def runs_alone(model: Any, operator: Any) -> bool:
     """Return whether a Python function computes a custom operator, or clears some results."""
     call = read_call(model, operator)
-    if call is None:
-        return False
+    return call is not None and is_separate(call)
+
+
+def is_separate(call: CustomCall) -> bool:
     return call.operator.reference is not None or call.operator.clear_undefined is not None
 
 
 def is_divided(data: bytes) -> bool:
     """Return whether an operator of the first graph runs alone."""
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
-    return any(runs_alone(model, operator) for operator in model.subgraphs[0].operators)
+    return any(map(is_separate, list_calls(data)))
 
 
 def list_python_operators(data: bytes) -> list[str]:
     """Return the names of the custom operators that Python functions compute, sorted."""
+    return sorted({c.name for c in list_calls(data) if c.operator.reference is not None})
+
+
+def list_calls(data: bytes) -> list[CustomCall]:
+    """Return the custom operators of the first graph; a file without them is not unpacked."""
+    if "CUSTOM" not in operator_kinds(tflite.Model.GetRootAsModel(data, 0)):
+        return []
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
-    calls = [read_call(model, operator) for operator in model.subgraphs[0].operators]
-    return sorted({c.name for c in calls if c is not None and c.operator.reference is not None})
+    calls = (read_call(model, operator) for operator in model.subgraphs[0].operators)
+    return [call for call in calls if call is not None]
 
 
 def is_variable(model: Any, index: int) -> bool:
     return bool(model.subgraphs[0].tensors[index].isVariable)
-
-
-def read_constant(model: Any, index: int) -> Array:
-    """Return a constant of the first graph. Raises ValueError for a tensor without data."""
-    tensor = model.subgraphs[0].tensors[index]
-    data = model.buffers[tensor.buffer].data
-    if data is None:
-        raise ValueError(f"tensor {index} has no data")
-    shape, dtype = describe_tensor(tensor)
-    return np.frombuffer(bytes(bytearray(data)), dtype).reshape(shape)
 
 
 def write_part(
