@@ -24,7 +24,7 @@ READ_AHEAD = 2
 def encode_huffman(data: Bytes) -> Bytes | None:
     """Return the codes of bytes, with their table; None if all bytes are equal.
 
-    None also if 256 codes have one length, because a count is stored in a byte.
+    The result is also None if 256 codes have one length, because a count is stored in a byte.
     """
     symbols, counts = np.unique(data, return_counts=True)
     if len(symbols) == 1:

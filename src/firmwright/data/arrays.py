@@ -94,9 +94,9 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     """Check type, size and values; return (samples, *the input's shape).
 
-    Float32 numbers for an integer input with a scale are quantized.
-    Raises UserError for another type and for NaN. The shape has to be a leading sample axis and
-    then the input's axes: axes of length 1 may be missing, or all axes may be one.
+    Float32 numbers for an integer input with a scale are quantized. Raises UserError for another
+    type and for NaN. The shape must be a leading sample axis and then the input's axes. Axes of
+    length 1 may be missing, or all axes may be joined to one axis.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if tensor.model_dtype is not None and array.dtype != np.float32:

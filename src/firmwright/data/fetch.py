@@ -17,7 +17,7 @@ SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
 
 
 class WrongDigestError(UserError):
-    """A file has another digest than the recipe states; ``expected`` is the stated digest."""
+    """An error for a file whose digest differs from the recipe's digest ``expected``."""
 
     def __init__(self, shown_as: str, expected: str, found: str) -> None:
         self.expected = expected
@@ -97,10 +97,10 @@ def download(url: str, sha256: str, what: str) -> bytes:
 def add_query(url: str) -> str:
     """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` has for it.
 
-    Addresses there are separated by spaces. One that ends with ``/`` before its query counts for
-    all files below, but not for a path with ``..``, which leaves that folder. So a query is only
-    sent to the server and folder that the user names with it. Raises UserError for an address
-    without a query.
+    The variable contains addresses that are separated by spaces. An address that ends with ``/``
+    before the query is valid for all files below it. It is not valid for paths with ``..``, which
+    leave the folder. Therefore a query is sent only to the server and folder that the user names
+    with it. Raises UserError for an address without a query.
     """
     place, _, query = url.partition("?")
     is_plain = {".", ".."}.isdisjoint(unquote(place).replace("\\", "/").split("/"))

@@ -1,7 +1,7 @@
 """Finds the files that a pattern of a recipe names, within limits for the search.
 
 ``*``, ``?`` and ``[...]`` match within a name, but not hidden names; ``**`` matches any number of
-folders. It enters no hidden folder, no build folder, no virtual environment and no link.
+folders. The search skips hidden folders, build folders, virtual environments and links.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads pictures as inputs. Pillow resizes with integers, so results are equal on all machines.
 
-Its ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a
-picture. OpenCV's filters with these names use only the nearest four or sixteen pixels. So pictures
-that were shrunk a lot differ a little from OpenCV's results.
+Its ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a picture.
+OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore strongly
+shrunk pictures differ slightly from OpenCV's results.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class DataSource(msgspec.Struct, frozen=True):
 def list_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names, sorted; empty if no file matches.
 
-    A folder means the files directly in it. Folders and patterns exclude hidden files.
+    A folder represents the files directly in the folder. Folders and patterns exclude hidden files.
     Raises UserError for a pattern that searches too many files.
     """
     if file.path is None:

@@ -89,7 +89,7 @@ class BlockCounter:
     """Counts the instructions that one function of a run's firmware executes, callees included."""
 
     def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
-        """Attach the hook; it stops the machine's engine soon after the run's budget is used up."""
+        """Attach the hook, which stops the engine soon after the run exceeds the budget."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
@@ -133,8 +133,8 @@ class BlockCounter:
     def clock(self) -> int:
         """The cycles since start-up, until the last block.
 
-        They are by the platform's table in the counted function, and one per instruction outside
-        of it or without a table.
+        In the counted function, the cycles are computed by the platform's table. Outside of this
+        function, or without a table, each instruction counts as one cycle.
         """
         if self._table is None:
             return self.executed_instructions

@@ -1,6 +1,6 @@
 """Defines the emulators that run on every machine, or that systems install as programs.
 
-A build without work does not need the modules that run firmware, so their imports are late.
+An up-to-date build does not need the modules that run firmware, so they are imported late.
 """
 
 from __future__ import annotations

@@ -35,11 +35,11 @@ class Run:
 class ClockCycles:
     """The clock cycles of the counted function, callees included, summed over all calls.
 
-    ``source`` says how they are found, such as ``by the table of Cortex-M4`` or ``in the RTL of
-    CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty only if the
-    emulator does not count instructions. ``by_symbol`` divides ``total`` among the functions whose
-    code was executed. ``stalls`` are the cycles in which no instruction retired, by kind. The last
-    two are empty if the emulator does not know them.
+    ``source`` is the method that determines the cycles, such as ``by the table of Cortex-M4`` or
+    ``in the RTL of CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty
+    only if the emulator does not count instructions. ``by_symbol`` divides ``total`` among the
+    functions whose code was executed. ``stalls`` are the cycles in which no instruction retired, by
+    kind. The last two are empty if the emulator does not know them.
     """
 
     source: str
@@ -75,7 +75,8 @@ class Execution:
 class Emulator(ABC):
     """A plug-in that runs firmware: an instance in the entry-point group ``firmwright.emulators``.
 
-    A build that names it imports its module, even without work. Other modules are imported late.
+    A build that names the emulator imports the plug-in's module, even if the build is up to date.
+    Other modules are imported late.
     """
 
     @abstractmethod
@@ -95,20 +96,20 @@ class Emulator(ABC):
     def explain_unusable(self, _platform: Platform, /) -> str:
         """Return why the emulator cannot run the platform's firmware, and a remedy; '' if it can.
 
-        Starts no program, because a build without work calls this method too.
+        This method does not start a program, because up-to-date builds call it too.
         """
         return ""
 
     def find_files(self, _platform: Platform, /) -> OpenedFiles | None:
-        """Return the files and facts that decide its results; None if it is not installed."""
+        """Return the files and facts that affect the results; None if it is not installed."""
         return None
 
     def counts_instructions(self, _platform: Platform, /) -> bool:
-        """Return whether it counts the instructions of every firmware of the platform."""
+        """Return whether the emulator counts the instructions of every firmware of the platform."""
         return False
 
     def counts_cycles(self, _platform: Platform, /) -> bool:
-        """Return whether it finds the clock cycles of every firmware of the platform."""
+        """Return whether the emulator counts the clock cycles of every firmware of the platform."""
         return False
 
 

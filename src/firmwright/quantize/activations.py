@@ -1,7 +1,7 @@
 """Removes ReLUs and clips of a QDQ graph that the following quantize replaces.
 
-Rounding and clamping never reorder values. So the result stays exact with one rounding, after the
-activation, and without limits that are beyond the range of the integers.
+Rounding and clamping never reorder values. Therefore one rounding after the activation is exact.
+Limits beyond the range of the integers are not needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ACTIVATIONS = ("Relu", "Clip")
 def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
     """Return for every tensor the tensor that is rounded in its place.
 
-    It is the result of a ReLU or clip, if that is the tensor's only reader, else the tensor.
+    If a ReLU or clip is the tensor's only reader, its result is rounded; otherwise the tensor is
+    rounded.
     """
     readers = find_readers(model)
     outputs = {o.name for o in model.graph.output}
@@ -50,7 +51,7 @@ def simplify_activations(model: onnx.ModelProto) -> None:
 
 
 def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Let the activation read the unrounded tensor, if it is the only reader of the rounded one.
+    """Let an activation read the unrounded tensor if it is the rounded tensor's only reader.
 
     Both sides of the activation have the same quantization parameters.
     """
@@ -88,7 +89,7 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, float]:
-    """Return the activation's limits, or (inf, -inf), which are never met, if not constant."""
+    """Return the activation's limits; (inf, -inf) if they are not constant."""
     if node.op_type == "Relu":
         return 0.0, inf
     stated = [*node.input[1:], "", ""][:2]

@@ -32,7 +32,7 @@ def correct_biases(
     layers: LayerChoice,
     quantize: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
-    """Return ``rounded`` with biases for which each layer has the mean that it has in ``model``.
+    """Return ``rounded`` with biases that restore each layer's mean in ``model``.
 
     ``rounded`` is the same float network, with weights that may be rounded already. Layers without
     a bias do not change.

@@ -1,7 +1,7 @@
 """Collects the values of each tensor on the calibration samples: limits and a histogram.
 
-All data for the methods that choose ranges is collected at once. So another method, or other
-quantization parameters, do not evaluate the network again.
+All data for the methods that choose ranges is collected at once. Therefore a change of the method
+or of quantization parameters does not evaluate the network again.
 """
 
 from __future__ import annotations

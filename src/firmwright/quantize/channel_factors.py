@@ -38,10 +38,10 @@ class Line:
 
 
 def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the graph with depthwise convolutions of one tap in place of such nodes.
+    """Return the graph with depthwise convolutions of one tap that replace such nodes.
 
-    Several nodes in a row become one convolution. Nodes with one factor for all channels stay:
-    they only change the scale, and need no integer product. All shapes must be known.
+    Several nodes in a row become one convolution. Nodes with one factor for all channels stay: they
+    only change the scale, and need no integer product. All shapes must be known.
     """
     lines = find_lines(model)
     if not lines:

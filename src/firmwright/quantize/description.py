@@ -94,7 +94,7 @@ def write_notes(
 
 
 def compute_outlier_ratio(one: Distribution) -> float:
-    """Return the largest magnitude divided by the one that 99.9 % of the values stay below."""
+    """Return the largest magnitude divided by the 99.9th percentile of the magnitudes."""
     reach = max(abs(one.lowest), abs(one.highest))
     magnitudes = np.maximum(np.abs(one.edges[:-1]), np.abs(one.edges[1:]))
     order = np.argsort(magnitudes, kind="stable")

@@ -1,4 +1,4 @@
-"""Makes a QDQ graph of a float ONNX graph: ONNX Runtime inserts nodes with our parameters."""
+"""Makes a QDQ graph of a float ONNX graph with ONNX Runtime and firmwright's parameters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantizer, with separate parameters for averages and other names of copies."""
+    """ONNX Runtime's quantizer, with separate parameters for averages and unique copy names."""
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
         maker = self.model.output_name_to_node()[output_name]
@@ -149,7 +149,8 @@ def insert_qdq_nodes(
 def sort_depth_first(graph: onnx.GraphProto) -> None:
     """Sort the nodes so that each comes after its inputs, the longest chain of inputs first.
 
-    This keeps few tensors alive: a step of a recurrent layer is done before the next one begins.
+    This order keeps few tensors in memory, because a step of a recurrent layer ends before the next
+    step begins.
     """
     depths: dict[str, int] = {}
     for node in order_depth_first(graph, depths):

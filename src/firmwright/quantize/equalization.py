@@ -1,8 +1,8 @@
 """Equalizes layers: the weights of neighboring layers get equal ranges.
 
-A ReLU commutes with a positive factor, so a channel can become smaller in one layer and larger in
-the next without a change of the network. The factor makes both ranges of weights equal, and then
-one scale per tensor fits every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
+A ReLU commutes with a positive factor. Thus a channel can become smaller in one layer and larger in
+the next layer without a change of the network. The factor makes both ranges of weights equal, so
+that one scale per tensor fits every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
 "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.1.
 """
 

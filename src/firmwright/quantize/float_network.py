@@ -72,8 +72,8 @@ def compare_layers(
 ) -> list[LayerAccuracy]:
     """Return the accuracy of every tensor that both graphs compute.
 
-    ``interface`` and ``inputs`` are the quantized graph's. The inputs are compared too, because
-    the loss of the first layers is relative to them.
+    ``interface`` and ``inputs`` belong to the quantized graph. The inputs are also compared,
+    because the loss of the first layers is relative to the inputs.
     """
     ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
     pairs = match_tensors(model, quantized)

@@ -1,4 +1,4 @@
-"""Makes inputs and outputs integers, so that the firmware need not quantize or dequantize them."""
+"""Converts inputs and outputs to integers, so that the firmware does not convert them."""
 
 from __future__ import annotations
 

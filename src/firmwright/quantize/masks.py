@@ -41,8 +41,8 @@ class Mask(NamedTuple):
 def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.ModelProto:
     """Return the graph with higher masks before each softmax, as high as the scores allow.
 
-    A mask is -inf, the least number of float32, or -10000. The range of the scores on ``samples``
-    decides the new number.
+    A mask is -inf, the smallest number of float32, or -10000. The range of the scores on
+    ``samples`` determines the new number.
     """
     masks = list(find_masks(model))
     if not masks:

@@ -1,7 +1,7 @@
 """Chooses quantization parameters for an interval of real numbers.
 
-Affine parameters fit the interval. Powers of two have zero point 0 and a scale that is a shift:
-an accelerator needs no multiplier to convert between them.
+Affine parameters fit the interval. Powers of two have the zero point 0, and their scale is a shift.
+An accelerator converts between them without a multiplier.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class TensorQuantParams:
 
 @dataclass(frozen=True, slots=True)
 class QuantizationRecord:
-    """How a float network was quantized.
+    """The record of how a float network was quantized.
 
     ``samples`` are the digests of the calibration samples. ``kept_float`` names the operators that
     read and write float32 tensors only. ``notes`` are for the user.
@@ -41,8 +41,8 @@ class QuantizationRecord:
 class LayerAccuracy:
     """The result of a layer of the quantized network, compared with the float network's result.
 
-    ONNX Runtime evaluates both. ``lost`` is by how many dB the layer's SNR is below the SNR of its
-    worst input.
+    ONNX Runtime evaluates both. ``lost`` is the SNR of the layer's worst input minus the layer's
+    SNR, in dB.
     """
 
     layer: str

@@ -1,8 +1,8 @@
 """Restores a float network from a quantized one, and the ranges of its quantization parameters.
 
-Constants become the real numbers of their integers. Rounding is removed. Clamping stays if it is
-part of the network: as a ReLU if the lowest integer means 0, and as limits that are tighter than
-the integer type. Zero points disappear with the integers.
+Constants become the real numbers of their integers. Rounding is removed. Clamping remains if it is
+part of the network. It becomes a ReLU if the lowest integer represents 0, or limits if they are
+tighter than the integer type. Zero points disappear with the integers.
 """
 
 from __future__ import annotations

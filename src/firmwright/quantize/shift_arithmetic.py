@@ -2,8 +2,8 @@
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
-Small accelerators compute in this way, and any CPU computes the same results: sums are exact,
-and the shift rounds towards minus infinity. Half a step of the result is added to the bias, so that
+Small accelerators compute in this way. Any CPU computes the same results, because sums are exact
+and the shift rounds toward minus infinity. Half a step of the result is added to the bias, so that
 results are rounded to the nearest step, halves upwards. Operators without such a form (a softmax,
 layers that stay float32) keep their dequantize and quantize.
 """
@@ -58,7 +58,7 @@ class Accumulator:
 
 
 class NoShiftFormError(Exception):
-    """The operator has no shift form in this rewrite, or is not between int8 tensors."""
+    """An error for an operator without a shift form, or with tensors other than int8."""
 
 
 def make_shift_network(
@@ -188,8 +188,8 @@ class ShiftLayer:
     def accumulate_addition(self, call: tvm.ir.Call) -> Accumulator:
         """Return the sum of two tensors of one shape and one scale.
 
-        The accelerator adds no half step here, and does not need it: the result has the same scale
-        (:mod:`firmwright.quantize.shift_scales`), so that the shift is 0.
+        The accelerator does not add half a step in this operator. Half a step is not needed,
+        because the scales are equal (:mod:`firmwright.quantize.shift_scales`) and the shift is 0.
         """
         first, second = (self.read_int8(argument) for argument in call.args)
         if static_shape(first.integers) != static_shape(second.integers):

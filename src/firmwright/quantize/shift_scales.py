@@ -1,7 +1,8 @@
-"""Coarsens scales so that shifts can compute the network: addends share one, no shift is negative.
+"""Coarsens scales so that addends share a scale and no shift is negative.
 
-A layer's sum counts steps of input scale · weight scale. It is shifted to the right to count steps
-of the result's scale, so that scale must not be smaller than the sum's.
+A layer's sum counts steps of input scale · weight scale. The sum is shifted to the right to count
+steps of the result's scale. Therefore the result's scale must not be smaller than the scale of the
+sum.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ but shifting rounds down, and this error is as large as with inputs that are one
 
 @dataclass(frozen=True)
 class ExponentBound:
-    """``result``'s exponent is at least ``source``'s plus ``steps``."""
+    """A bound: the exponent of ``result`` is at least the exponent of ``source`` plus ``steps``."""
 
     result: str
     source: str

@@ -10,7 +10,7 @@ from firmwright.documents.schema_check import Finding, quote
 
 
 def find_c_name_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield an error for each such name. Values of the wrong type are skipped.
+    """Yield an error for each reserved or shared name. Values of the wrong type are skipped.
 
     The header has macros in capitals, so two names that differ only in case collide.
     """

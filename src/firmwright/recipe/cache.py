@@ -1,4 +1,4 @@
-"""Stores valid recipes by content, so that a build with nothing to do validates no recipe."""
+"""Stores valid recipes by content, so that an up-to-date build does not validate recipes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.recipe.recipe import Recipe, read_recipe
 
 
 def make_cache_key(decisive: Any) -> str:
-    """Return a digest of everything on which a checked recipe depends, except its files."""
+    """Return a digest of all inputs of a checked recipe except the recipe's files."""
     plain = msgspec.to_builtins(decisive)
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()
 

@@ -1,7 +1,7 @@
 """Writes the pages of all keys from the schemas: ``python -m firmwright.recipe.docs``.
 
-These are recipe.md and description-files.md in docs/reference. With ``--check`` it does not
-write a file, and exits with 1 if a page is stale.
+The pages are recipe.md and description-files.md in docs/reference. With ``--check``, no file is
+written, and the exit code is 1 if a page is stale.
 """
 
 from __future__ import annotations

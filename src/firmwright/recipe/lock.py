@@ -39,12 +39,13 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
-    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network reads them.
-    ``versions`` has the versions of the tools that affect the bytes, with toolchains and emulators
-    by name. ``programs`` has, for each compiler and processor, the SHA-256 of all files that it
-    opens: its programs, headers, libraries and start-up files. ``bases`` are the files that the
-    recipe extends, and its overlays; ``values`` are the values of the command line, by key. Both
-    are empty in a bundle, because its recipe is complete.
+    ``samples`` contains the digests of the samples that the network reads, under ``calibration``,
+    ``evaluate`` and ``run``. ``versions`` contains the versions of the tools that affect the bytes,
+    with toolchains and emulators by name. ``programs`` contains, for each compiler and processor,
+    the SHA-256 of all files that the compiler opens: programs, headers, libraries and start-up
+    files. ``bases`` are the recipe's overlays and the files that it extends. ``values`` are the
+    values of the command line, by key. Both are empty in a bundle, because the bundle's recipe is
+    complete.
     """
 
     lock_version: int
@@ -68,10 +69,11 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
 def name_files(
     files: Iterable[Path], folder: Path, packages: Mapping[str, Path] = MappingProxyType({})
 ) -> dict[str, Path]:
-    """Return files by their path from ``folder``, or by name if they are not below it.
+    """Return files by their path from ``folder``, or by name for files in other folders.
 
     The folders of other files differ between machines. Files in the folders of installed
-    ``packages`` have the package's name as a prefix. A number follows a name that exists already.
+    ``packages`` have the package's name as a prefix. A number is added to a name that already
+    exists.
     """
     roots = [(folder.absolute(), ""), *((f.absolute(), f"{n}/") for n, f in packages.items())]
     found: dict[str, Path] = {}

@@ -1,7 +1,7 @@
-"""Converts paths that another file than the recipe states, and that start at its folder.
+"""Converts paths that a file other than the recipe states relative to its folder.
 
-The paths of a recipe start at the recipe's folder, so the other paths are rewritten to start
-there.
+The paths of a recipe start at the recipe's folder, so other paths are rewritten to start at this
+folder.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Origins:
         yield from list_leaves(self.data, ())
 
     def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
-        """Return the values of a key, each with its origin. The last value is in effect.
+        """Return the values of a key, each with its origin. The last value is used.
 
         None is a ``null`` that removed the key. The list is empty for a key without a value.
         """

@@ -1,4 +1,4 @@
-"""Finds the parts of a recipe that run code on this machine, before any of it runs."""
+"""Finds the parts of a recipe that run code on this machine, before the code runs."""
 
 from __future__ import annotations
 

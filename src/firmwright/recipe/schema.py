@@ -1,7 +1,7 @@
 """Loads the recipe's schema, and visits a recipe's data together with the schema.
 
 All code that processes a recipe key by key is a visitor of this walk. Examples are the search for
-files, the form without absolute paths, and the one spelling of each value.
+files, the form without absolute paths, and the normalized spelling of each value.
 """
 
 from __future__ import annotations

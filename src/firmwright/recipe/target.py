@@ -18,7 +18,8 @@ _OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)(?:=(\S+))?")
 def parse_target(text: str) -> tuple[DeviceSpec, ...]:
     """Return the devices of ``"npu -fast=1, c"``, in order of preference.
 
-    Raises UserError with every error of the notation. It does not check that a device exists.
+    Raises UserError with every error of the notation. The function does not check that a device
+    exists.
     """
     devices, findings = read_target(text)
     if findings:

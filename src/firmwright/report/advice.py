@@ -14,14 +14,14 @@ LONGEST_NAME = 40
 class Advice:
     """A change of the model or of the build, or the reason why no change helps.
 
-    ``change`` is the sentence, such as ``strides [1, 2] → [1, 1]``. ``layers`` are the names of
-    the layers that it concerns, ``device`` is their device after the change. ``moves`` is true if
-    they run on another device before it.
+    ``change`` is the sentence, such as ``strides [1, 2] → [1, 1]``. ``layers`` are the names of the
+    changed layers, and ``device`` is their device after the change. ``moves`` is true if they run
+    on another device before the change.
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
-    (microseconds). It is None if no cost model covers the layers. Then ``costs`` is the estimated
-    present time of the layers in ``unit``, or None. ``crossings`` is the number of their tensors
-    that pass from device to device. ``stays`` is true for layers that no known
+    (microseconds). It is None if no cost model covers the layers. In this case, ``costs`` is the
+    estimated present time of the layers in ``unit``, or None. ``crossings`` is the number of the
+    layers' tensors that pass from device to device. ``stays`` is true for layers that no known
     change helps.
     """
 
@@ -36,7 +36,7 @@ class Advice:
     crossings: int = 0
 
     def __str__(self) -> str:
-        """Return e.g. ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
+        """Return a text such as ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
         first, *others = (shorten_name(name, LONGEST_NAME) for name in self.layers)
         named = f"{first} and {len(others)} more" if others else first
         where = f"{named} to {self.device}" if self.moves else f"{named} on {self.device}"

@@ -1,9 +1,9 @@
 """Finds changes that speed up a network: changes that fulfill rules, and suggestions of devices.
 
 A change comes from the rule that a layer breaks, or replaces an operator that a device does not
-support. The time that it saves comes from the cost models of the devices. It is the layer's work,
-without the transfers between devices. Layers that fell back, or are slow, and that no known change
-helps, are listed with their cost.
+support. The time that it saves comes from the cost models of the devices. This time is the layer's
+work, without the transfers between devices. Slow layers and layers that fell back are listed with
+their cost if no known change helps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BOTTLENECK = 0.1
 
 @dataclass(frozen=True)
 class Network:
-    """Regions on the devices of a mix, and their costs, in microseconds if those are known.
+    """Regions on the devices of a mix, and the costs in microseconds or cycles.
 
     ``module`` has the regions' functions.
     """
@@ -75,7 +75,7 @@ class Network:
 
     @cached_property
     def crossings(self) -> Mapping[str, int]:
-        """Return for each region how many of its tensors another device uses too."""
+        """Return the number of each region's tensors that another device also uses."""
         roots = self.partition.view_roots
         users: dict[str, set[str]] = {}
         running = [region for region in self.partition.regions if not region.view]
@@ -245,7 +245,7 @@ def describe_block(violation: RuleViolation) -> str:
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
-    """Yield the device's suggestions for a region that shrink the network, or only the others."""
+    """Yield the device's suggestions for a region that do or do not shrink the network."""
     device, now = network.device_of(region), network.costs[region.name]
     cycles = network.cycles[region.name]
     if not now or not cycles:
@@ -257,8 +257,7 @@ def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterato
 
 
 def shrink(region: Region, network: Network) -> Advice:
-    """Return the advice for a bottleneck that other changes do not improve: less work, if it is
-    known.
+    """Return the advice to reduce the work of a bottleneck that other changes do not improve.
 
     The network's outputs do not change.
     """

@@ -20,8 +20,8 @@ LEAST_WIDTH = 0.1
 class Box:
     """A rectangle in percent of the chart, from its upper left corner.
 
-    ``style`` is a class of the style sheet, ``title`` the text of the tooltip, ``layer`` the number
-    of the layer that it represents, or None.
+    ``style`` is a class of the style sheet, and ``title`` is the text of the tooltip. ``layer`` is
+    the number of the represented layer, or None.
     """
 
     left: float
@@ -45,8 +45,8 @@ class Track:
 class ArenaChart:
     """The buffers of one memory: the steps from left to right, the offsets from bottom to top.
 
-    ``bytes`` is the height. ``bound`` is the place of the lower bound in percent from the top,
-    None for memories whose bound is not known.
+    ``bytes`` is the height. ``bound`` is the position of the lower bound in percent from the top,
+    or None if the bound is unknown.
     """
 
     memory: str

@@ -110,7 +110,7 @@ def compare_timelines(
 ) -> TimeComparison:
     """Return a comparison of two timelines of one network.
 
-    If only one of them has cycles, each instruction of the other one counts as a cycle.
+    If only one timeline has cycles, each instruction of the other timeline counts as a cycle.
 
     The last row contains the layers after the last named operator.
     """
@@ -161,10 +161,10 @@ def list_devices(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
 def align_layers(
     own: Sequence[LayerT], other: Sequence[LayerT]
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
-    """Cut both sequences at each point at which both have executed the same operators.
+    """Cut both sequences at each point after which both have executed the same operators.
 
-    The two may execute the network's operators in different orders and in different layers. So
-    each pair is the shortest stretch of both that contains the same operators.
+    The two may execute the network's operators in different orders and in different layers.
+    Therefore each pair is the shortest part of both sequences that contains the same operators.
     """
     common = {*list_sources(own)} & {*list_sources(other)}
     reached, others_reached = find_milestones(own, common), find_milestones(other, common)

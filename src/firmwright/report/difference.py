@@ -29,8 +29,8 @@ class Change:
 class Difference:
     """The output of ``firmwright diff --json``: the verdict, the changes, and digests of bundles.
 
-    ``verdict`` has the facts that decide between the two, changed or not. Bundles with equal
-    contents and different digests were packed by different versions of zlib.
+    ``verdict`` contains the most important facts about both bundles, changed or not. Bundles with
+    equal contents and different digests were packed by different versions of zlib.
     """
 
     before: str
@@ -55,13 +55,13 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
-    """Return exactness, accuracy, time, memory and devices of both, also if they are equal."""
+    """Return exactness, accuracy, time, memory and devices of both bundles, even if equal."""
     old, new = read_verdict(before), read_verdict(after)
     return tuple(Change("verdict", n, old.get(n), new.get(n)) for n in dict.fromkeys([*old, *new]))
 
 
 def flatten(value: Any, place: str = "") -> Values:
-    """Return the leaves of plain data by their places, such as ``run.inputs.x[0]``."""
+    """Return the leaves of plain data by position, such as ``run.inputs.x[0]``."""
     if isinstance(value, Mapping) and value:
         parts = [(f"{place}.{key}" if place else str(key), part) for key, part in value.items()]
     elif isinstance(value, list) and value:
@@ -78,7 +78,7 @@ def read_devices(manifest: Manifest) -> Values:
 
 
 def read_time(manifest: Manifest) -> Values:
-    """Return the numbers of a timeline, each with its unit: two units are never compared."""
+    """Return the numbers of a timeline, each with a unit, because units must match."""
     timeline = manifest["timeline"]
     if timeline is None:
         return {}

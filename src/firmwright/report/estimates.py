@@ -1,10 +1,10 @@
 """Estimates the time of an inference, and the bytes that pass between cores.
 
-The platform states the speed of its devices; the build does not measure it. A layer needs the
-longer of two times: for its multiply-accumulates, or to move its inputs, weights and outputs. If a
-device's cost model has cycles, these cycles are used instead. If a layer is on another core than
-the run function, control crosses to that core and back, with the layer's inputs and outputs. The
-processor calls a run function on another core in this way, too.
+The platform states the speed of its devices; the build does not measure it. A layer's time is the
+maximum of the time for multiply-accumulates and the time to move inputs, weights and outputs. If a
+device's cost model returns cycles, these cycles are used instead. If a layer is on another core
+than the run function, control crosses to that core and back, with the layer's inputs and outputs.
+The processor calls a run function on another core in this way, too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from firmwright.toolchain.platforms import Timing
 class Cost:
     """An estimated cost.
 
-    ``crossings`` counts how often control passes from core to core, ``bytes`` are those of the
-    tensors that pass with it. Microseconds are for the layers' work and for the calls.
+    ``crossings`` counts how often control passes from core to core. ``bytes`` is the size of the
+    tensors that pass with the control. The microseconds are the times of the layers' work and of
+    the calls.
     """
 
     crossings: int

@@ -22,15 +22,15 @@ LONGEST_NAME, SHORTEST_NAME = 80, 12
 
 @dataclass(frozen=True)
 class OperatorPlacement:
-    """A region: an operator of the model, or several that run together on one device.
+    """A region: one operator of the model, or several operators that run together on a device.
 
     ``name`` has the names in the source model, separated by commas. ``kind`` is the kind of the
     main operator, such as ``conv2d``. ``shape`` is the shape of the first result, in the layout of
     the compiled network. ``macs`` are the multiply-accumulates of one inference.
 
-    ``device`` runs the operator, for the reason ``reason``. ``refusals`` are the rules that it
-    breaks, of the devices that precede ``device`` in the target. ``kernel`` is the variant of its
-    C, '' if there is only one variant.
+    ``device`` runs the operator, and ``reason`` is the reason. ``refusals`` are the broken rules of
+    the devices that precede ``device`` in the target. ``kernel`` is the variant of the C code, or
+    '' if there is only one variant.
 
     ``view`` is true for an operator that only changes the shape of its input, without code.
     ``moves`` is true for an operator that only copies a tensor or changes its layout, and is not in
@@ -55,9 +55,9 @@ class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
     ``boundaries`` counts the tensors that one device writes and another reads; inputs and outputs
-    of the network count as the last device's. ``operators_by_device`` excludes views and operators
-    that only move a tensor. ``copied_bytes`` pass from one memory to another, because not all
-    devices that use a tensor reach the same memory.
+    of the network count as tensors of the last device. ``operators_by_device`` excludes views and
+    operators that only move a tensor. ``copied_bytes`` pass from one memory to another, because not
+    all devices that use a tensor reach the same memory.
     """
 
     macs: int

@@ -1,7 +1,7 @@
 """Draws the graph of a network as a list: one row per layer, and lanes for tensors.
 
-It is like the history in version control: a layer is in a lane, which is occupied until the last
-layer that reads its result.
+The graph is similar to the history in version control. A layer is in a lane, which is occupied
+until the last layer that reads the layer's result.
 """
 
 from __future__ import annotations

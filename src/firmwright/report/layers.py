@@ -35,7 +35,7 @@ class LayerTime:
     """The time at which a layer runs: from ``start`` to ``end``, ``end`` excluded.
 
     The unit is the unit of the report's total. ``modelled`` cycles come from the cost model of the
-    layer's device. ``counted`` is the processor's part: its instructions, or their cycles.
+    layer's device. ``counted`` is the processor's part, in instructions or cycles.
     """
 
     start: int
@@ -157,7 +157,7 @@ class ReportedLayer:
 
     @property
     def lost(self) -> float | None:
-        """Return by how many dB the result is worse than the worst of the layer's inputs."""
+        """Return the SNR of the layer's worst input minus the SNR of the result, in dB."""
         return self.accuracy.lost if self.accuracy else None
 
 
@@ -165,8 +165,8 @@ class ReportedLayer:
 class LayerFacts:
     """The records of stages about a network's layers; None or empty if a stage did not run.
 
-    ``operators`` are the model's, ``code`` has the lines of each region's function, ``memories``
-    the memories of its parts.
+    ``operators`` are the operators of the model. ``code`` contains the lines of each region's
+    function, and ``memories`` contains the memories of each region's parts.
     """
 
     partition: Partition

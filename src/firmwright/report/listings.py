@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 @dataclass(frozen=True, slots=True)
 class ListedPlatform:
-    """A built-in platform. Its toolchains and emulators have the default first."""
+    """A built-in platform. The first toolchain and the first emulator are the defaults."""
 
     name: str
     toolchains: tuple[str, ...]

@@ -28,9 +28,9 @@ class Source:
     """The recipe: its digest, and its description if it has one.
 
     ``resolved`` is the content for the digest: every key with its default, without the folders of
-    absolute paths. The digest is the digest of its JSON with sorted keys and no spaces.
-    ``network_sha256`` is a digest without the keys that only judge, try or pack the network (`run`,
-    `evaluate`, ...): the firmware contains it.
+    absolute paths. The digest is computed from JSON with sorted keys and no spaces.
+    ``network_sha256`` is a digest without the keys that only evaluate, run or pack the network
+    (`run`, `evaluate`, ...). The firmware contains this digest.
     """
 
     sha256: str
@@ -169,13 +169,13 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    It has fewer fields of the stages' records than their descriptions list.
+    It contains fewer fields of the stages' records than the record descriptions list.
 
     ``build_id`` has 40 hexadecimal digits, and is also in the firmware and in the network's header.
     ``recipe.sha256`` is the digest of the resolved recipe: defaults filled in, overrides applied.
-    ``files`` are all files of the bundle except the manifest, with their sizes in bytes.
-    ``layers`` are in the order in which they run. ``versions`` has the tools that affect the bytes.
-    ``stages`` has a sentence for each stage of the build.
+    ``files`` are all files of the bundle except the manifest, with their sizes in bytes. ``layers``
+    are in the order in which they run. ``versions`` has the tools that affect the bytes. ``stages``
+    has a sentence for each stage of the build.
 
     ``run`` is null if the firmware did not run; ``not_run`` has the reason. ``timeline`` is null if
     the emulator counts no instructions. ``comparison`` needs them and the recipe's `compare`;

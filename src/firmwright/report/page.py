@@ -35,7 +35,7 @@ NAMED_LAYERS = 3
 
 @dataclass(frozen=True)
 class Card:
-    """An answer of the summary; ``state`` is "good", "bad" or "plain"."""
+    """An item of the summary; ``state`` is "good", "bad" or "plain"."""
 
     question: str
     answer: str
@@ -44,7 +44,7 @@ class Card:
 
 
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
-    """Return the page; the same report gives the same bytes.
+    """Return the page, whose bytes depend only on the report.
 
     ``code`` has the C of layers, by their numbers.
     """

@@ -36,7 +36,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The agreement of the firmware's outputs with the reference's; see the run's record.
+    """The agreement of the firmware's outputs with the reference; see the run's record.
 
     ``instructions`` is the mean per inference, None if the emulator does not count them.
     """

@@ -54,10 +54,10 @@ class Counted:
 class TimedLayer:
     """The cycles or instructions in which a region runs; both ends are inclusive.
 
-    For a region that only starts a job in parallel to the processor, they are the job's;
-    ``counted`` comes before it. ``sources`` names its operators in the model, ``operators`` their
-    kinds. ``modelled`` has the cycles of the device's cost model, None for a device without one,
-    such as the CPU.
+    For a region that only starts a job in parallel to the processor, both ends belong to the job,
+    and ``counted`` comes before the job. ``sources`` names the region's operators in the model, and
+    ``operators`` are their kinds. ``modelled`` is the number of cycles from the device's cost
+    model, or None for a device without a cost model, such as the CPU.
     """
 
     name: str
@@ -187,8 +187,8 @@ def divide(
 class Clock:
     """The processor's time, and the ends of parallel jobs, by the function that waits for them.
 
-    A device begins a job when the processor has started it, and when the job before and the jobs of
-    other devices that it waits for are done.
+    A device begins a job after the processor has started the job. The previous job, and the jobs of
+    other devices that it depends on, must be done.
     """
 
     now: int = 0

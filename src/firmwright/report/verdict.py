@@ -1,4 +1,4 @@
-"""Reads from two manifests the facts that decide between two builds."""
+"""Reads the most important facts for a comparison of two builds from their manifests."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ LOW, HIGH = "#ffffff", "#ff8f5a"
 def write_csv(layers: Iterable[ReportedLayer]) -> str:
     """Return a table with a line for each layer.
 
-    A text that a spreadsheet would run as a formula gets an apostrophe as a prefix.
+    An apostrophe is added before a text that a spreadsheet would run as a formula.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -41,7 +41,7 @@ class Context:
     ``rounding`` names the rules by which real values become integers, "tflite" or "onnx".
     ``options`` are the options of this device in the target string. If ``fuse_layers`` is false,
     every operator is a separate function. ``fallback`` is the device of the mix that runs the
-    operators that no other device accepts; it is None for that device itself. ``batch`` is the
+    operators that no other device accepts. It is None for the fallback device. ``batch`` is the
     number of samples per inference. ``strategies`` are the recipe's strategies for this device.
     ``variants`` maps the name of each tuned region to the name of its variant.
     """
@@ -148,7 +148,7 @@ class Target(Protocol):
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Return a few words about the method of a region's C; '' if there is only one method."""
+        """Return a short name of the method of a region's C code; '' if there is only one method."""
         return ""
 
     def estimate_cycles(

@@ -16,7 +16,8 @@ from firmwright.targets.placement import Composite
 class DeviceAssignment:
     """The composites of each device, and the rules that other operators break.
 
-    ``offered`` has all composites that each device accepts, ``taken`` those that it runs.
+    ``offered`` contains all composites that each device accepts. ``taken`` contains the composites
+    that each device runs.
     """
 
     mix: Sequence[Device]
@@ -46,7 +47,7 @@ class DeviceAssignment:
 
 
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
-    """Ask all devices but the last, in order; the first that accepts an operator gets it."""
+    """Ask all devices except the last in order; the first accepting device gets an operator."""
     offered: dict[str, Sequence[Composite]] = {}
     taken: dict[str, Sequence[Composite]] = {}
     violations = {}

@@ -1,4 +1,4 @@
-"""Defines the answer of a device: the operators that it runs, and the rules that others break."""
+"""Defines a device's placement: the operators to run, and the rules that others break."""
 
 from __future__ import annotations
 

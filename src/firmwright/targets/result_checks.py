@@ -93,7 +93,7 @@ def find_cycle(
     owners: Mapping[relax.Var, int],
     composites: Sequence[Composite],
 ) -> str:
-    """Return the error of a composite that waits for an operator that waits for the composite."""
+    """Return the error for a composite and an operator that wait for each other."""
     reads: dict[object, dict[object, None]] = {}  # in order, for a reproducible message
     for variable, binding in bindings.items():
         own = owners.get(variable, variable)

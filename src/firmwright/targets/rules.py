@@ -44,9 +44,10 @@ class Rule:
     """The conditions on facts, and the sentence to report if one of them does not hold.
 
     A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
-    only if the facts meet the conditions of ``when``. ``change`` has the facts that the model's
-    supplier or the build can change, each with a description of its quantity. ``remedy`` is
-    reported if no such change makes the rule hold; its text may contain facts, like the sentence.
+    only if the facts meet the conditions of ``when``. ``change`` contains the facts that the
+    model's supplier or the build can change, each with a description of the quantity. ``remedy`` is
+    reported if no such change fulfills the rule. The text of the remedy may contain facts, like the
+    sentence.
     """
 
     name: str

@@ -125,7 +125,7 @@ def count_differences(found: Outputs, expected: Outputs) -> int:
 
 
 def compute_share(found: Outputs, expected: Outputs) -> float:
-    """Return the largest distance between two evaluations, as a fraction of the output's range.
+    """Return the largest distance of two evaluations, as a fraction of the output's range.
 
     A difference of one step in an integer counts as rounding, not as distance.
     """
@@ -154,9 +154,9 @@ The default tolerance of an output that is constant is then three steps of float
 
 
 def find_range(arrays: Sequence[Array]) -> float:
-    """Return the distance between the least and the largest finite value.
+    """Return the distance between the smallest and the largest finite value.
 
-    It is at least SMALLEST_RANGE of the largest magnitude.
+    The result is at least SMALLEST_RANGE times the largest magnitude.
     """
     values = np.concatenate([array.astype("float64").ravel() for array in arrays])
     finite = values[np.isfinite(values)]

@@ -1,7 +1,7 @@
 """Finds quantizations in a run whose integers differ because of rounding before them.
 
 A layer with int8 weights and float activations quantizes its input in each run. If a float is close
-to the middle between two integers, rounding in the layers before decides between them.
+to the middle between two integers, rounding in earlier layers determines the integer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUANTIZE, PARAMETERS = "quantize", 3
 
 @dataclass(frozen=True)
 class CrossedStep:
-    """The integers that differ by one from those of the reference's floats.
+    """Integers that differ by one from the integers of the reference's floats.
 
     ``step`` is the largest real number of one step, ``apart`` the largest difference of the floats.
     """
@@ -52,7 +52,7 @@ def find_crossed_step(
 ) -> CrossedStep | None:
     """Return the first of these regions that rounds a float to another integer, if there is one.
 
-    The floats before it agree with the reference's floats, except for rounding.
+    The floats before the quantization agree with the reference's floats, except for rounding.
     """
     views = {region.outputs[0]: region.inputs[0] for region in partition.regions if region.view}
     for region in regions:

@@ -62,7 +62,7 @@ def match_samples(
     found: Sequence[Sequence[Box]],
     expected: Sequence[Sequence[Box]],
 ) -> tuple[SampleBoxes, ...]:
-    """Return the boxes ``found`` by the firmware, matched with those ``expected`` by the reference.
+    """Match the firmware's boxes (``found``) with the reference's boxes (``expected``).
 
     Samples have ``labels`` and ``digests``, and classes have ``names``. Raises UserError with all
     boxes of both sides that have no match.

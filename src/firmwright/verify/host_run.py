@@ -1,4 +1,4 @@
-"""Compiles the firmware's C for this machine and runs it, because many samples run fast here.
+"""Compiles the firmware's C code for this machine and runs many samples fast.
 
 Integer arithmetic in C is exact, so this machine computes the same integers as the target. Results
 in float32 may differ in the last digits between two C libraries.

@@ -81,7 +81,7 @@ def is_different(result: ComparedResult) -> bool:
 def compare_layers(
     partition: Partition, operators: Sequence[Operator], found: Results, reference: TensorValues
 ) -> dict[str, ComparedResult]:
-    """Return each result that the reference has too, by the name of the partition's tensor.
+    """Return each result that the reference also has, by the partition's tensor name.
 
     The tensors of the reference are the results of the operators that name the region. A region may
     have another order of axes than the model.
@@ -129,8 +129,8 @@ def find_first_layer(
 ) -> LayerDifference | None:
     """Return the first layer that differs by more than rounding, else the first that differs.
 
-    Only layers count whose difference reaches an output of the network, through layers that differ
-    or that were not compared.
+    A layer counts only if the difference reaches an output of the network through layers that
+    differ or that were not compared.
     """
     for differs in (is_beyond_rounding, is_different):
         reached = find_reached(partition, compared, differs)

@@ -42,8 +42,8 @@ class ReferenceRecord:
 class Agreement:
     """The distance of outputs from the reference's outputs, over all samples and outputs.
 
-    ``mismatches`` counts the ``values`` that are further off than the tolerance. ``differences``
-    counts the values that differ. ``exact_samples`` counts samples without a difference.
+    ``mismatches`` counts the ``values`` beyond the tolerance. ``differences`` counts the values
+    that differ. ``exact_samples`` counts samples without a difference.
     """
 
     values: int
@@ -69,13 +69,13 @@ class RunRecord(Agreement):
     functions that it calls. The instructions of an emulated device while another device waits for
     it are only in ``instructions_by_function``.
 
-    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions, and
-    ``cycles_source`` says how they are found; None and empty if the emulator does not know them.
-    ``cycles_by_function`` divides all cycles by function, and ``stalls`` has the cycles in which
-    no instruction retired, by kind, if the emulator knows these.
+    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions; None
+    and empty if they are unknown. ``cycles_source`` is the method that determines the cycles.
+    ``cycles_by_function`` divides all cycles by function, and ``stalls`` has the cycles in which no
+    instruction retired, by kind, if the emulator knows these.
 
-    ``counts`` are the events that emulated devices counted in all samples: transfers, calls
-    between cores, and their bytes.
+    ``counts`` are the events that emulated devices counted in all samples: transfers, calls between
+    cores, and their bytes.
     """
 
     emulator: str

@@ -22,8 +22,8 @@ def run_side_by_side(
 ) -> Execution:
     """Run samples, of ``macs`` each, on as many emulators as there are cores.
 
-    The samples of the firmware have to be independent. An emulator is a separate process, or lets
-    other threads run. Raises the error of ``execute`` for the first samples that fail.
+    The samples of the firmware must be independent. An emulator is a separate process, or releases
+    the interpreter lock. Raises the error of ``execute`` for the first samples that fail.
     """
     count = min(count_cores(), len(samples), macs * len(samples) // WORTHWHILE)
     if count < 2:

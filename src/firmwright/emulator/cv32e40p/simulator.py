@@ -1,7 +1,7 @@
 """Builds the simulator: Verilator translates the RTL to C++, and g++ compiles it.
 
 A build needs about 15 seconds of CPU time. The result is stored in the user's cache under a digest
-of everything that decides it.
+of all inputs.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
 
     ``parameters`` are the parameters of the core that differ from the defaults.
 
-    Several processes may call this at once: one of them builds. Raises UserError if Verilator or
-    g++ fails.
+    If several processes call this function at once, one process builds. Raises UserError if
+    Verilator or g++ fails.
     """
     folder = find_folder()
     with (folder / "cv32e40p.lock").open("w") as lock:
