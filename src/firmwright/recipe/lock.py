@@ -41,11 +41,10 @@ class Lock:
 
     ``samples`` contains the digests of the samples that the network reads, under ``calibration``,
     ``evaluate`` and ``run``. ``versions`` contains the versions of the tools that affect the bytes,
-    with toolchains and emulators by name. ``programs`` contains, for each compiler and processor,
-    the SHA-256 of all files that the compiler opens: programs, headers, libraries and start-up
-    files. ``bases`` are the recipe's overlays and the files that it extends. ``values`` are the
-    values of the command line, by key. Both are empty in a bundle, because the bundle's recipe is
-    complete.
+    with toolchains and emulators by name. ``programs`` maps each compiler and processor to the
+    SHA-256 of all files that the compiler opens: programs, headers, libraries and start-up files.
+    ``bases`` are the recipe's overlays and the files that it extends. ``values`` are the values of
+    the command line, by key. Both are empty in a bundle, because the bundle's recipe is complete.
     """
 
     lock_version: int
