@@ -359,8 +359,7 @@ def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
 def refuse_shared_tasks(jobs: list[Job]) -> None:
     """Raise UserError for equal task names, which consist of a recipe's name and a suffix.
 
-    For example, ``partition:p-compared-host`` is a task of the recipe ``p-compared``, and a task of
-    the comparison of ``p``.
+    ``partition:p-compared-host`` can be a task of ``p-compared``, or of the comparison of ``p``.
     """
     known: dict[str, tuple[Path, Job]] = {}
     for job in jobs:
