@@ -147,7 +147,7 @@ def add(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def multiply(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``mul(x, y)`` of complex numbers, or of one and a real number."""
+    """Import ``mul(x, y)`` of two complex numbers, or of a complex and a real number."""
     (a, b), (c, d) = operands_of(importer, node)
     emit = importer.block_builder.emit
     if b is None:
@@ -182,7 +182,7 @@ def negate(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def measure(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``abs(x)``: the root of the sum of both squares."""
+    """Import ``abs(x)``, the root of the sum of both squares."""
     x = importer.env[node.args[0]]
     squares = importer.block_builder.emit(op.sum(op.multiply(x, x), -1))
     return importer.block_builder.emit(op.sqrt(squares))

@@ -15,10 +15,10 @@ ATEN = torch.ops.aten
 
 
 def write_out_conditions(module: GraphModule, name: str) -> None:
-    """Insert the branches of each condition into the graph, also of nested conditions.
+    """Insert the branches of each condition into the graph, including nested conditions.
 
     Branches have no side effects. A constant condition selects one branch. Raises UserError for a
-    loop, because only a run decides the number of its steps.
+    loop, because the number of its steps is known only at run time.
     """
     nodes = list(module.graph.nodes)
     for node in nodes:
@@ -71,7 +71,7 @@ def replace_zero_divisors(branch: Graph) -> None:
 
 
 def insert(graph: Graph, before: Node, branch: Graph, operands: list[Node]) -> list[Node]:
-    """Copy the nodes of a branch into a graph; return the results."""
+    """Copy the nodes of a branch into a graph, and return the results."""
     given = [n for n in branch.nodes if n.op == "placeholder"]
     copied: dict[Node, Node] = dict(zip(given, operands, strict=True))
     with graph.inserting_before(before):

@@ -55,7 +55,7 @@ OTHERS = {**INDEXING, **CUMULATIVE, **POOLING, **QUANTIZED, **SAMPLING}
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """Emits products and convolutions in the operands' type; TVM uses float32 for all of them.
+    """Emits products and convolutions in the operands' type, because TVM always uses float32.
 
     Results of 16-bit floats are rounded, and matrices of integers are multiplied as integers.
     """
@@ -79,7 +79,7 @@ class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     """Converts a program in core operators; ``stored`` has its tensors by placeholder name.
 
-    ``fixed`` are the nodes that no input changes.
+    ``fixed`` has the nodes that do not depend on inputs.
     """
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
@@ -100,7 +100,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
                 self.fixed.add(node)
 
     def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
-        """Replace nodes that depend only on numbers by constants."""
+        """Replace nodes that depend only on numbers by constants, and convert the other nodes."""
         for node, value in self.numbers.items():
             dtype = self._convert_data_type(value.dtype)
             self.env[node] = relax.const(value.numpy(), dtype)
@@ -113,7 +113,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     @block_builder.setter
     def block_builder(self, _: relax.BlockBuilder) -> None:
-        """Set a TypedBuilder, when TVM begins a program with a new builder."""
+        """Set a TypedBuilder when TVM begins a program with a new builder."""
         self.builder = TypedBuilder()
 
     def create_convert_map(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
         """Import the softmax of attention, which is 0 if a whole row is masked by -inf.
 
-        Products are not -inf unless they overflow, and a constant mask shows its masked rows.
+        Products are not -inf unless they overflow. A constant mask shows which rows are masked.
         """
         x, axis = self.env[node.args[0]], node.args[1]
         result = self.block_builder.emit(relax.op.nn.softmax(x, axis))
@@ -166,7 +166,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
 
     def fill(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``full_like(x, value)`` without x, whose elements are not read."""
+        """Import ``full_like(x, value)`` without x, because it does not read the elements of x."""
         result = node.meta["val"]
         dtype = self._convert_data_type(result.dtype)
         value = relax.const(node.args[1], dtype)
@@ -195,7 +195,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.power(base, exponent))
 
     def remainder(self, node: torch.fx.Node) -> relax.Var:
-        """Return the remainder with the divisor's sign; TVM's has a quotient's rounding error."""
+        """Return the remainder with the divisor's sign; TVM's quotient has a rounding error."""
         x, divisor = self.operands(node)
         if "float" not in dtype_of(x):
             return self.block_builder.emit(relax.op.floor_mod(x, divisor))
@@ -210,10 +210,10 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return relax.op.where(moved, relax.op.add(rest, divisor), rest)
 
     def _div(self, node: torch.fx.Node) -> relax.Var:
-        """Divide in the operands' type; TVM reads a number as int32 or float32.
+        """Divide in the operands' type, because TVM reads a number as int32 or float32.
 
-        A floor of floats is the quotient without the remainder, because the rounded quotient may
-        be too large.
+        For a floor of floats, the remainder is first subtracted from the dividend, because a
+        rounded quotient may be too large.
         """
         x, divisor = self.operands(node)
         mode = node.kwargs.get("rounding_mode")
@@ -235,7 +235,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.negative(x))
 
     def sign(self, node: torch.fx.Node) -> relax.Var:
-        """Return the sign; TVM compares unsigned integers with -1."""
+        """Return the sign without TVM's comparison of unsigned integers with -1."""
         x = self.env[node.args[0]]
         if dtype_of(x) == "bool":
             return x
@@ -244,7 +244,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.sign(x))
 
     def _max_pool2d_with_indices(self, node: torch.fx.Node) -> relax.Expr:
-        """Compute the indices if the program reads them; TVM fills them with zeros."""
+        """Compute the indices if the program reads them, because TVM fills them with zeros."""
         if reads_indices(node):
             return find_maxima(self, node)
         return super()._max_pool2d_with_indices(node)
@@ -272,7 +272,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return scale_to_divisor(self.block_builder, means, node)
 
     def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
-        """Normalize groups, also without weights or biases, which TVM's importer requires."""
+        """Normalize groups; TVM's importer requires weights and biases, but they are optional."""
         x, weights, biases, _, channels, _, groups, epsilon = node.args
         kind = dtype_of(self.env[x])
         scale = self.env.get(weights, relax.const(np.ones(channels), kind))
@@ -283,7 +283,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         )
 
     def _addmm(self, node: torch.fx.Node) -> relax.Var:
-        """Round ``x + a @ b`` of 16-bit floats once, as in torch; TVM also rounds the product."""
+        """Round ``x + a @ b`` of 16-bit floats once, as torch does; TVM also rounds the product."""
         bias, *operands = (self.env[a] for a in node.args)
         kind = dtype_of(bias)
         scaled = {node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)} != {1}
@@ -309,7 +309,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.add(result, along))
 
     def _select(self, node: torch.fx.Node) -> relax.Var:
-        """Count a negative index from the end; TVM reads it as a position before the tensor."""
+        """Count a negative index from the end; TVM uses it as a position before the tensor."""
         source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
         length = int(self.shape_of(source)[axis])
         place = relax.const(index % length, "int64")
@@ -329,7 +329,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return result
 
     def reduce(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``amax(x, axes, keepdim)`` and ``amin``, also of truth values."""
+        """Import ``amax(x, axes, keepdim)`` and ``amin``, including those of truth values."""
         x = self.env[node.args[0]]
         kind = dtype_of(x)
         if kind == "bool":
@@ -341,7 +341,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
 
     def _any(self, node: torch.fx.Node) -> relax.Var:
-        """Return whether any value is not 0, as a truth value or, for uint8, as 0 or 1."""
+        """Return whether any value differs from 0, as a truth value or, for uint8, as 0 or 1."""
         x = self.env[node.args[0]]
         found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
         largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])
@@ -349,7 +349,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(largest, dtype))
 
     def _cumsum(self, node: torch.fx.Node) -> relax.Var:
-        """Add by loops; TVM calls a runtime library for ``cumsum``."""
+        """Add elements in loops, because TVM calls a runtime library for ``cumsum``."""
         x, axis = self.env[node.args[0]], node.args[1]
         dtype = self._convert_data_type(node.meta["val"].dtype)
         return self.block_builder.emit_te(topi.cumsum, x, axis, dtype)
@@ -375,7 +375,7 @@ def const_like(value: float, like: relax.Expr) -> relax.Expr:
 
 
 def choose_by_type(plain: Converter | None, paired: Converter) -> Converter:
-    """Return a converter that calls ``paired`` for complex numbers, else ``plain``."""
+    """Return a converter that calls ``paired`` for complex numbers, and otherwise ``plain``."""
 
     def convert(node: torch.fx.Node) -> Any:
         if plain is None or uses_complex(node):

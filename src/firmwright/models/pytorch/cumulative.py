@@ -1,4 +1,4 @@
-"""Imports products and extremes along an axis, also cumulative products and extremes."""
+"""Imports products and extremes along an axis, and cumulative products and extremes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.models.pytorch.nodes import kind_of
 
 
 def multiply_up(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``cumprod(x, axis)`` as loops; TVM calls a runtime library for it."""
+    """Import ``cumprod(x, axis)`` as loops, because TVM calls a runtime library for it."""
     x, axis = importer.env[node.args[0]], node.args[1]
     dtype = str(node.meta["val"].dtype).removeprefix("torch.")
     return importer.block_builder.emit_te(topi.cumprod, x, axis, dtype)

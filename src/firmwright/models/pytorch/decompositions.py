@@ -1,4 +1,4 @@
-"""Defines operators of torch by torch's core operators, if torch and TVM have no definition."""
+"""Defines operators of torch with torch's core operators, if torch and TVM have no definition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPLEMENT = (
 
 
 def in_float32(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a function that computes integers and 16-bit floats in float32."""
+    """Return a function that computes in float32 for integers and 16-bit floats."""
 
     def compute(x: Tensor) -> Tensor:
         wide = x if x.dtype == torch.float64 else x.float()
@@ -58,10 +58,10 @@ def mean_and_variance(
 
 
 def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
-    """Return √(x² + y²) by the ratio of both, because a square may overflow.
+    """Return √(x² + y²), computed from the ratio of both, because a square may overflow.
 
-    The result is infinite if one operand is infinite, else NaN if one operand is NaN. Firmware's
-    maximum of a number and NaN may be the number.
+    The result is infinite if one operand is infinite. Otherwise it is NaN if one operand is NaN. On
+    firmware, the maximum of a number and NaN may be the number.
     """
     longer, shorter = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = shorter / torch.where(longer == 0, 1.0, longer)
@@ -84,7 +84,7 @@ def copy_sign(x: Tensor, y: Tensor | float) -> Tensor:
 
 
 def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """Evaluate a polynomial, whose coefficients begin with the constant."""
+    """Evaluate a polynomial whose coefficients begin with the constant."""
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient
@@ -92,7 +92,7 @@ def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def invert_error_function(x: Tensor) -> Tensor:
-    """Return the inverse of ``erf``: a quotient of polynomials, and two steps of Newton."""
+    """Return the inverse of ``erf``, from a quotient of polynomials and two steps of Newton."""
     size = x.abs()
     square = x * x
     inner = x * evaluate_polynomial(square, CENTRAL[0]) / evaluate_polynomial(square, CENTRAL[1])
@@ -108,7 +108,7 @@ def invert_error_function(x: Tensor) -> Tensor:
 
 
 def complement_error_function(x: Tensor) -> Tensor:
-    """Return 1 - erf(x), and a polynomial if the difference would cancel digits."""
+    """Return 1 - erf(x), or a polynomial if the difference would cancel digits."""
     size = x.abs()
     ratio = 1 / (1 + size / 2)
     tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT) - size * size)
@@ -124,7 +124,7 @@ def find_angle(x: Tensor) -> Any:
 
 
 def compute_log_gamma(x: Tensor) -> Tensor:
-    """Return the logarithm of the absolute value of the gamma function, by Stirling's series."""
+    """Return the logarithm of the absolute value of the gamma function, with Stirling's series."""
     reflected = x < 0.5
     y = torch.where(reflected, 1 - x, x)
     is_small = y < SHIFT + 1
@@ -152,7 +152,7 @@ def leak_by_mean(
     training: bool = False,
     _: torch.Generator | None = None,
 ) -> Any:
-    """Return RReLU of inference, whose slope is the mean of its limits."""
+    """Return the RReLU for inference, whose slope is the mean of its limits."""
     if training:
         return NotImplemented
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
@@ -179,7 +179,7 @@ def multiply_three(
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """Return x and the product of a matrix and a vector, or the sum of products of matrices.
+    """Return x plus the product of a matrix and a vector, or plus the sum of matrix products.
 
     If beta is 0, the result does not depend on x.
     """
@@ -199,7 +199,7 @@ def count_nonzeros(
     *,
     dtype: torch.dtype | None = None,
 ) -> Any:
-    """Return the norm of order 0; other norms are core operators."""
+    """Return the norm of order 0, because only other norms are core operators."""
     if p != 0:
         return NotImplemented
     return (x != 0).to(dtype or x.dtype).sum(dim, keepdim)
@@ -233,7 +233,7 @@ def count_below(
 ) -> Tensor:
     """Return the number of sorted bounds, along the last axis, that are below each value.
 
-    Equal bounds count with ``right``.
+    If ``right`` is true, equal bounds also count.
     """
     if sorter is not None:
         bounds = bounds.gather(-1, sorter)
@@ -276,7 +276,7 @@ def combine_bags(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the sum (mode 0), mean (1) or maximum (2) of the rows of each bag.
 
-    A bag is the indices from one offset to the next one. Only the first result is defined.
+    A bag has the indices from one offset to the next offset. Only the first result is defined.
     """
     rows = weight[indices]
     if per_sample_weights is not None:
@@ -300,7 +300,7 @@ def combine_bags(
 def fake_quantize(
     x: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """Quantize and dequantize, as PT2E writes it after its conversion."""
+    """Quantize and dequantize in the form that PT2E writes after its conversion."""
     settings = scale, zero_point, quant_min, quant_max, choose_storage(quant_min, quant_max)
     return PT2E.dequantize_per_tensor(PT2E.quantize_per_tensor(x, *settings), *settings)
 

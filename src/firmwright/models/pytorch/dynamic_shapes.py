@@ -24,7 +24,8 @@ def fix_shapes(
 ) -> tuple[torch.export.ExportedProgram, tuple[str, ...]]:
     """Return the program for inputs of these shapes, and notes for the user.
 
-    Raises OpenShapesError for open inputs without a shape, UserError for shapes that do not fit.
+    Raises OpenShapesError for open inputs without a shape, and UserError for shapes that do not
+    fit.
     """
     wanted = [str(n) for n in program.graph_signature.user_inputs]
     values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in wanted}
@@ -49,7 +50,7 @@ def fix_shapes(
 
 
 def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:
-    """Raise UserError for a shape of an unknown input, OpenShapesError for a missing shape."""
+    """Raise UserError for a shape of an unknown input, and OpenShapesError for a missing shape."""
     for label in shapes:
         if label not in declared:
             hint = did_you_mean(label, declared)
@@ -75,8 +76,8 @@ def check_lengths(
 ) -> list[str]:
     """Return notes on lengths of 1 that the export does not include.
 
-    Raises UserError for lengths that do not fit. ``Dim.AUTO`` begins at 2: torch.export treats a
-    length of 1 separately, but most programs are also correct for it.
+    Raises UserError for lengths that do not fit. ``Dim.AUTO`` begins at 2, because torch.export
+    handles a length of 1 separately. But most programs are also correct for a length of 1.
     """
     ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
     found: dict[str, int] = {}

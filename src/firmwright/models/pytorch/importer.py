@@ -1,8 +1,8 @@
 """Imports PyTorch programs in the form of ``torch.export.save`` (.pt2), with TVM's importer.
 
-No pickle of the file is executed: tensors are read with ``force_weights_only``. A file with pickled
-objects or compiled code is rejected. (torch itself still advises against programs of unknown
-origin: it evaluates the symbolic shape expressions in them.)
+The importer executes no pickle of the file, because it reads tensors with ``force_weights_only``. A
+file with pickled objects or compiled code is rejected. (torch still advises against programs of
+unknown origin, because it evaluates their symbolic shape expressions.)
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
-    """Read the file without executing its code; UserError if it is not an exported program."""
+    """Read the file without execution of its code.
+
+    Raises UserError if the file is not an exported program.
+    """
     check_archive(data, name)
     operators = list_operators(data, name)
     if any(namespace == "torchao" for namespace, _ in operators):
@@ -151,7 +154,7 @@ def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
 def explain_load(error: Exception) -> str:
     """Return the reason why torch rejects a file, from torch's error.
 
-    torch names a pickled class only after advice that does not apply here.
+    torch names a pickled class only after advice that does not apply to firmwright.
     """
     found = PICKLED_CLASS.search(str(error))
     if not found and isinstance(error, INCONSISTENCIES):
@@ -174,7 +177,7 @@ def explain_load(error: Exception) -> str:
 
 
 def check_archive(data: bytes, name: str) -> None:
-    """Raise UserError unless the file is an exported program, with the type of the file."""
+    """Raise UserError, with the type of the file, unless the file is an exported program."""
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except (zipfile.BadZipFile, UnicodeDecodeError):  # zipfile decodes the names of the members
@@ -200,7 +203,8 @@ def check_archive(data: bytes, name: str) -> None:
 def force_weights_only() -> Iterator[None]:
     """Restrict ``torch.load`` to tensors and plain containers, regardless of its arguments.
 
-    For ``torch.export.load``, an environment variable is torch's only option for this restriction.
+    For ``torch.export.load``, torch has no other option for this restriction than an environment
+    variable.
     """
     variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(variable)
@@ -251,7 +255,7 @@ def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
-    """Raise one UserError with all operators without a converter or a comparable result."""
+    """Raise one UserError that lists all operators without a converter or a comparable result."""
     importer = TorchImporter(program)
     lines = [
         f"  {describe(node)}{reason}"
@@ -288,7 +292,7 @@ def drop_assertions(program: torch.export.ExportedProgram) -> None:
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the label of each node: the path of its submodule, or else the node's name.
 
-    If a submodule became several nodes, only its last node has the path as label.
+    If a submodule becomes several nodes, only its last node has the path as label.
     """
     labels: dict[str, str] = {}
     last: dict[str, str] = {}
@@ -315,7 +319,7 @@ def check_results(importer: TorchImporter, name: str) -> None:
 
 
 def find_differences(stated: Any, kind: Any) -> Iterator[str]:
-    """Yield the differences of a tensor in TVM from torch's tensor; tuples are skipped."""
+    """Yield the differences between a tensor in TVM and the tensor in torch, without tuples."""
     if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
         return
     pair = [2] if stated.is_complex() else []
@@ -342,7 +346,10 @@ def collect_outputs(
 
 
 def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
-    """Return a copy, because torch needs writable memory; bfloat16 is converted via uint16."""
+    """Return a copy as a tensor, because torch needs writable memory.
+
+    bfloat16 is converted via uint16.
+    """
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(array))

@@ -1,7 +1,8 @@
 """Imports reads and writes at computed indices, in all forms of torch.
 
-TVM reads several indices as their product, has one form of scatter, and has no unfold. Here the
-indexed axes are moved first and become one axis, and a single index counts along all of them.
+TVM reads several indices as their product, has only one form of scatter, and has no unfold. This
+module first moves the indexed axes and makes them one axis. A single index counts along all of
+them.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class Selection:
 
 
 def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
-    """Return the selection by one index per axis, None for an axis that is not indexed.
+    """Return the selection by one index per axis, or None for an axis that is not indexed.
 
-    Raises ValueError for an index of truth values: their number is known only at run time.
+    Raises ValueError for an index of truth values, because their number is known only at run time.
     """
     builder, shape = importer.block_builder, static_shape(x)
     indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
@@ -86,7 +87,7 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
-    """Return an index as int64, counted from the start of an axis, also for negative indices."""
+    """Return an index as int64; negative indices are converted to positions from the start."""
     wide = builder.emit(relax.op.astype(index, "int64"))
     moved = builder.emit(relax.op.add(wide, relax.const(length, "int64")))
     return builder.emit(relax.op.where(relax.op.less(wide, relax.const(0, "int64")), moved, wide))
@@ -102,7 +103,7 @@ def invert(order: Sequence[int]) -> list[int]:
 
 
 def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``x[i, :, j]``: ``index(x, [i, None, j])``."""
+    """Import ``x[i, :, j]``, written as ``index(x, [i, None, j])``."""
     builder, x = importer.block_builder, importer.env[node.args[0]]
     chosen = select(importer, x, node.args[1])
     rows = permute(builder, x, chosen.order)

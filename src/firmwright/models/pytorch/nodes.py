@@ -14,12 +14,12 @@ def find_call_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node
 
 
 def kind_of(node: torch.fx.Node) -> str:
-    """Return an operator's name without namespace and overload: ``convolution``."""
+    """Return an operator's name without namespace and overload, such as ``convolution``."""
     return str(node.target.__name__).partition(".")[0]
 
 
 def describe(node: torch.fx.Node) -> str:
-    """Return an operator, its node, and its line in the model's source if the file states it."""
+    """Return an operator, its node, and its line in the model's source if the file has one."""
     lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
     own = [line for line in lines if "site-packages/torch/" not in line[0]]
     place = ", {} line {}".format(*own[-1]) if own else ""
@@ -27,7 +27,7 @@ def describe(node: torch.fx.Node) -> str:
 
 
 def draws_numbers(node: torch.fx.Node) -> bool:
-    """Return whether an operator draws random numbers; recurrent layers only do in training."""
+    """Return whether an operator draws random numbers, as recurrent layers do in training."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     stated = {option.name: i for i, option in enumerate(node.target._schema.arguments)}

@@ -1,4 +1,4 @@
-"""Evaluates the parts of a PyTorch program without inputs, such as the masks of attention."""
+"""Evaluates the parts of a PyTorch program that depend on no inputs, such as attention masks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ FILLING = ("full", "empty", "empty_permuted")
 
 
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
-    """Return the tensors that depend on no input and no weight, except tensors that are only
-    filled.
+    """Return the tensors that depend on no input and no weight, without constant fills.
 
     Operators that draw random numbers are not evaluated, so that a later check rejects them.
     """

@@ -1,6 +1,6 @@
-"""Imports the maxima of windows with their indices, and of windows that differ in length.
+"""Imports the maxima of windows with their indices, and maxima of windows that differ in length.
 
-TVM's pooling has no indices. Its adaptive pooling has equal windows.
+TVM's pooling has no indices, and its adaptive pooling has only equal windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from firmwright.models.pytorch.indexing import Convert, Importer
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of an axis: a result reads ``size`` elements from its begin to its end."""
+    """The windows of an axis; a result reads ``size`` elements from its begin to its end."""
 
     length: int
     size: int
@@ -127,7 +127,7 @@ def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows
 
 
 def find_places(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
-    """Return the first position of each maximum, counted in the image; the last for NaN."""
+    """Return the position in the image of each maximum: the first one, or for NaN the last one."""
     taps, last = make_taps(windows), prod(w.length for w in windows) - 1
 
     def element(*index: Any) -> Any:

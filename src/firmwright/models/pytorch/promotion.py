@@ -1,8 +1,8 @@
 """Inserts torch's type conversions into a program, because TVM computes in the operands' types.
 
-torch converts operands to one type implicitly: ``x + 1.5`` is float32 for integers x. Here these
-conversions become operators. The factor ``alpha`` of sums, which TVM omits, also becomes an
-operator.
+torch converts operands to one type implicitly: ``x + 1.5`` is float32 for integers x. This module
+writes these conversions as operators. The factor ``alpha`` of sums, which TVM omits, also becomes
+an operator.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def takes_numbers(node: torch.fx.Node) -> bool:
 
 
 def wrap_number(number: Any, kind: torch.dtype) -> Any:
-    """Return a number as torch converts it to an integer type: its lowest bits."""
+    """Return the lowest bits of a number, because torch converts it to an integer type this way."""
     if not isinstance(number, int) or kind.is_floating_point or kind == torch.bool:
         return number
     return torch.tensor(int(number)).to(kind).item()

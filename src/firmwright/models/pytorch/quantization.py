@@ -1,8 +1,8 @@
 """Rewrites quantization in blocks or by computed parameters as torch's core operators.
 
-These are PT2E's dynamic operators, and the operators of torchao, which need not be installed. The
-formulas are from torch.ao.quantization and torchao.quantization.quant_primitives. Integers of one
-scale per row remain a ``dequantize_per_channel``, so that weights stay integers.
+The rewritten operators are PT2E's dynamic operators, and the operators of torchao, which need not
+be installed. The formulas are from torch.ao.quantization and torchao.quantization.quant_primitives.
+Integers with one scale per row remain a ``dequantize_per_channel``, so that weights stay integers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> t
 def choose_qparams(
     x: Tensor, low: int, high: int, eps: float, _: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return PT2E's scale, float64, and zero point, int64, of a whole tensor; each is (1,)."""
+    """Return PT2E's scale (float64) and zero point (int64) of a whole tensor; each is (1,)."""
     ends = x.amin().clamp(max=0), x.amax().clamp(min=0)
     scale, zero = cover_range(*ends, low, high, eps)
     return scale.reshape(1).double(), zero.reshape(1).long()
@@ -55,7 +55,7 @@ def choose_qparams(
 def choose_symmetric(
     x: Tensor, low: int, high: int, eps: float, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return PT2E's scale, float64, for the same range on both sides of 0, and a zero point."""
+    """Return PT2E's float64 scale for a range that is symmetric around 0, and a zero point."""
     scale = (x.abs().amax() / ((high - low) / 2)).clamp(min=eps).reshape(1)
     return scale.double(), torch.full((1,), 128 if kind == torch.uint8 else 0)
 
@@ -71,7 +71,7 @@ def cover_range(
 def quantize(
     x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, kind: torch.dtype
 ) -> Tensor:
-    """Quantize a tensor by a scale and a zero point of one element each."""
+    """Quantize a tensor with a scale and a zero point of one element each."""
     factor = (1.0 / scale.double()).float().reshape(())
     steps = torch.round(x.float() * factor) + zero.float().reshape(())
     return steps.clamp(low, high).to(kind)
@@ -103,7 +103,7 @@ def choose_affine(  # noqa: PLR0913 (the arguments of the operator)
 ) -> tuple[Tensor, Tensor]:
     """Return torchao's scale and zero point of each block.
 
-    Unless the rank is kept, axes that are one block are absent. A symmetric zero point without a
+    Axes that are one block are absent, unless the rank is kept. A symmetric zero point without a
     stated type is a float.
     """
     low, high = find_limits(target_dtype, quant_min, quant_max)
@@ -157,7 +157,8 @@ def dequantize_affine(
 ) -> Tensor:
     """Dequantize blocks as the rows of a matrix.
 
-    Zero points become int32, because torchao subtracts them as floats, and PT2E as integers.
+    Zero points become int32, because torchao subtracts them as floats and PT2E subtracts them as
+    integers.
     """
     parts = split_blocks(x.shape, block_size)
     order = [*range(0, len(parts), 2), *range(1, len(parts), 2)]
@@ -209,7 +210,7 @@ def define_torchao() -> None:
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return the functions in core operators that replace an operator, by operator."""
+    """Return, by operator, the functions in core operators that replace the operator."""
     torchao = {
         getattr(torch.ops.torchao, name).default: function
         for name, function in TORCHAO.items()

@@ -1,4 +1,4 @@
-"""Imports quantized operators, with the integers of weights stored as integers."""
+"""Imports quantized operators, and keeps the integers of weights as integers."""
 
 from __future__ import annotations
 
@@ -126,13 +126,14 @@ def convert(importer: ConstantImporter, node: torch.fx.Node, value: Expr) -> Exp
 
 
 def multiply_integers(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
-    """Import ``_int_mm(a, b)``: the product of int8 matrices with sums in int32."""
+    """Import ``_int_mm(a, b)``, the product of int8 matrices with sums in int32."""
     operands = (importer.env[a] for a in node.args)
     return importer.block_builder.emit(op.matmul(*operands, out_dtype="int32"))
 
 
 def convert_stored(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
-    """Import ``_to_copy(x, dtype)``; stored integers of 8 bits are dequantized when they are read.
+    """Import ``_to_copy(x, dtype)``; an operator that reads stored 8-bit integers dequantizes
+    them.
 
     A plain conversion of a constant would store floats, which need four times the memory.
     """

@@ -1,7 +1,8 @@
-"""Writes out PyTorch's recurrent layers step by step; TVM supports few kinds, and one layer.
+"""Writes out PyTorch's recurrent layers step by step, because TVM supports only a few kinds.
 
-torch can write them out, too, but the names of its steps are unrelated. Here tensors are named
-after their step, like those of ONNX's recurrent operators, so that all steps are quantized alike.
+TVM also supports only one layer. torch can write recurrent layers out, but the names of its steps
+are unrelated. This module names tensors after their step, as the ONNX importer does, so that all
+steps are quantized in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
 
 
 class Direction:
-    """One direction of a layer: its weights, and the names of the tensors that it binds."""
+    """A direction of a layer: its weights, and the names of the tensors that it binds."""
 
     def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
         self.builder, self.label = builder, label
@@ -121,7 +122,7 @@ def find_recurrent(program: torch.export.ExportedProgram) -> Iterator[torch.fx.N
 def are_written_out(program: torch.export.ExportedProgram) -> bool:
     """Return whether all recurrent layers have stored weights, and a state of the cells' size.
 
-    Layers with projections have more weights, and their states are smaller.
+    Layers with projections have more weights and smaller states.
     """
     stored = {
         spec.arg.name

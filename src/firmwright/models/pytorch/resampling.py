@@ -1,6 +1,6 @@
 """Imports resizes and averages of windows, with the factors and divisors that TVM omits.
 
-torch computes the weight of each pixel in a result: it resizes the unit vectors of each axis.
+torch computes the weight of each pixel in a result, with a resize of the unit vectors of each axis.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RESIZES = {
 
 
 def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> relax.Var:
-    """Resize the last two axes of x (n, c, height, width) like the operator of ``node``.
+    """Resize the last two axes of x (n, c, height, width) as the operator of ``node`` does.
 
-    Raises ValueError for interpolated integers, which torch rounds in a different way.
+    Raises ValueError for interpolated integers, because torch rounds them in a different way.
     """
     size = [int(n) for n in node.meta["val"].shape[2:]]
     nearest = node.target is ATEN.upsample_nearest2d.vec
@@ -77,9 +77,9 @@ def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
 
 
 def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
-    """Return TVM's method for the same interpolation; empty if TVM would interpolate differently.
+    """Return TVM's method for an equal interpolation; empty if TVM interpolates differently.
 
-    TVM uses the size of the result and no factor. With aligned corners, it divides by 0 if the
+    TVM uses the size of the result and no factor. With aligned corners, TVM divides by 0 if the
     result has one pixel.
     """
     by_size = [
@@ -117,9 +117,9 @@ def combine_pixels(
 
 
 def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
-    """Import ``grid_sampler(x, grid, mode, padding, corners)`` of pictures and volumes.
+    """Import ``grid_sampler(x, grid, mode, padding, corners)`` of images and volumes.
 
-    TVM expects the coordinates of a point along axis 1, torch along the last axis.
+    TVM expects the coordinates of a point along axis 1, but torch has them along the last axis.
     """
     x, grid = (importer.env[a] for a in node.args[:2])
     mode, padding, corners = node.args[2:]
@@ -146,7 +146,7 @@ SAMPLING: dict[str, Convert] = dict.fromkeys(
 def scale_to_divisor(
     builder: relax.BlockBuilder, means: relax.Expr, node: torch.fx.Node
 ) -> relax.Var:
-    """Return the window sums divided by the stated divisor; ``means`` are without padding."""
+    """Return the window sums divided by the stated divisor; ``means`` exclude the padding."""
     rank = 3 if kind_of(node) == "avg_pool3d" else 2
     shape = list(node.args[0].meta["val"].shape)
     shape[:-rank] = [1] * (len(shape) - rank)

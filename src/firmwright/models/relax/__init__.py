@@ -1,1 +1,1 @@
-"""Imports Relax modules that a Python function returns."""
+"""Imports Relax modules that a user's Python function returns."""

@@ -1,9 +1,9 @@
-"""Imports Relax modules as TVM's JSON, which a user's Python function returned.
+"""Imports Relax modules, as TVM's JSON, that a user's Python function returned.
 
 The format has no separate runtime. So the reference is TVM's Relax virtual machine on the host,
-which runs the module as the user returned it. The reference and the generated C share the
-semantics of TVM's operators, which define the model. They do not share the parts under test: the
-rewrites, integer arithmetic, schedules, planning and C of firmwright.
+which runs the unchanged module. The reference and the generated C share the semantics of TVM's
+operators, which define the model. They do not share the parts under test: the rewrites, integer
+arithmetic, schedules, planning and C of firmwright.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
 
 
 def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
-    """Replace symbolic lengths by the recipe's numbers; UserError if they do not fit."""
+    """Replace symbolic lengths by the recipe's numbers.
+
+    Raises UserError if the numbers do not fit.
+    """
     declared = {
         str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in module["main"].params
     }
@@ -121,7 +124,7 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError for calls of neither a Relax operator nor a TIR function of the module."""
+    """Raise UserError for calls of functions other than Relax operators and the module's TIR."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)
@@ -133,7 +136,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 
 
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
-    """Return an input or output; UserError unless it is a tensor of static shape."""
+    """Return an input or output. Raises UserError unless it is a tensor of static shape."""
     if not isinstance(kind, relax.TensorType):
         raise UserError(f"{name}: '{label}' is not a tensor: {kind}; expected tensors only")
     shape = getattr(kind, "shape", None)
