@@ -21,7 +21,8 @@ def run_in_sequence(
     outputs: Sequence[str],
     run: Callable[[dict[str, Array]], Sequence[Array]],
 ) -> list[list[Array]]:
-    """Return the outputs of each sample; each sample's final states are the next one's inputs.
+    """Return the outputs of each sample; the final states of a sample are inputs of the next
+    sample.
 
     ``run`` receives all inputs of the model and returns all of its ``outputs``. Only states with an
     output are passed on, because the model keeps the other states. Outputs without elements are

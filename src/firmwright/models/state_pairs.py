@@ -1,4 +1,4 @@
-"""Turns pairs of an input and an output, its next value, into states of a model."""
+"""Turns pairs of an input and the output that is its next value into states of a model."""
 
 from __future__ import annotations
 

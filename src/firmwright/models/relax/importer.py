@@ -155,7 +155,7 @@ def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> t
 
 
 def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
-    """Return the names of the outputs: stated in the module, or of the outputs' variables.
+    """Return the names of the outputs, which the module or the outputs' variables state.
 
     The names are ``output_0`` … if the variables have generated or repeated names.
     """

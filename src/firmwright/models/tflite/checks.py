@@ -1,11 +1,11 @@
 """Checks a TFLite model beyond LiteRT's verifier, before TVM reads the model.
 
 LiteRT's verifier checks the offsets and lengths inside the file. It does not check tensor indices,
-their order and their quantization parameters. LiteRT's kernels check them, but some kernels end the
-process.
+the order of operators and quantization parameters. LiteRT's kernels check these, but some kernels
+end the process.
 
-A rule is a small function. Its docstring is the sentence that the user reads, and its result is the
-wrong value that was found, or None.
+A rule is a small function. Its docstring is the sentence that the user reads. Its result is the
+wrong value, or None.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class CheckedTensor:
-    """A tensor of the first subgraph as the rules look at it."""
+    """A tensor of the first subgraph in the form that the rules check."""
 
     tensor: Any
     buffer_bytes: int

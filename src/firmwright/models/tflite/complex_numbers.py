@@ -1,7 +1,7 @@
 """Converts RFFT2D along one axis, and the operators that read its complex numbers.
 
-In Relax, a tensor of complex numbers is float32 with one axis more: the last axis has the real and
-the imaginary part.
+In Relax, a tensor of complex numbers is float32 with one additional axis. This last axis has the
+real and the imaginary part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def has_complex(converter: Any, op: Any) -> bool:
 
 
 def convert_rfft(converter: Any, op: Any) -> relax.Expr:
-    """Convert RFFT2D of a row; TVM's FFT needs TVM's runtime.
+    """Convert RFFT2D of a row, because TVM's FFT needs TVM's runtime.
 
     LiteRT cuts or pads a row to the length, which is a power of two, and adds in float64.
     """

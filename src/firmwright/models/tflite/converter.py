@@ -84,7 +84,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
-        """Return the reason why an operator cannot be converted; '' if it can."""
+        """Return the reason why an operator cannot be converted; '' if it can be converted."""
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in ON_STORED_INTEGERS and quantized[0]:
@@ -220,7 +220,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
-        """Return TVM's wrappers; an integer bias gets the products' scale, as LiteRT adds it."""
+        """Return TVM's wrappers; an integer bias gets the scale of the products, as in LiteRT."""
         tensors = self.get_tensors(op.InputsAsNumpy())
         if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
             self.add_bias_params(tensors)

@@ -200,8 +200,8 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
     """Convert BATCH_MATMUL; TVM rejects quantized factors, and uses the left batch for the result.
 
-    The right factor always has a batch here. A plain matrix would become FULLY_CONNECTED, which
-    TFLite rounds differently.
+    The right factor always gets a batch. A plain matrix would become FULLY_CONNECTED, which TFLite
+    rounds differently.
     """
     left, right = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)

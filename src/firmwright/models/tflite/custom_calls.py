@@ -45,7 +45,7 @@ _of_recipe: ContextVar[Operators] = ContextVar("custom operators of the recipe")
 
 @contextmanager
 def use_custom_operators(operators: Operators) -> Iterator[None]:
-    """Add the operators of a recipe, by the names in the file, to the known ones in the block."""
+    """Add a recipe's operators, by the names in the file, to the known operators in the block."""
     token = _of_recipe.set(operators)
     try:
         yield
@@ -60,9 +60,9 @@ def list_known_operators() -> Operators:
 
 @dataclass(frozen=True)
 class CustomCall:
-    """One custom operator of a file: its name, definition, options, inputs and results.
+    """A custom operator of a file: its name, definition, options, inputs and results.
 
-    A missing input is not in ``inputs``.
+    ``inputs`` does not contain missing inputs.
     """
 
     name: str
@@ -73,7 +73,7 @@ class CustomCall:
     results: tuple[TensorKind, ...]
 
     def list_results(self, inputs: Kinds) -> list[TensorKind]:
-        """Return the results for ``inputs``, whose shapes may differ from the file's."""
+        """Return the results for ``inputs``; their shapes may differ from the file's shapes."""
         if self.operator.shapes is None:
             return list(self.results)
         return list(self.operator.shapes(inputs, self.options))
@@ -161,7 +161,7 @@ def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
 
 
 def add_states(data: bytes) -> bytes:
-    """Check the custom operators, and add a variable tensor for each state of built-in ones.
+    """Check the custom operators, and add a variable tensor for each state of built-in operators.
 
     The state is the last input of its operator. A model without such states is returned unchanged.
     Raises UserError for an operator that does not fit its definition.
@@ -209,7 +209,10 @@ def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
 
 
 def check_results(call: CustomCall) -> list[TensorKind]:
-    """Return the results. Raises UserError if the file has others; converters omit some shapes."""
+    """Return the results. Raises UserError if the results in the file differ.
+
+    Some converters omit shapes in the file.
+    """
     found = call.list_results(call.inputs)
     fits = len(found) == len(call.results) and all(
         stated in (kind, TensorKind((), kind.dtype))

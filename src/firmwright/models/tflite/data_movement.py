@@ -1,4 +1,4 @@
-"""Corrects TFLite operators that only move elements; integers stay as they are stored."""
+"""Corrects TFLite operators that only move elements; integers keep their stored form."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def take_elements(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
 
 
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
-    """Convert RESIZE_NEAREST_NEIGHBOR, whose rounding differs from TVM's.
+    """Convert RESIZE_NEAREST_NEIGHBOR, because TVM rounds differently.
 
-    TVM rounds half-pixel centers and aligned corners differently. The source row and column of each
-    element are known here. They are computed in float32, as in the kernel
+    The differences are in half-pixel centers and aligned corners. The source row and column of each
+    element are known at import. They are computed in float32, as in the kernel
     (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
     """
     source, size = converter.get_input_tensors(op)

@@ -1,8 +1,9 @@
 """Defines TFLite_Detection_PostProcess, the last operator of an SSD; LiteRT is its reference.
 
-Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. It sorts
-equal scores of several classes in no defined order; the firmware sorts them by class, as TFLite
-Micro does. Results after the last object are undefined in TFLite; here they are zeros.
+Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite sorts
+equal scores of several classes in no defined order. The firmware sorts them by class, as TFLite
+Micro does. Results after the last object are undefined in TFLite. In firmware, these results are
+zeros.
 """
 
 from __future__ import annotations

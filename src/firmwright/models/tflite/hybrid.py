@@ -40,7 +40,7 @@ def is_hybrid(converter: Any, op: Any, kind: str) -> bool:
 
 
 def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
-    """Return the operator's result in float32; UserError if its weights are not int8."""
+    """Return the operator's result in float32. Raises UserError if its weights are not int8."""
     source, weights, biases = list_operands(converter, op, kind)
     (target,) = converter.get_output_tensors(op)
     require_bytes(converter, weights)
@@ -81,7 +81,7 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
 
 
 def require_bytes(converter: Any, weights: Any) -> None:
-    """Raise UserError if weights are not int8. LiteRT reads uint8 weights as int8 here."""
+    """Raise UserError if weights are not int8, because LiteRT reads uint8 weights as int8."""
     if weights.tensor.Type() != tflite.TensorType.INT8:
         stored = converter.get_tensor_type_str(weights.tensor.Type())
         raise UserError(

@@ -119,7 +119,10 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def prepare_custom_operators(data: bytes, name: str) -> bytes:
-    """Return the model with the states of its custom operators; UserError names the model."""
+    """Return the model with the states of its custom operators.
+
+    Raises UserError, with the name of the model, if an operator does not fit.
+    """
     try:
         return add_states(data)
     except DiagnosticError:
@@ -140,7 +143,7 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
 
 
 def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
-    """Let LiteRT verify the bytes, because TVM's reader trusts every offset in them.
+    """Verify the bytes with LiteRT, because TVM's reader does not check the offsets in them.
 
     Returns the bytes and notes. The bytes are repaired if LiteRT is stricter than TFLite Micro.
     """

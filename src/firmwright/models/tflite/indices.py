@@ -79,7 +79,7 @@ def convert_bucketize(converter: Any, op: Any) -> relax.Expr:
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
     """Convert EMBEDDING_LOOKUP; TVM reads the first input as rows, but it has the indices.
 
-    Rows of bytes with a result in float32 are scaled, by one scale or one per row.
+    Rows of bytes with a result in float32 are scaled with one scale, or with one scale per row.
     """
     places, table = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)

@@ -62,7 +62,8 @@ def pad_transposed(
     """Return strides and paddings of a transposed convolution, as Relax's operators need them.
 
     ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) that the file states for the result.
-    ``lengths`` and ``window`` are those of the input and of the kernel along D, H and W.
+    ``lengths`` are the lengths of the input along D, H and W, and ``window`` the lengths of the
+    kernel.
     """
     strides = [options.StrideH(), options.StrideW()]
     if len(lengths) == 3:

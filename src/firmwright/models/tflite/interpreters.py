@@ -1,4 +1,4 @@
-"""Opens LiteRT's interpreter, also with another set of kernels for some operators."""
+"""Opens LiteRT's interpreter, which may use another set of kernels for some operators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILED = re.compile(r"builtin opcode '(\w+)'|\((\w+)\) failed to (?:prepare|invo
 def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
     """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
 
-    With ``keep_all``, the values of all tensors can be read after a run.
+    If ``keep_all`` is true, the values of all tensors can be read after a run.
     """
     return Interpreter(
         model_content=data,
@@ -67,11 +67,11 @@ def is_divisible(data: bytes) -> bool:
 
 
 class DividedInterpreter:
-    """Runs a network in parts, with the methods of LiteRT's interpreter that are used here.
+    """Runs a network in parts, with the methods of LiteRT's interpreter that firmwright uses.
 
-    Operators of the kinds in ``optimized`` run by LiteRT's optimized kernels, custom operators
-    with a reference in Python run by that, and all others by LiteRT's reference kernels. The
-    tensors keep their indices.
+    LiteRT's optimized kernels run the operators of the kinds in ``optimized``. Python functions run
+    custom operators that have a reference in Python. LiteRT's reference kernels run all other
+    operators. The tensors keep their indices.
     """
 
     def __init__(self, data: bytes, optimized: frozenset[str], keep_all: bool) -> None:
@@ -113,10 +113,10 @@ class DividedInterpreter:
         return [{"name": names[index], "index": int(index)} for index in indices]
 
     def resize_tensor_input(self, index: int, shape: tuple[int, ...]) -> None:
-        """Ignore the shape: each part is resized when its inputs are known."""
+        """Ignore the shape, because each part is resized when its inputs are known."""
 
     def allocate_tensors(self) -> None:
-        """Wait: each part is allocated when its inputs are known."""
+        """Skip the allocation, because each part is allocated when its inputs are known."""
 
     def set_tensor(self, index: int, array: Array) -> None:
         self._values[index] = array
@@ -169,7 +169,7 @@ class _Part:
 
 
 class _ClearedPart(_Part):
-    """A custom operator that LiteRT computes without writing all of its results."""
+    """A custom operator for which LiteRT does not write all results."""
 
     def __init__(self, model: Any, operator: Any, size: int, keep_all: bool) -> None:
         super().__init__(model, [operator], REFERENCE, size, keep_all)
@@ -222,7 +222,7 @@ class _PythonPart:
 
 
 def runs_in_python(model: Any, operator: Any) -> bool:
-    """Return whether an operator is a custom one whose reference is a Python function."""
+    """Return whether an operator is a custom operator whose reference is a Python function."""
     call = read_call(model, operator)
     return call is not None and call.operator.reference is not None
 
@@ -263,9 +263,9 @@ def is_variable(model: Any, index: int) -> bool:
 def write_part(
     model: Any, operators: list[Any], inputs: list[int], outputs: list[int], size: int
 ) -> bytes:
-    """Return a file of some operators; it has all tensors, but only the codes and data they need.
+    """Return a file of some operators, with all tensors, but only the necessary codes and data.
 
-    LiteRT rejects a file for each code without a kernel, even if no operator has it.
+    LiteRT rejects a file for each code without a kernel, even if no operator has this code.
     """
     codes = sorted({operator.opcodeIndex for operator in operators})
     part, graph = copy(model), copy(model.subgraphs[0])
@@ -291,7 +291,7 @@ def find_results(operators: Iterable[Any]) -> set[int]:
 
 
 def to_indices(indices: Any) -> list[int]:
-    """Return the tensors of a list in a file, without missing ones (-1)."""
+    """Return the tensors of a list in a file, without missing tensors (-1)."""
     if indices is None or isinstance(indices, int):  # flatbuffers returns 0 for an absent list
         return []
     return [int(index) for index in indices if index >= 0]

@@ -129,7 +129,8 @@ def compute_known_values(
 def evaluate_any_inputs(interpreter: Any) -> None:
     """Evaluate the network for ones, or for zeros if LiteRT cannot evaluate it for ones.
 
-    Ones come first, because a mask of zeros makes the count zero by which an average is divided.
+    Ones come first. A mask of zeros would make a count zero, and an average is divided by this
+    count.
     """
     for number in (1, 0):
         for detail in interpreter.get_input_details():

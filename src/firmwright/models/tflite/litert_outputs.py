@@ -1,4 +1,4 @@
-"""Evaluates a TFLite model with LiteRT, the reference; needs no TVM."""
+"""Evaluates a TFLite model with LiteRT, the reference, without TVM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MISSING_KERNEL = "Didn't find op for builtin opcode"
 
 
 def load_interpreter(data: bytes) -> None:
-    """Load a model with LiteRT's reference kernels, or its optimized kernels if one is missing."""
+    """Load a model with LiteRT's reference kernels, or with optimized kernels if one is missing."""
     try:
         make_interpreter(data)
     except (ValueError, RuntimeError) as error:
@@ -137,7 +137,7 @@ def run_with_kernels(
 def run_optimized(
     what: str, model: bytes, run: Callable[[bytes, frozenset[str]], Result], error: UserError
 ) -> tuple[str, Result]:
-    """Run the whole model by optimized kernels; raise the earlier error if they fail too."""
+    """Run the whole model with optimized kernels; raise the earlier error if they also fail."""
     try:
         result = run_in_copy(what, run, model, find_kinds(model))
     except UserError:
@@ -242,7 +242,7 @@ def prepare(
 def run_steps(
     inputs: Samples, states: Sequence[State], names: Sequence[str], step: Step
 ) -> list[list[Array]]:
-    """Return the outputs of all samples. Raises UserError if LiteRT cannot evaluate one."""
+    """Return the outputs of all samples. Raises UserError if LiteRT cannot evaluate a sample."""
     try:
         return run_in_sequence(inputs, states, names, step)
     except (RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Converts LSTM operators in float32, also with int8 weights; dispatches LSTMs in int8."""
+"""Converts LSTM operators in float32 with float32 or int8 weights; dispatches LSTMs in int8."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def read_states(converter: Any, tensors: Sequence[Any], place: Places) -> States
 def read_float_cell(
     converter: Any, tensors: Sequence[Any], place: Places, options: Any
 ) -> FloatCell:
-    """Return the constants of a cell; UserError for weights that are not supported."""
+    """Return the constants of a cell. Raises UserError for weights that are not supported."""
 
     def read(start: int | None, gates: Sequence[str]) -> dict[str, Any]:
         found = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}
@@ -240,7 +240,7 @@ def run_cell(
     axis: int,
     backward: bool = False,
 ) -> tuple[relax.Expr, States]:
-    """Return the result of all steps, and the states after the last one."""
+    """Return the result of all steps, and the states after the last step."""
     # The products with the inputs do not depend on earlier steps: one product serves all steps.
     products = [multiply(converter, d, w, cell.symmetric)
                 for d, w in zip(data, cell.sources, strict=True)]  # fmt: skip

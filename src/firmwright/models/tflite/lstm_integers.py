@@ -69,7 +69,7 @@ class Projection:
 class IntegerCell:
     """The constants of all steps; mappings are by the input index of a gate's weights, 1 to 4.
 
-    ``products`` are those with the input and those with the output state.
+    ``products`` has the products with the input and the products with the output state.
     """
 
     products: tuple[Products, Products]

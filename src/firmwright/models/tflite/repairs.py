@@ -32,7 +32,7 @@ OUTPUT_STATE = 18
 
 
 def kind_of(model: Any, operator: Any) -> str:
-    """Return the name of an operator's kind; '' if the schema does not have it."""
+    """Return the name of an operator's kind; '' if the schema does not have this kind."""
     code = model.operatorCodes[operator.opcodeIndex]
     return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
@@ -119,10 +119,10 @@ def state_bias_types(model: Any) -> bool:
 
 
 def repair_scales(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return the model with a normal scale for zeros that have a smaller one, and a note.
+    """Return the model with a normal scale for zeros that have a smaller scale, and a note.
 
     Converters write the scale 0 for zeros, such as the initial state of an unrolled recurrent
-    layer. A product with them has a scale below the normal numbers of float32. LiteRT computes
+    layer. A product with zeros has a scale below the normal numbers of float32. LiteRT computes
     zeros with each of these scales. Other tensors keep such a scale, and are rejected.
     """
     if not has_low_scales(tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)):
@@ -160,7 +160,7 @@ MOVES = {
 
 
 def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
-    """Return whether an operator only moves zeros, or multiplies by them without adding a bias."""
+    """Return whether an operator only moves zeros, or multiplies by zeros without a bias."""
     has_bias = len(inputs) > 2 and inputs[2] >= 0
     if kind in PRODUCTS:
         return not has_bias and bool(zeros.intersection(inputs))
