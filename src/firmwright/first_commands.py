@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from firmwright.errors import DiagnosticError, UserError
+from firmwright.errors import UserError
 
 DEFAULT_PLATFORM = "rv32-bare"
 """The platform of a recipe without the key `platform`, as the schema has it."""
@@ -95,7 +95,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
         return convert_settings(options)
     if options.model is None:
         raise UserError("init: expected MODEL, or --from FILE")
-    if options.model.endswith(".yaml"):
+    if options.model.endswith((".yaml", ".yml")):
         return add_workflow(options)
     from firmwright.project.new_repository import describe_model, write_new_repository
     from firmwright.rebuild.wheels import pin_requirements
@@ -122,19 +122,21 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
 
 def add_workflow(options: argparse.Namespace) -> list[str]:
     """Write the CI workflow of an existing recipe; return the lines to print."""
-    from firmwright.documents.chain import Layers, read_chain
-    from firmwright.project.workflow import write_workflow
+    from firmwright.pipeline.command_line import make_catalog
+    from firmwright.project.workflow import list_debian_packages, write_workflow
     from firmwright.rebuild.wheels import pin_requirements
-    from firmwright.toolchain import load_platform
+    from firmwright.recipe.load import load_recipe
+    from firmwright.toolchain import load_platform, load_toolchain
 
     refuse_options(options, ("platform", "target", "signature_name", "shape", "value"), "a recipe")
-    recipe = Path(options.model)
-    chain = read_chain(Layers(recipe))
-    if chain.findings:
-        raise DiagnosticError(chain.findings)
-    stated = str(chain.document.data.get("platform", DEFAULT_PLATFORM))
-    platform, pins = load_platform(stated, recipe.parent), pin_requirements()
-    written = write_workflow(recipe.as_posix(), platform, pins, Path(), options.ci or "github")
+    path = Path(options.model)
+    recipe = load_recipe(path, {}, make_catalog())
+    platform = load_platform(recipe.platform, path.parent)
+    toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0], path.parent)
+    emulator = recipe.run.emulator or next(iter(platform.emulators), None)
+    packages = list_debian_packages(platform, toolchain, emulator)
+    service, pins = options.ci or "github", pin_requirements()
+    written = write_workflow(path.as_posix(), recipe.name, packages, pins, Path(), service)
     return list_written(written)
 
 

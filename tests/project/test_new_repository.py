@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from firmwright.cli import main
 from firmwright.codegen.templates import make_environment, render
 from firmwright.project.new_repository import write_new_repository
 from firmwright.project.workflow import WORKFLOWS, list_debian_packages, name_requirement
-from firmwright.toolchain import load_platform
+from firmwright.toolchain import load_platform, load_toolchain
 
 COMMIT = "5c7b67fa0123456789abcdef0123456789abcdef"
 GIT = f'{{"url": "https://a.b/c", "vcs_info": {{"vcs": "git", "commit_id": "{COMMIT}"}}}}'
@@ -42,11 +41,14 @@ def test_a_workflow_installs_this_firmwright(origin: str | None, requirement: st
     ],
 )
 def test_a_workflow_installs_the_programs_of_a_platform(platform: str, packages: list[str]) -> None:
-    assert list_debian_packages(load_platform(platform)) == packages
+    found = load_platform(platform)
+    toolchain = load_toolchain(found.toolchains[0])
+    assert list_debian_packages(found, toolchain, next(iter(found.emulators), None)) == packages
 
 
 def test_a_platform_without_emulators_needs_no_emulator() -> None:
-    assert list_debian_packages(replace(load_platform("cortex-m55-bare"), emulators=())) == []
+    platform = load_platform("cortex-m55-bare")
+    assert list_debian_packages(platform, load_toolchain("zig"), None) == []
 
 
 def test_all_steps_of_a_second_recipe_are_printed(
@@ -97,6 +99,7 @@ def test_a_recipe_gets_a_workflow(
     (tmp_path / "recipes/base.yaml").write_text("platform: cortex-m55-bare\n")
     text = "extends: base.yaml\nmodel: a.onnx\n"
     (tmp_path / "recipes/a.yaml").write_text(text)
+    (tmp_path / "recipes/a.onnx").touch()
     assert main(["init", "recipes/a.yaml", "--ci", "gitlab"]) == 0
     assert "wrote .gitlab-ci.yml" in capsys.readouterr().out
     assert (tmp_path / "recipes/a.yaml").read_text() == text
@@ -106,6 +109,23 @@ def test_a_recipe_gets_a_workflow(
     assert script[2].startswith("if [ -e recipes/a.lock ]; ")
     assert main(["init", "recipes/a.yaml", "--ci", "gitlab"]) == 0
     assert "kept: .gitlab-ci.yml" in capsys.readouterr().out
+
+
+def test_a_workflow_uses_the_name_and_the_toolchain_of_its_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.onnx").touch()
+    text = "model: a.onnx\nname: kws\nplatform: cortex-m4-bare\ntoolchain: arm-none-eabi-gcc\n"
+    for name in ("kws-a.yaml", "a.yaml"):
+        (tmp_path / name).write_text(text)
+        assert main(["init", name, "--ci", "gitlab"]) == 0
+    workflow = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())["firmware"]
+    assert "gcc-arm-none-eabi" in workflow["script"][0]
+    assert workflow["artifacts"]["paths"][0] == "build/kws/*.tar.gz"
+    missing = capsys.readouterr().err
+    assert "firmwright build a.yaml" in missing
+    assert "and build/kws/*.tar.gz to the paths" in missing
 
 
 @pytest.mark.parametrize(
@@ -127,10 +147,11 @@ def test_a_recipe_that_gets_no_workflow(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text("model: a.onnx\nplatform: hots\n")
-    (tmp_path / "b c.yaml").write_text("model: a.onnx\nplatform: host\n")
+    (tmp_path / "b c.yaml").write_text("model: b.onnx\nname: b\nplatform: host\n")
+    (tmp_path / "b.onnx").touch()
     assert main(["init", *arguments]) == 1
     assert message in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.yaml", "b c.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.yaml", "b c.yaml", "b.onnx"]
 
 
 def test_the_folder_of_an_export_is_converted_by_another_command(

@@ -27,7 +27,10 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
 
 def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the statements below a node, without their expressions, which import no modules."""
-    for blocks in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for node in getattr(tree, blocks, ()):
-            yield node
-            yield from list_statements(node)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for blocks in ("body", "handlers", "orelse", "finalbody", "cases"):
+            found = getattr(node, blocks, ())
+            yield from found
+            waiting += found

@@ -5,6 +5,7 @@ The overlays of a recipe share the build folder, so their stages run one after t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,15 +60,17 @@ def choose(task_file: ModuleType, recipes: list[Layers]) -> Iterator[None]:
 
 def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None:
     """Raise UserError if a recipe reads different files with different overlays."""
-    known: dict[Path, tuple[Layers, set[Path]]] = {}
+    known: dict[Path, dict[str, set[Path]]] = defaultdict(lambda: defaultdict(set))
     for turn in turns:
         with choose(task_file, turn):
-            jobs = task_file.get_jobs()
-        for job in jobs:
-            path, files = job.recipe.path, {*inputs.user_files(job)}
-            first, others = known.setdefault(path, (job.recipe.layers, files))
-            if str(first) != str(job.recipe.layers) and others != files:
-                both = f"{first} and {job.recipe.layers}"
+            for job in task_file.get_jobs():
+                read = known[job.recipe.path][str(job.recipe.layers)]
+                read.update(inputs.user_files(job))
+    for path, by_layers in known.items():
+        first, *rest = by_layers
+        for other in rest:
+            if by_layers[first] != by_layers[other]:
+                both = f"{first} and {other}"
                 advice = "write a recipe file for one of them, which extends the other"
                 raise UserError(
                     f"{lock_path(path)}: {both} read different files, which one lock cannot have; "

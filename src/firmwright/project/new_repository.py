@@ -16,13 +16,13 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import Importer, OpenShapesError, describe_saved_model
 from firmwright.models.onnx.fixed_inputs import fix_inputs
-from firmwright.project.workflow import write_missing, write_workflow
+from firmwright.project.workflow import list_debian_packages, write_missing, write_workflow
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FIRST_LINE
 from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import parse_target
 from firmwright.targets.load import target_names
-from firmwright.toolchain import load_platform
+from firmwright.toolchain import load_platform, load_toolchain
 
 SAMPLES = "repository/samples.py.j2"
 
@@ -72,7 +72,10 @@ def write_new_repository(
         **({f"{module}.py": samples} if network["inputs"] else {}),
         "dodo.py": "from firmwright.tasks.dodo import *\n",
     }
-    return write_missing(rendered, folder) | write_workflow(recipe.name, known, pins, folder, ci)
+    toolchain, emulator = load_toolchain(known.toolchains[0]), next(iter(known.emulators), None)
+    packages = list_debian_packages(known, toolchain, emulator)
+    written = write_missing(rendered, folder)
+    return written | write_workflow(recipe.name, name, packages, pins, folder, ci)
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:

@@ -1,11 +1,11 @@
-"""Writes the files that a service and an editor need to build a recipe."""
+"""Writes the files with which a service and an editor build a recipe: workflow, pins and tasks."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -15,7 +15,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.emulator.qemu import DEBIAN_PACKAGES
 from firmwright.errors import UserError
 from firmwright.recipe.editor_schema import FILE_NAME, format_editor_schema
-from firmwright.toolchain import Platform, load_toolchain
+from firmwright.toolchain import Platform, Toolchain
 
 TASKS = ".vscode/tasks.json"
 WORKFLOWS = {
@@ -31,14 +31,14 @@ PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
 
 
 def write_workflow(
-    recipe: str, platform: Platform, pins: Iterable[str], folder: Path, ci: str
+    recipe: str, name: str, packages: Sequence[str], pins: Iterable[str], folder: Path, ci: str
 ) -> dict[Path, bool]:
     """Write the files for a recipe into ``folder``; return which of them are new.
 
-    The path ``recipe`` starts at ``folder``. The workflow of the service ``ci`` installs the
-    programs of ``platform``, and the versions ``pins``. An existing workflow is not changed; its
-    missing steps are printed on stderr. Raises UserError for a path that needs quotes, and for a
-    path outside of the folder.
+    The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
+    the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. If there is a
+    workflow, it stays, and the steps that it lacks are printed on stderr. Raises UserError for a
+    path that needs quotes, and for a path outside of the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(
@@ -50,10 +50,10 @@ def write_workflow(
         origin = distribution("firmwright").read_text("direct_url.json")
     variables = {
         "path": recipe.removesuffix(".yaml"),
-        "name": Path(recipe).stem,
+        "name": name,
         "requirement": name_requirement(origin),
         "python": "{}.{}".format(*sys.version_info),
-        "packages": list_debian_packages(platform),
+        "packages": packages,
     }
     workflow, template = WORKFLOWS[ci]
     env = make_environment()
@@ -66,12 +66,12 @@ def write_workflow(
     }
     written = write_missing(rendered, folder)
     if not written[folder / workflow]:
-        print_missing_steps(folder / workflow, recipe, rendered[workflow])
+        print_missing_steps(folder / workflow, recipe, name, rendered[workflow])
     return written
 
 
 def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
-    """Write the texts by path in ``folder``, but keep existing files; return the new files."""
+    """Write the texts by their paths in ``folder``; existing files stay. Return which are new."""
     written = {}
     for path, text in texts.items():
         place = folder / path
@@ -82,12 +82,12 @@ def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
     return written
 
 
-def list_debian_packages(platform: Platform) -> list[str]:
-    """Return the packages of a platform's compiler and emulator that pip does not install."""
-    toolchain = load_toolchain(platform.toolchains[0])
+def list_debian_packages(
+    platform: Platform, toolchain: Toolchain, emulator: str | None
+) -> list[str]:
+    """Return the packages with a compiler and an emulator that pip does not install."""
     needed = list(toolchain.packages.get("debian", ()))
-    is_emulated = any(name.startswith("qemu") for name in platform.emulators[:1])
-    if platform.qemu and is_emulated:
+    if platform.qemu and emulator and emulator.startswith("qemu"):
         needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))
     return needed
 
@@ -95,8 +95,8 @@ def list_debian_packages(platform: Platform) -> list[str]:
 def name_requirement(origin: str | None) -> str:
     """Return the argument with which pip installs this firmwright elsewhere.
 
-    ``origin`` is the text of ``direct_url.json`` (PEP 610), which contains the commit of a package
-    from a repository. For other packages, the argument contains the version.
+    ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
+    a repository. Other packages have their version.
     """
     stated = json.loads(origin or "{}")
     found = stated.get("vcs_info")
@@ -105,18 +105,18 @@ def name_requirement(origin: str | None) -> str:
     return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
 
 
-def print_missing_steps(workflow: Path, recipe: str, rendered: str) -> None:
-    """Print the steps that an existing workflow needs to build the recipe too.
+def print_missing_steps(workflow: Path, recipe: str, name: str, rendered: str) -> None:
+    """Print the steps that an existing workflow lacks to build the recipe too.
 
     ``rendered`` is the text of a workflow that only builds this recipe.
     """
     known = workflow.read_text("utf-8")
-    if recipe not in known:
+    if not re.search(rf"(?<![\w./-]){re.escape(recipe)}(?![\w./-])", known):
         steps = re.split(r"^(?= +[-#])", rendered, flags=re.MULTILINE)
         needed = [step for step in steps if "apt-get" in step or recipe in step]
         missing = "".join(step for step in needed if step not in known)
         print(
             f"{workflow} builds other recipes; for this one, add the steps\n{missing}"
-            f"and build/{Path(recipe).stem}/*.tar.gz to the paths that are uploaded",
+            f"and build/{name}/*.tar.gz to the paths that are uploaded",
             file=sys.stderr,
         )

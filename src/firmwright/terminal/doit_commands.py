@@ -127,6 +127,8 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             known = {*self.loader.cmd_names, *(task.name for task in self.task_list)}
             name = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
             raise InvalidCommand(f"no command, task or file of a task is named {name}") from None
+        finally:
+            gc.enable()
 
     def print_plan(self, outfile: Any) -> int:
         """Print the stages that would run, without running them."""
