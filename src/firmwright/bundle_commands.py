@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from firmwright.bundle.archive import read_capped
-from firmwright.bundle.bundle import read_bundle
+from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
 from firmwright.bundle.policy import verify_bundle
@@ -172,8 +173,10 @@ def run_pull(options: argparse.Namespace) -> int:
 def run_measure(options: argparse.Namespace) -> int:
     bundle = read_bundle(options.bundle)
     content = read_capped(options.log)
-    layers = [layer["name"] for layer in bundle.manifest["layers"]]
-    log = CycleLog(options.log, bundle.manifest["build_id"], layers)
+    written = options.output
+    if written and written.exists() and any(map(written.samefile, (options.log, options.bundle))):
+        raise UserError(f"--output: {written} is the log or the bundle; choose another file")
+    log = CycleLog(options.log, bundle.manifest["build_id"], *list_measured(bundle))
     measured = log.read(content.decode("utf-8", "replace"))
     found = Measurement(
         board=options.board,
@@ -189,6 +192,23 @@ def run_measure(options: argparse.Namespace) -> int:
         write_page(options.output, format_yaml(found))
         print(f"wrote {options.output}")
     return 0
+
+
+def list_measured(bundle: Bundle) -> tuple[list[str], list[str]]:
+    """Return the layers and the outputs that the demo of a bundle prints.
+
+    Raises UserError if the recipe has another demo than a measurement needs.
+    """
+    demo = bundle.manifest["recipe"]["resolved"].get("demo") or {}
+    if demo.get("profile") != "individual" or demo.get("compare") is not True:
+        raise UserError(
+            f"{bundle.path}: the demo of this bundle measures no layers, or compares no outputs; "
+            "build with `demo: {profile: individual, compare: true}`"
+        )
+    interface = next(name for name in bundle.files if name.endswith("_interface.json"))
+    outputs = json.loads(bundle.files[interface])["outputs"]
+    layers = [layer["name"] for layer in bundle.manifest["layers"]]
+    return layers, [output["member"] for output in outputs]
 
 
 def read_clock(text: str) -> int:

@@ -21,7 +21,7 @@ allocated: 74 bytes, at most 74
 
 
 def read(text: str) -> list[MeasuredCycles]:
-    return CycleLog(Path("log.txt"), BUILD, ["conv", "dense"]).read(text)
+    return CycleLog(Path("log.txt"), BUILD, ["conv", "dense"], ["y"]).read(text)
 
 
 def test_passes_and_lines_of_other_programs() -> None:
@@ -47,6 +47,9 @@ def test_passes_and_lines_of_other_programs() -> None:
         ("dense: 20 cycles\n", PASS.format(conv=90), "log.txt:4: a pass begins within another"),
         ("dense:", "conv:", "log.txt:4: 'conv' is in the pass twice; expected the cycles of dense"),
         ("dense:", "pool:", "log.txt:4: the bundle has no layer 'pool'; expected the cycles of d"),
+        ("y: 0 of 10 elements differ\n", "", "log.txt:4: the pass does not compare 'y'"),
+        ("conv: 90 cycles\ndense: 20 cycles\n", "", "log.txt:3: .*; build with `demo: {profile: i"),
+        ("conv: 90", f"conv: {'9' * 5000}", "log.txt:5: the network ends; expected the cycles"),
         (PASS.format(conv=90), "hello\n", "log.txt:1: the log has no pass; expected the line"),
         (f"build: {BUILD}\n", "", "log.txt:2: 'conv' is outside of a pass; record the log from"),
     ],

@@ -41,6 +41,9 @@ def test_the_package_installs_and_its_test_passes(
     [
         ("My-NPU", "'My-NPU' cannot name a device; use a C identifier in lower case, such as"),
         ("while", "'while' cannot name a device; use a C identifier"),
+        ("none", "'none' cannot name a device; use a C identifier"),
+        ("npu_", "'npu_' cannot name a device; use a C identifier"),
+        ("hal", "firmwright has templates with the name 'hal'; choose another name"),
         ("report", "firmwright has templates with the name 'report'; choose another name"),
         ("tidl", "the device 'tidl' is installed already; choose another name"),
     ],

@@ -11,13 +11,19 @@ _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 
 
 def parse_frequency(frequency: int | str) -> int:
-    """Return a frequency of at least 1 Hz, stated as a number of Hz or as ``64 MHz``."""
+    """Return a frequency in Hz, stated as a number of Hz or as ``64 MHz``.
+
+    Raises ValueError for another form, and for a frequency below 1 Hz.
+    """
     if isinstance(frequency, int):
         return frequency
     match = _FREQUENCY.fullmatch(frequency)
     if match is None:
         raise ValueError(f"expected a frequency such as 64 MHz, found {frequency!r}")
-    return max(1, round(float(match[1]) * _HERTZ[match[2]]))
+    hertz = round(float(match[1]) * _HERTZ[match[2]])
+    if hertz < 1:
+        raise ValueError(f"expected a frequency of at least 1 Hz, found {frequency!r}")
+    return hertz
 
 
 def parse_time(time: str) -> float:

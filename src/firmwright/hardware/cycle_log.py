@@ -15,8 +15,8 @@ from firmwright.errors import UserError
 
 BUILD = re.compile(r"build: ([0-9a-f]{40})")
 """The first line of a pass, with the id of the build."""
-CYCLES = re.compile(r"(\w+): (\d+) cycles")
-OUTPUT = re.compile(r"(\w+): (\d+) of (\d+) elements differ")
+CYCLES = re.compile(r"(\w+): ([0-9]{1,20}) cycles")
+OUTPUT = re.compile(r"(\w+): ([0-9]{1,20}) of ([0-9]{1,20}) elements differ")
 LAST = re.compile(r"allocated: \d+ bytes, at most \d+")
 NO_COUNTER = "this board has no cycle counter"
 WHOLE = "network"
@@ -39,12 +39,16 @@ class MeasuredCycles:
 class CycleLog:
     """A log of a board, read line by line; lines of other programs are ignored.
 
-    ``layers`` are the names of the regions; a log may have another order. UserErrors name the line.
+    ``layers`` are the names of the regions; a log may have another order. ``outputs`` are the
+    members of the outputs that each pass compares. UserErrors name the line.
     """
 
-    def __init__(self, path: Path, build_id: str, layers: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, build_id: str, layers: Sequence[str], outputs: Sequence[str]
+    ) -> None:
         self._path, self._build_id = path, build_id
-        self._names = [*layers, WHOLE]
+        self._names, self._outputs = [*layers, WHOLE], outputs
+        self._compared: set[str] = set()
         self._passes: list[dict[str, int]] = []
         self._pending: dict[str, int] | None = None
 
@@ -73,8 +77,10 @@ class CycleLog:
             self._begin(number, match[1])
         elif line.endswith(NO_COUNTER):
             self._fail(number, f"{NO_COUNTER}; measure on a core with a counter")
-        elif (match := OUTPUT.fullmatch(line)) and int(match[2]):
-            self._fail(number, f"{match[2]} of {match[3]} elements of '{match[1]}' are wrong")
+        elif match := OUTPUT.fullmatch(line):
+            if int(match[2]):
+                self._fail(number, f"{match[2]} of {match[3]} elements of '{match[1]}' are wrong")
+            self._compared.add(match[1])
         elif match := CYCLES.fullmatch(line):
             self._add(number, match[1], int(match[2]))
         elif LAST.fullmatch(line):
@@ -90,6 +96,7 @@ class CycleLog:
                 "bundle states; flash the demo of this bundle",
             )
         self._pending = {}
+        self._compared = set()
 
     def _add(self, number: int, name: str, cycles: int) -> None:
         if self._pending is None:
@@ -102,6 +109,9 @@ class CycleLog:
         self._pending[name] = cycles
         if name != WHOLE:
             return
+        for output in self._outputs:
+            if output not in self._compared:
+                self._fail(number, f"the pass does not compare '{output}'; record a whole pass")
         if len(self._pending) < len(self._names):
             self._fail(number, f"the network ends; {self._list_missing()}")
         if cycles < layers:
@@ -118,6 +128,10 @@ class CycleLog:
         """Return the lines that the current pass lacks, at most three of them."""
         assert self._pending is not None
         missing = [name for name in self._names if name not in self._pending]
+        if not {*self._pending} - {WHOLE}:
+            return (
+                f"expected the cycles of {missing[0]}; build with `demo: {{profile: individual}}`"
+            )
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         return f"expected the cycles of {', '.join(missing[:3])}{more}; record a whole pass"
 

@@ -1,8 +1,9 @@
-"""Creates a package with a custom device: class, rules, driver and test."""
+"""Starts a package with a custom device: its class, rules, driver and a test."""
 
 from __future__ import annotations
 
 import re
+from keyword import kwlist
 from pathlib import Path
 
 from firmwright import __version__
@@ -12,22 +13,25 @@ from firmwright.errors import UserError
 from firmwright.project.template_folders import render_folder
 from firmwright.targets.load import target_names
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
+NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
+"""A name whose distribution pip accepts: it does not end with a hyphen."""
 
 
 def write_new_device(name: str, folder: Path) -> list[Path]:
-    """Write a package for the device ``name`` into a new folder; return the files.
+    """Write a package for the device ``name`` into a new folder; return its files.
 
-    Raises UserError for an existing folder, and for a name that is not a C identifier in lower
-    case. The names of installed devices and of firmwright's templates are rejected, too.
+    Raises UserError for a folder that exists already, and for a name that is not a C identifier in
+    lower case, or makes a keyword of Python. The names of installed devices, of firmwright's
+    templates and of its headers are rejected, too.
     """
     if name in target_names():
         raise UserError(f"the device '{name}' is installed already; choose another name")
-    if not NAME.fullmatch(name) or name in KEYWORDS:
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    if not NAME.fullmatch(name) or name in KEYWORDS or {class_name, name.upper()} & {*kwlist}:
         raise UserError(
             f"'{name}' cannot name a device; use a C identifier in lower case, such as my_npu"
         )
-    if find_templates(name):
+    if find_templates(name) or find_templates(f"runtime/fw_{name}.h.j2"):
         raise UserError(f"firmwright has templates with the name '{name}'; choose another name")
     distribution = f"firmwright-{name.replace('_', '-')}"
     package = folder / distribution
@@ -35,7 +39,7 @@ def write_new_device(name: str, folder: Path) -> list[Path]:
         raise UserError(f"{package} already exists; remove it, or choose another name")
     variables = {
         "name": name,
-        "class": "".join(part.capitalize() for part in name.split("_")),
+        "class": class_name,
         "constant": name.upper(),
         "distribution": distribution,
         "version": __version__,

@@ -11,8 +11,8 @@ from firmwright.terminal.completion import list_commands
 NAME = "firmwright \\- build firmware from a trained neural network"
 FOOTER = """\
 .SH EXIT STATUS
-0: success. 1: a build or a check failed. 2: wrong usage, or a file that cannot be read. A signal
-ends with 128 and its number.
+0: success. 1: a build or a check failed. 2: wrong usage, or a file that cannot be read. Builds and
+lists return 1 for a recipe that they cannot read. A signal ends with 128 and its number.
 """
 
 
