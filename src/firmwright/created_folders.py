@@ -64,7 +64,8 @@ def list_foreign_entries(folder: Path) -> list[str]:
         raise UserError(
             f"{folder}: cannot be read: {error.strerror}; check its permissions"
         ) from None
-    # The marker is read after the names: a build that claims the folder writes its marker first.
+    # Read the marker after the names, because a build that claims the folder first writes its
+    # marker.
     return sorted(names) if read_owner(folder) is None else []
 
 
@@ -172,7 +173,7 @@ def list_foreign_files(folder: Path) -> list[str]:
     if folder.is_symlink() or not folder.is_dir():
         return ["."] if os.path.lexists(folder) else []
     files = list_files(folder)
-    # The index is read after the files, because a build writes its marker first.
+    # Read the index after the files, because a build first writes its marker.
     listed = read_listed(folder)
     return [name for name in files if not ({name, ALL} & listed) and not is_cut(folder, name)]
 

@@ -64,7 +64,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
     line that the copy printed. Several threads may call this function at once.
     """
     mark = os.urandom(16)
-    with _forking:  # a copy that another thread forks would keep the pipe open
+    with _forking:  # otherwise, a copy that another thread forks would keep the pipe open
         receiver, sender = os.pipe()
         parent = os.getpid()
         with hold_signals():

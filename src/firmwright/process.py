@@ -127,7 +127,7 @@ def tell_end(error: Exception) -> int:
     """Print one line for an unhandled error; return the exit code."""
     with suppress(OSError):
         sys.stdout.flush()
-    sys.stdout = open_sink(1)  # Python flushes at exit, which would fail again
+    sys.stdout = open_sink(1)  # Python flushes at exit, and this would fail again
     line = describe(error)
     if line:
         with suppress(OSError):

@@ -34,7 +34,7 @@ def follow_lifeline(watched: int) -> None:
     _held.clear()
     if os.fork():
         return
-    # A reader of any other open pipe would wait for this process: faketime is such a reader.
+    # Close all other pipes, because their readers (such as faketime) would wait for this process.
     os.closerange(0, watched)
     os.closerange(watched + 1, os.sysconf("SC_OPEN_MAX"))
     os.read(watched, 1)

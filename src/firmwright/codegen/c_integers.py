@@ -89,7 +89,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
     if isinstance(comparison, (tirx.EQ, tirx.NE)):
         differ = is_less(one, other) or is_less(other, one)
         return tirx.const(isinstance(comparison, tirx.NE), "bool") if differ else comparison
-    # a > b means b < a; a <= b and a >= b mean that b < a and a < b do not hold.
+    # a > b means b < a. a <= b means not b < a, and a >= b means not a < b.
     if isinstance(comparison, (tirx.GT, tirx.LE)):
         one, other = other, one
     known = is_less(one, other)

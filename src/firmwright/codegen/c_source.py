@@ -36,7 +36,7 @@ FLATTENING_PASSES = (
     schedulable.CompactBufferAllocation(),
     schedulable.LowerMatchBuffer(),
     schedulable.LowerOpaqueBlock(),
-    protect_index_divisions,  # again, because loops have replaced the variables of blocks
+    protect_index_divisions,  # a second time, because loops have replaced the variables of blocks
     lowered.FlattenBuffer(),
 )
 """The passes that turn blocks into plain loops over arrays of one axis."""

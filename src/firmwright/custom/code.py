@@ -81,7 +81,8 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
 
 
 def is_module_in(module: ModuleType, root: str) -> bool:
-    # Read __dict__, not attributes: some of torch's modules answer to every name with an object.
+    # Read __dict__, not attributes, because some of torch's modules have an attribute for every
+    # name.
     stated = getattr(module, "__dict__", {})
     places = [stated.get("__file__"), *(stated.get("__path__") or ())]
     return any(p and is_recipe_file(p, root) for p in places)

@@ -17,7 +17,7 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            # `.` is the package of the file, each further dot is the next outer package.
+            # `.` is the package of the file. Each further dot is the next outer package.
             around = owner.split(".")[: -node.level] if node.level else []
             base = ".".join([*around, *([node.module] if node.module else [])])
             if base:

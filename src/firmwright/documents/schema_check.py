@@ -67,11 +67,11 @@ def find_errors(
 
 @functools.cache
 def _make_validator_class() -> Any:
-    import jsonschema  # needs 76 ms, so it is imported only for a validation
+    import jsonschema  # the import needs 76 ms, so only a validation imports it
 
     def ecma_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
-        # In JSON Schema `$` is the end of the text. In Python it is also before a
-        # last line break.
+        # In JSON Schema `$` is the end of the text. In Python, `$` also matches before a last line
+        # break.
         python_pattern = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
         if isinstance(instance, str) and not re.search(python_pattern, instance):
             yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")

@@ -23,7 +23,7 @@ MAX_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# The characters that are not printable in YAML 1.1. Escapes in quotes can write them.
+# The characters that are not printable in YAML 1.1. Escapes in quotes can represent them.
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -75,7 +75,7 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
 
     Raises DiagnosticError, with the file name ``shown``, if the data cannot be read.
     """
-    import yaml  # needs 20 ms, and a build with nothing to do does not use it
+    import yaml  # the import needs 20 ms, and an up-to-date build does not use it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if odd := _NOT_PRINTABLE.search(text):

@@ -42,7 +42,7 @@ def run_firmware(
     of the fault. Raises UserError also for a firmware that gets too little input or does not exit,
     and for an emulator that does not count each part.
     """
-    # Imported here, because a build without work needs no reader of ELF files.
+    # Imported late, because an up-to-date build needs no reader of ELF files.
     from firmwright.emulator.image import read_firmware
 
     chosen = load_emulator(emulator)

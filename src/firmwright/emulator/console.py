@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from firmwright.progress import BYTES, report
 
-# A firmware that polls this often in a row, without input left, will wait forever. Every byte
-# written needs one poll too, so a busy but healthy firmware stays far below this number.
+# A firmware that polls this often in succession, without remaining input, will wait forever. Every
+# written byte also needs one poll, so a correct firmware stays far below this number.
 _IDLE_POLLS = 1000
 
 

@@ -70,7 +70,8 @@ class QemuVirtRv32:
 
     def explain_exception(self, number: int) -> Stop:
         """Return a fault for every trap, because the firmware uses no traps."""
-        # Unicorn adds 4 to the program counter, even after a 2-byte instruction.
+        # Unicorn adds 4 to the program counter after each instruction, including 2-byte
+        # instructions.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
         return Stop(fault=CAUSES.get(number, f"trap {number}"), address=address)
 

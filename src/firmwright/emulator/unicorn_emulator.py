@@ -62,7 +62,7 @@ def run_in_unicorn(run: Run) -> Execution:
             f"platform {run.platform.name}: the unicorn emulator has no machine "
             f"'{wanted}'{did_you_mean(wanted, machines)}"
         )
-    # The emulation runs in a copy of this process, which compiles, reads and imports no file.
+    # The emulation runs in a copy of this process. The copy compiles, reads and imports no file.
     library, name = load_library(), f"unicorn {version('unicorn')}"
     what = f"{run.firmware.path}: the emulator failed"
     return run_in_copy(what, _emulate, run, machines[wanted], library, name)

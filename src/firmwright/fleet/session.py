@@ -146,7 +146,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
         else:
             yield read_end(order, partial(str, bundle))
     if orders:
-        # Imported late: a fleet with nothing to do needs no stage.
+        # Imported late: an up-to-date fleet needs no stage.
         from firmwright.pipeline.task import import_stages
         from firmwright.tasks.pipeline import PIPELINE
 

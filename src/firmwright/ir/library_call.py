@@ -71,7 +71,8 @@ def create_results(
 
 
 def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
-    # Without a layout, like the buffers of TVM's formulas; otherwise they do not fuse.
+    # Buffers have no layout, like the buffers of TVM's formulas. Operators with a layout do not
+    # fuse.
     return tirx.decl_buffer(shape, dtype, layout=None)
 
 

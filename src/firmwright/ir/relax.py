@@ -53,7 +53,7 @@ def operator_name(value: relax.Expr) -> str:
 def static_shape(value: relax.Expr) -> tuple[int, ...]:
     """Return the shape of a tensor expression; UserError if the shape is not static."""
     shape = getattr(value.ty, "shape", None)
-    # A slice is a list, so a look at an element does not call TVM.
+    # A slice is a list, so an access to an element does not call TVM.
     lengths = shape.values[:] if isinstance(shape, relax.ShapeExpr) else None
     if lengths is None or not all(isinstance(d, tvm.tirx.IntImm) for d in lengths):
         raise UserError(
@@ -82,7 +82,7 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of exactly this name, even if another variable has the name."""
     value = builder.normalize(value)
-    # With another name, TVM's canonical form would replace the variable in every value that reads
+    # With a different name, TVM's canonical form would replace the variable in all values that read
     # it.
     kind = relax.DataflowVar if builder.current_block_is_dataflow() else relax.Var
     variable = kind(name, value.ty)

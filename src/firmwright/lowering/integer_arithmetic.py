@@ -64,7 +64,7 @@ class IntegerRewriter:
                 returned = self.function.body.body.fields
                 results = [block_builder.emit_output(self.compute_result(r)) for r in returned]
             block_builder.emit_func_output(relax.Tuple(results))
-        # A rounding may compute again, on integers, a value that was also emitted in float32.
+        # A rounding may compute a value on integers that was also emitted in float32.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 

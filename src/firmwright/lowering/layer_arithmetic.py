@@ -22,7 +22,8 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
         real = np.rint(sums.astype("float32") * scaling.factors)
         steps = np.clip(real, -(2.0**20), 2.0**20).astype("int64")
     elif scaling.rounding is LayerRounding.ONCE:
-        # In two halves, because sums of 16-bit activations times a factor exceed 64 bits.
+        # The product has two halves, because sums of 16-bit activations times a factor exceed 64
+        # bits.
         low = ((sums & 0xFFFF) * mantissas + (np.int64(1) << (30 + shifts))) >> 16
         steps = ((sums >> 16) * mantissas + low) >> (15 + shifts)
     elif scaling.rounding is LayerRounding.SHIFT:

@@ -41,7 +41,7 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
     parameters = [skip_reshapes(t.data, definitions) for t in terms]
     if len(terms) < 2 or set(parameters) != set(function.params):
         return None
-    # The region's inputs may have another order than the operands.
+    # The order of the region's inputs and the order of the operands may differ.
     ordered = sorted(
         zip(parameters, terms, SIGNS.get(name, (1, 1)), strict=True),
         key=lambda item: list(function.params).index(item[0]),

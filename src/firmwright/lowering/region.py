@@ -279,7 +279,7 @@ def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[
     parameters = [*function.params, *(v for v, _ in found.values())]
     lifted = relax.Function(parameters, function.body, function.ret_ty)
     functions = {g: f for g, f in module.functions.items() if g.name_hint != name}
-    # A new variable, because the type of the old one has the old parameters.
+    # Create a variable, because the type of the old variable has the old parameters.
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     builder.add_func(lifted, name)
     lifted_module = relax.transform.CanonicalizeBindings()(builder.get())

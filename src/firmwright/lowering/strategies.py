@@ -85,7 +85,7 @@ class Legalization:
     def legalize(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         try:
             return self.apply_strategy(builder, call)
-        except UserError as mistake:  # TVM would turn it into a RuntimeError
+        except UserError as mistake:  # TVM would convert the exception to a RuntimeError
             self.errors.append(mistake)
             return call
 

@@ -145,7 +145,7 @@ def choose_layout_regions(
     moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors if t.name in reached}
     one_more = sum(moved.values()) + 1
     for name, count in moved.items():
-        # The only way through a tensor is one edge: it is cut if both sides touch the tensor.
+        # The only path through a tensor is one edge. The edge is cut if both sides use the tensor.
         entry, end = (name, "entry"), (name, "end")
         edges.append((entry, end, one_more + count))
         for node in touching[name]:

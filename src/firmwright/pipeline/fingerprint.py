@@ -80,6 +80,6 @@ def read_kept(place: Path) -> Fingerprint | None:
     content = read_checked(place)
     if content is None:
         return None
-    with suppress(ValueError, TypeError):  # the file has the format of another version
+    with suppress(ValueError, TypeError):  # the file has the format of a different version
         return Fingerprint(**json.loads(content))
     return None

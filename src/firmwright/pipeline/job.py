@@ -88,7 +88,7 @@ class Job:
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
             own: StageDeclaration[Job] = resolve_name(name)
-            # Directly after the stages that it reads, so that its errors appear early.
+            # The stage follows the stages that it reads, so that its errors appear early.
             places = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
             stages.insert(max(places, default=0), own)
         return {stage.name: stage for stage in stages}

@@ -184,7 +184,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     platforms: dict[Path, list[Job]] = {}
     for job in (job for job in jobs if not job.members):  # members have separate locks
         alike = platforms.setdefault(job.outdir, [])
-        # One after another, because they write the same file.
+        # The tasks run in succession, because they write the same file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []
         alike.append(job)
         sampled = inputs.find_sampled(job).values()

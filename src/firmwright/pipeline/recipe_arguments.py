@@ -140,7 +140,7 @@ def is_model(path: Path) -> bool:
     """Return whether a file's suffix is the suffix of a model."""
     if path.suffix in SUFFIXES:
         return False
-    # Imported late: a build with nothing to do does not read recipes.
+    # Imported late: an up-to-date build does not read recipes.
     from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
     return path.suffix.lower() in FORMATS_BY_SUFFIX

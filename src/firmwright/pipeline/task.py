@@ -299,7 +299,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
         refuse_foreign_targets(job, targets)
     results = begin_results(unfinished)
     try:
-        # Imported late: a build with nothing to do does not use the shared cache.
+        # Imported late: an up-to-date build does not use the shared cache.
         from .stage_cache import find_key, take_or_run
 
         taken = take_or_run(

@@ -50,7 +50,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             node.run_status = "successful"
             return False
         if selected and not self.has_workers:
-            from .task import Title  # late: a build with nothing to do creates no stages
+            from .task import Title  # late: an up-to-date build creates no stages
 
             if isinstance(node.task.custom_title, Title):
                 node.task.custom_title.import_stages()
@@ -61,7 +61,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
         self.has_workers = True
 
         def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
-            if sys.exc_info()[0] is None:  # else doit is ending the workers
+            if sys.exc_info()[0] is None:  # otherwise doit is ending the workers
                 refuse_dead(workers)
 
         signal.signal(signal.SIGCHLD, look)

@@ -153,7 +153,7 @@ class Filling:
         if item.buffer:
             item = replace(item, buffer=replace(item.buffer, memory=name))
         for room in [name, self.home] if self.needs_copy(name, item) else [name]:
-            if room in self.rooms:  # else an accelerator's memory, which the platform does not list
+            if room in self.rooms:  # the platform does not list an accelerator's memory
                 self.rooms[room].put(item)
 
     def needs_copy(self, name: str, item: Item) -> bool:

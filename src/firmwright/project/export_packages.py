@@ -97,7 +97,7 @@ def write_zip(path: Path, folder: Path) -> None:
     files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
     with zipfile.ZipFile(path, "w") as archive:
         for name in files:
-            entry = zipfile.ZipInfo(name)  # its time is in 1980, independent of the clock
+            entry = zipfile.ZipInfo(name)  # the archive's time is in 1980, independent of the clock
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, (folder / name).read_bytes(), zipfile.ZIP_DEFLATED)
 

@@ -60,7 +60,7 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of the installed packages among ``names``, sorted."""
     found = {}
     for name in sorted(names):
-        with suppress(PackageNotFoundError):  # the stage that needs it reports how to install it
+        with suppress(PackageNotFoundError):  # the stage that needs the package reports the remedy
             found[name] = read_version(name)
     return found
 

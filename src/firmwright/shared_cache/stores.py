@@ -139,7 +139,7 @@ class FolderStore:
             unfinished.write_bytes(data)  # readable for others if the umask allows it
             unfinished.replace(path)
         except OSError as error:
-            with suppress(OSError):  # do not leave half a file on a full disk
+            with suppress(OSError):  # if the disk is full, do not leave a part of a file
                 unfinished.unlink()
             raise CacheError(f"{path}: {error.strerror}") from None
         self.room -= len(data)

@@ -102,7 +102,7 @@ def find_cycle(
     try:
         TopologicalSorter(reads).prepare()
     except CycleError as error:
-        cycle: list[object] = error.args[1]  # each element reads the previous one
+        cycle: list[object] = error.args[1]  # each element reads the previous element
     else:
         return ""
     first, reader = min(

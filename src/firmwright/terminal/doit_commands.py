@@ -106,7 +106,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
     """`doit run`, and `doit` with the name of a task."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        if params["num_process"] < 0:  # doit would run no task, and call that a success
+        if params["num_process"] < 0:  # doit would run no task and report success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
         if any(name.partition(":")[0] == "tune" for name in args):
@@ -132,7 +132,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 
     def print_plan(self, outfile: Any) -> int:
         """Print the stages that would run, without running them."""
-        # Imported late: a build with nothing to do needs no plan.
+        # Imported late: an up-to-date build needs no plan.
         from firmwright.pipeline.reasons import format_plan, plan_build
 
         planned = plan_build(self.task_list, self.sel_tasks, self.dep_manager)
@@ -169,7 +169,7 @@ def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
     loader.namespace = {n: v for n, v in loader.namespace.items() if n not in BESIDE_A_BUILD}
     known = snapshot.read_current()
     if known.changed:
-        # Imported late: a build with nothing to do reads no recipe.
+        # Imported late: an up-to-date build reads no recipe.
         from firmwright.pipeline.changed_recipes import load_changed
 
         tasks = load_changed(known, sys.modules[TASKS], partial(load, **given))

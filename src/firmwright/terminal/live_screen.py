@@ -63,7 +63,7 @@ class LiveScreen(Screen):
     def start(self, task: str, stage: str, sentence: str) -> None:
         super().start(task, stage, sentence)
         self.live.start()
-        guard_output()  # rich has replaced standard error by another stream
+        guard_output()  # rich has replaced standard error by a different stream
 
     def finish(self, task: str, mark: Part) -> None:
         """Replace the progress of a running task by the final line."""

@@ -261,7 +261,8 @@ def drop_folder(map_file: Path, project: Path) -> None:
 
 def relative_path(path: Path, folder: Path) -> str:
     """Return a path relative to a folder."""
-    # Both are resolved first: `..` out of a folder that is a symbolic link leads to another folder.
+    # Resolve both first, because `..` after a symbolic link to a folder leads to a different
+    # folder.
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 

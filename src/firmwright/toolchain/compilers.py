@@ -20,7 +20,7 @@ from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 from firmwright.user_folders import find_cache_folder
 
-# The variables that a compiler gets. CPATH, CFLAGS, LANG and others would change its output.
+# The environment variables of a compiler. CPATH, CFLAGS, LANG and others would change its output.
 _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
@@ -139,7 +139,7 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return make_environment(passed_on) | {
         "LC_ALL": "C",
-        # A compiler can be a Python program: it must not import modules from the build folder.
+        # A compiler can be a Python program, which must not import modules from the build folder.
         "PYTHONSAFEPATH": "1",
         "ZIG_GLOBAL_CACHE_DIR": str(libraries),
         "ZIG_LOCAL_CACHE_DIR": str(objects),
@@ -167,7 +167,7 @@ def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
-        # Not by `python -m`: the start of Python for each file needs as much time as the compiler.
+        # Do not use `python -m`, because a start of Python needs as much time as the compilation.
         module = _find_module_folder(toolchain.python_module)
         return (str(module / toolchain.program),) if module else None
     return (toolchain.program,) if shutil.which(toolchain.program) else None

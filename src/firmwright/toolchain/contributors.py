@@ -41,7 +41,7 @@ def find_symbols(image: ELFFile) -> dict[int, tuple[int, str]]:
     found: dict[int, tuple[int, str]] = {}
     for symbol in read_symbols(image):
         if symbol.size and symbol.kind in (FUNCTION, OBJECT):
-            # Arm marks Thumb code by an odd address.
+            # Arm marks Thumb code with an odd address.
             place = symbol.value & ~1 if symbol.kind == FUNCTION else symbol.value
             found[place] = max(found.get(place, (0, "")), (symbol.size, symbol.name))
     return found

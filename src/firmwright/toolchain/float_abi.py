@@ -16,7 +16,7 @@ from typing import BinaryIO
 from firmwright.errors import UserError
 
 # Single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and the GCC names). Double
-# precision is left out: a core with a single-precision FPU has to compute it in software.
+# precision is omitted, because cores with a single-precision FPU compute it in software.
 SOFT_FLOAT_FUNCTIONS = frozenset(
     [f"__aeabi_{name}" for name in ("fadd", "fsub", "frsub", "fmul", "fdiv")]
     + [f"__{name}sf3" for name in ("add", "sub", "mul", "div")]

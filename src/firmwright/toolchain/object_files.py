@@ -202,6 +202,6 @@ def read_pointed(content: bytes) -> Iterator[str]:
             stored = int.from_bytes(data[place : place + 4], "little")
             offset = row["r_addend"] if row.is_RELA() else stored
             known = row.is_RELA() or row["r_info_type"] == ABSOLUTE
-            beginning = {offset, offset | 1}  # Arm marks Thumb code by an odd address
+            beginning = {offset, offset | 1}  # Arm marks Thumb code with an odd address
             here = functions.get(symbol.section, [])
             yield from (s.name for s in here if not known or s.value in beginning)

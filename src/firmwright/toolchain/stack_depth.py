@@ -84,7 +84,7 @@ def prove_stack(
         sections = [*read_sections(image, instruction_set)]
         table = read_symbols(image)
     symbols = [symbol for symbol in table if symbol.kind == FUNCTION and symbol.section]
-    odd = 1 if instruction_set == "thumb" else 0  # Arm marks Thumb code by an odd address
+    odd = 1 if instruction_set == "thumb" else 0  # Arm marks Thumb code with an odd address
     addresses = {symbol.name: symbol.value & ~odd for symbol in symbols}
     if function not in addresses:
         return StackDepth(None, f"the firmware has no function {function}")

@@ -23,7 +23,7 @@ def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
         def copy(variable: relax.Var) -> relax.Var:
             if variable not in dequantized:
                 return variable
-            # The copy does not have the model's name, because a layer is named after its computing
+            # The copy has no name of the model, because a layer has the name of its computing
             # operator.
             own.append(relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable]))
             return own[-1].var

@@ -65,7 +65,7 @@ def watch(
     ``list_paths`` is called after the build, in the same process. If no recipe could be read, the
     ``recipes`` and the files of every build are watched.
     """
-    # A shell script starts background processes with the signal ignored, so set the handler.
+    # Set the handler, because background processes of a shell script ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         with FileWatcher() as alarm:

@@ -147,7 +147,7 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     behind = layer.out_height - rows + reach[0], layer.out_width - columns + reach[1]
     if not set(kernel) <= set(KERNELS) or min(behind) < 0:
         return None
-    # Over single rows and columns the kernel is twice as large, and contains the layer's kernel.
+    # Over single rows and columns, the kernel is twice as large. It contains the layer's kernel.
     outputs, channels = layer.weights.shape[:2]
     single = np.zeros((outputs, channels, 2 * kernel[0], 2 * kernel[1]), "int8")
     row, column = (2 * reach[axis] - layer.padding[axis] for axis in (0, 1))

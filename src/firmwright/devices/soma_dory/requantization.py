@@ -65,8 +65,8 @@ class Quotient:
             return False
         if self.float32 and self.shift > LARGEST_FLOAT32_SHIFT:
             return False
-        # For negative numbers a division that truncates may return one more than a shift. A clip to
-        # numbers from 0 on hides the difference.
+        # For negative numbers, a division that truncates may return one more than a shift. A clip
+        # to 0 or more hides the difference.
         return self.rounding == "floor" or (self.rounding == "truncate" and low >= 0)
 
 

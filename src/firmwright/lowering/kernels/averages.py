@@ -111,5 +111,5 @@ def has_ties(source: QuantizedTensor, grid: OutputQuantParams, count: int) -> bo
     """
     ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(grid.scale)))
     simple = ratio.limit_denominator(RAREST_TIE)
-    # sum · p / q = n + 1/2 requires an even q; one of q sums is such a tie.
+    # sum · p / q = n + 1/2 requires an even q. One of q sums is such a tie.
     return simple.denominator % 2 == 0 and abs(ratio - simple) <= ratio * FLOAT_ERROR

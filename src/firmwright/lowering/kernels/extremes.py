@@ -72,7 +72,7 @@ def reduce_to_place(
     free = [axis for axis in range(len(shape)) if axis not in steps]
     place, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
     kept = free if not keeps else range(len(shape))
-    # Copy the result, or the loops would store the best position so far in the result's memory.
+    # Copy the result. Otherwise the loops would store the best position so far in its memory.
     return te.compute(
         [1 if axis in steps else shape[axis] for axis in kept],
         lambda *at: place(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),

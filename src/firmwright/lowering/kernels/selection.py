@@ -41,7 +41,7 @@ class Selection:
             [selected, selected],
             [data],
             lambda ins, outs: self.build_statement(ins[0], outs[0], outs[1], shape),
-            # Without a layout, like TVM's operators; otherwise no operator fuses with this one.
+            # No layout, like TVM's operators. With a layout, no operator fuses with this operator.
             in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
             out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
             dtype=[element, self.index],

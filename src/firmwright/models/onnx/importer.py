@@ -91,7 +91,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             ) from error
         if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
             return result
-        # TVM's converters read a shape's expression, which a variable would hide.
+        # TVM's converters read a shape's expression. A variable would hide the expression.
         if isinstance(result.ty, relax.TupleType) or (
             isinstance(result.ty, relax.TensorType)
             and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64")

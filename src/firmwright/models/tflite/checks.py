@@ -222,7 +222,7 @@ def find_sparsity(t: CheckedTensor) -> str | None:
 
 def find_bad_scale(t: CheckedTensor) -> str | None:
     """a scale must be a positive, finite, normal number"""
-    if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums it is added to
+    if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums to which it is added
         return None
     wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= SMALLEST_SCALE))]
     return f"{wrong[0]}" if len(wrong) else None
@@ -241,7 +241,7 @@ def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 must be 0"""
     if (
         t.tensor.IsVariable() or t.is_softmax
-    ):  # converters write other zero points for a state, which no kernel reads
+    ):  # converters write different zero points for a state, but no kernel reads them
         return None
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None

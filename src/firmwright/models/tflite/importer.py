@@ -217,7 +217,7 @@ def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -
     tensor = graph.Tensors(index)
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
     declared = to_ints(tensor.ShapeAsNumpy() if signature is None else signature)
-    # A batch of -1 in the signature and 1 in the shape is usual: it means "batch 1 unless resized".
+    # Files often have a batch of -1 in the signature and 1 in the shape ("1 unless resized").
     static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(decode_text(tensor.Name()), tuple(static))
     if 0 in shape and 0 in declared:

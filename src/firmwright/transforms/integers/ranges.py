@@ -82,7 +82,7 @@ def limit_by_type(variable: relax.Var) -> Range | None:
     if not dtype.startswith(("int", "uint")) or dtype == "uint64":
         return None
     limits = np.iinfo(dtype)
-    # The lowest int64 has no magnitude in int64. Its neighbor is the same number in float32.
+    # The lowest int64 has no magnitude in int64. In float32, its neighbor is an equal number.
     low = max(int(limits.min), -int(np.iinfo("int64").max))
     return Range(np.array(low, "int64"), np.array(limits.max, "int64"), True)
 

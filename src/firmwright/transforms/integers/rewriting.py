@@ -122,7 +122,7 @@ class IntegerNetwork:
         name = str(variable.name)
         if variable in self.ranges and is_float(variable):
             sums = None
-            if self.ranges[variable].is_whole:  # so the sum is exact
+            if self.ranges[variable].is_whole:  # this makes the sum exact
                 sums = self.sum_products(value)
                 sums = self.add_tensors(value) if sums is None else sums
             if sums is not None:
@@ -164,7 +164,7 @@ class IntegerNetwork:
             if dtype is None:
                 return None
             data = self.plain[variable]
-            if is_float(data):  # the clip before it defines the cast, also of NaN
+            if is_float(data):  # the preceding clip defines the cast, also of NaN
                 ends = (float(n) for n in (numbers_of(dtype)[0], numbers_of(dtype)[-1]))
                 data = self.builder.emit(relax.op.clip(data, *ends))
             self.stored[variable] = self.cast(data, dtype)

@@ -342,7 +342,7 @@ def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label
     node = body.node
     graph = get_attribute(node, "body", None)
     axes = get_attribute(node, "scan_input_axes", [0] * count)
-    # In opset 8, the attribute has another name.
+    # In opset 8, the attribute has a different name.
     backwards = get_attribute(node, "directions", [0] * count)
     backwards = get_attribute(node, "scan_input_directions", backwards)
     states = given[:-count]
