@@ -126,7 +126,9 @@ def test_integers_of_weights_stay_integers() -> None:
     class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("weights", torch.ones(64, 32, dtype=torch.int8))
+            self.register_buffer(
+                "weights", torch.arange(-1024, 1024).reshape(64, 32).to(torch.int8)
+            )
 
         def forward(self, x: Any) -> Any:
             return LINEAR(x, self.weights.float())
