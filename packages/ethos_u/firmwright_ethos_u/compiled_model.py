@@ -15,6 +15,7 @@ import numpy as np
 
 from firmwright.device import ModelInterface, Operator, ReferenceOutputs, UserError
 from firmwright_ethos_u.compiled_file import OPERATOR, read_compiled, read_tensors
+from firmwright_ethos_u.vela import check_vela
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ def import_model(
     data: bytes, name: str, _shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Return the module and the interface of a file; raise UserError if it is not supported."""
+    check_vela()
     try:
         read_compiled(data)
     except UserError as error:
@@ -67,6 +69,7 @@ def run_reference(
     data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]], _states: Sequence[Any] = ()
 ) -> ReferenceOutputs:
     """Simulate the file for each sample."""
+    check_vela()
     compiled, (output,) = read_compiled(data), read_tensors(data)[1]
     results = [
         [found.view(output.dtype).reshape(output.shape) for found in compiled.run([*each.values()])]

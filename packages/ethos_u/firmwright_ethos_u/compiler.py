@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -70,7 +70,8 @@ class CompiledNetwork:
 def compile_network(network: bytes, accelerator: str, memory_mode: str) -> CompiledNetwork:
     """Compile a TFLite network whose operators all run on the accelerator.
 
-    Raises VelaError if Vela rejects the network or crashes.
+    Raises VelaError if Vela rejects the network or crashes, and UserError if the system ends Vela:
+    then the network itself is not the reason.
     """
     hardware = HARDWARE[accelerator]
     settings = files("ethosu").joinpath("config_files/Arm/vela.ini").read_text(encoding="utf-8")
@@ -80,21 +81,29 @@ def compile_network(network: bytes, accelerator: str, memory_mode: str) -> Compi
         f"memory_mode_name={MEMORY_MODES[memory_mode]}\n{settings}"
     )
     try:
-        return run_in_copy("Vela fails", run_vela, hardware.family, network, system)
+        compiled, dense = run_in_copy("Vela fails", run_vela, hardware.family, network, system)
+    except VelaError:
+        raise
     except UserError as error:
+        if "SIGKILL" in str(error):
+            raise UserError(f"{error}; free memory, and build again") from None
         raise VelaError(str(error)) from None
+    return replace(compiled, payload=round_once(compiled.payload, dense))
 
 
-def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
-    """Compile in this process, which a damaged network can end."""
+def run_vela(family: str, network: bytes, system: str) -> tuple[CompiledNetwork, set[int]]:
+    """Compile in this process, which a damaged network can end.
+
+    Return also the offsets of the dense layers in the command stream.
+    """
     try:
         compiled = regor.compile(family, network, "TFLITE", system, options=OPTIONS)
     except Exception as error:
         reason = find_broken_constraint(network) or str(error)
         raise VelaError(f"Vela rejects the network: {' '.join(reason.split())}") from error
     scratch = (compiled.scratch, compiled.scratch_fast)
-    return CompiledNetwork(
-        payload=round_once(compiled.command_stream, find_dense(compiled.opt_database)),
+    found = CompiledNetwork(
+        payload=bytes(compiled.command_stream),
         constants=bytes(compiled.read_only.data),
         constants_region=compiled.read_only.region,
         scratch={memory.region: memory.size for memory in scratch if memory.size},
@@ -102,6 +111,7 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
         outputs=tuple(read_port(tensor) for tensor in compiled.outputs),
         estimated_cycles=compiled.perf_report.npuCycles,
     )
+    return found, find_dense(compiled.opt_database)
 
 
 def read_port(tensor: Any) -> Port:

@@ -11,7 +11,8 @@ PACKAGE = "ethos-u-vela"
 
 def check_vela() -> None:
     """Raise UserError if Vela is not installed, or if its version is not the required one."""
-    (required,) = (r for r in requires("firmwright-ethos-u") or () if r.startswith(PACKAGE))
+    stated = requires("firmwright-ethos-u") or ()
+    required = next((r for r in stated if r.startswith(PACKAGE)), PACKAGE)
     wanted = required.partition("==")[2]
     try:
         found = version(PACKAGE)

@@ -1,6 +1,8 @@
 """Streams that the simulator rejects, and networks that Vela rejects."""
 
 import dataclasses
+import os
+import signal
 import struct
 from importlib.metadata import PackageNotFoundError
 from typing import Any
@@ -8,7 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from firmwright_ethos_u import vela
+from firmwright_ethos_u import compiler, vela
 from firmwright_ethos_u.compiler import CompiledNetwork, compile_network
 from firmwright_ethos_u.errors import StreamError, VelaError
 from firmwright_ethos_u.stream import read_payload
@@ -133,3 +135,10 @@ def test_other_vela(found: Any, message: str, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UserError, match=message) as error:
         vela.check_vela()
     assert str(error.value).endswith("`python -m pip install ethos-u-vela==5.2.0`")
+
+
+def test_system_that_ends_vela_does_not_move_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "run_vela", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(UserError, match="SIGKILL; free memory, and build again") as error:
+        compiler.compile_network(b"", "ethos-u55-128", "shared_sram")
+    assert not isinstance(error.value, VelaError)
