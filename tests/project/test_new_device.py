@@ -21,7 +21,8 @@ def test_the_package_installs_and_its_test_passes(
     assert main(["new", "device", "acme_npu"]) == 0
     assert "cd firmwright-acme-npu && " in capsys.readouterr().out
     package, site = tmp_path / "firmwright-acme-npu", tmp_path / "site"
-    own = {**os.environ, "PYTHONPATH": str(site)}
+    # The options of this run do not exist in the package.
+    own = {**os.environ, "PYTHONPATH": str(site), "PYTEST_ADDOPTS": ""}
     for command in (
         (*PIP, "--target", str(site), "."),
         ("pytest", "-q", f"--basetemp={tmp_path / 't'}"),
