@@ -74,8 +74,12 @@ def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str
 
 
 def list_plain_platforms(families: Sequence[str]) -> list[str]:
-    """Return the platforms with cores of these families, without chips that have accelerators."""
-    known = map(load_platform, platform_names())
+    """Return the platforms with cores of these families, without accelerators.
+
+    Cores with a vendor's instructions are not included. Their architecture has the name of an
+    extension that begins with x, as RISC-V names them.
+    """
+    known = [p for p in map(load_platform, platform_names()) if "_x" not in p.architecture]
     plain = (p for p in known if not p.accelerators or p.architecture == "native")
     return [p.name for p in plain if find_family(p.architecture) in families]
 
