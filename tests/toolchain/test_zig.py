@@ -67,7 +67,8 @@ def read_code(path: Path) -> dict[str, object]:
         return found
 
 
-@pytest.mark.parametrize("architecture", BARE)
+# The run-time library of rv32imc_xcv is the library of rv32imc.
+@pytest.mark.parametrize("architecture", sorted({*BARE} - {"rv32imc_xcv"}))
 def test_clang_compiles_what_zig_compiles(
     architecture: str, tmp_path: Path, compiler_cache: Path
 ) -> None:
