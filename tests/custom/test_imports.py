@@ -36,3 +36,9 @@ def test_imports_in_blocks(tmp_path: Path) -> None:
         *("first", "second.part", "third", "third.name", "fourth", "fifth", "sixth", "seventh"),
         *("owner", "owner.eighth"),
     ]
+
+
+def test_long_chain_of_branches(tmp_path: Path) -> None:
+    file = tmp_path / "example.py"
+    file.write_text("if x == 0:\n    pass\n" + "elif x == 1:\n    import last\n" * 1500)
+    assert {*list_imports(file, "example")} == {"last"}

@@ -26,11 +26,13 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
 
 
 def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below a node, without their expressions, which import no modules."""
+    """Yield the statements of a tree in order, without their expressions, which import no modules.
+
+    A stack replaces recursion, because a chain of ``elif`` may be deeper than Python's limit.
+    """
     waiting = [tree]
     while waiting:
         node = waiting.pop()
-        for blocks in ("body", "handlers", "orelse", "finalbody", "cases"):
-            found = getattr(node, blocks, ())
-            yield from found
-            waiting += found
+        yield node
+        for blocks in ("cases", "finalbody", "orelse", "handlers", "body"):
+            waiting += reversed(getattr(node, blocks, ()))
