@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points, version
+from traceback import extract_tb
 from typing import Any
 
 from firmwright.errors import UserError
@@ -37,11 +39,23 @@ def list_tflite_vendors() -> list[EntryPoint]:
 
 
 def load_plugin(point: EntryPoint) -> Any:
-    """Import the object of an entry point; UserError for an incomplete installation."""
+    """Import the object of an entry point.
+
+    Raises UserError for an incomplete installation, and for an error in the module's code, with the
+    line at which it occurs.
+    """
     try:
         return point.load()
-    except (ImportError, AttributeError) as error:
+    except ModuleNotFoundError as error:
         raise describe_incomplete(point, error) from None
+    except (ImportError, AttributeError) as error:
+        *_, last = extract_tb(error.__traceback__)
+        if last.filename == importlib.metadata.__file__:  # the module has no such name
+            raise describe_incomplete(point, error) from None
+        raise UserError(
+            f"{last.filename}:{last.lineno}: {error}; correct the module {point.module}, which "
+            f"adds '{point.name}' to {point.group}"
+        ) from None
 
 
 def describe_incomplete(point: EntryPoint, problem: Exception) -> UserError:
