@@ -9,6 +9,7 @@ import copy
 import hashlib
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from firmwright.project.new_board import write_new_board
 from tests.e2e.conftest import start_python
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.quantize.networks import residual_network, samples
@@ -31,11 +33,11 @@ FLOAT = {"model": "float.onnx", "quantize": QUANTIZE, "platform": "host"}
 LOOSE = {"samples": 1, "tolerance": {"absolute": 20}}
 PYTHON = {"image": {"python": "mine:images"}}
 LIBRARY = {"name": "extra", "sources": ["extra.c"], "includes": ["extra.h"]}
+DEVICES = {"devices": {"dla": "dla:DLA", "dsp": "dsp:DSP"}, "target": "dla, dsp, c"}
 
 RECIPES: Sequence[Mapping[str, Any]] = (
     {**BASE, "platform": "./board.yaml", "selftest": 1, "demo": {}},
     {**BASE, "platform": "host", "toolchain": "./tools.yaml", "libraries": [LIBRARY]},
-    {**FLOAT, "run": LOOSE},
     {**FLOAT, "run": LOOSE, "evaluate": {"inputs": "calibration.npy", "samples": 4}},
     {**BASE, "platform": "rv32-bare", "batch": 2, "hooks": True},
     {"model": "digits.onnx", "platform": "host", "run": {"inputs": PYTHON, "samples": 2}},
@@ -46,6 +48,7 @@ RECIPES: Sequence[Mapping[str, Any]] = (
         "export": "cmake",
         "transforms": {"extra": ["mine:same"]},
     },
+    {"model": {"python": "network:detector"}, "platform": "./host.yaml", **DEVICES},
 )
 """Recipes that together use every stage except the stages of vendors' tools."""
 
@@ -100,7 +103,8 @@ C_HEADER = "#define EXTRA {number}\nint extra(void);\n"
 
 def describe_board(number: int) -> str:
     data = read_description("platforms/cortex-m4-bare")
-    return yaml.safe_dump({**data, "name": "board", "stack": f"{8 + number} KiB"})
+    stack = f"{8 + number} KiB"
+    return yaml.safe_dump({**data, "name": "board", "board": "./boards/mine", "stack": stack})
 
 
 def describe_tools(number: int) -> str:
@@ -123,6 +127,26 @@ FILES: Mapping[str, Callable[[int], str]] = {
 }
 """The user's files, as functions of a number that an edit changes."""
 
+NUMBERED: Mapping[str, str] = {
+    "boards/mine/fw_hal.c": "void fw_hal_init(void)",
+    "templates/dla/posix/fw_dla.c.j2": "static uint32_t first;",
+    "dla_jobs.py": "fw_dla_start(&job);",
+}
+"""Code of a board and of a device in which an edit puts a number after a text, as a C comment."""
+
+READERS: Mapping[str, str] = {
+    "mine.py": "mine:",
+    "extra.c": "extra.c",
+    "extra.h": "extra.c",
+    "board.yaml": "board.yaml",
+    "boards/mine/fw_hal.c": "board.yaml",
+    "tools.yaml": "tools.yaml",
+    "templates/dla/posix/fw_dla.c.j2": "dla:",
+    "dla_jobs.py": "dla:",
+    "calibration.npy": "calibration.npy",
+}
+"""The files that an edit changes, each with a text of the recipes that read the file."""
+
 CHAIN = ("base.yaml", "middle.yaml", "r.yaml")
 """The files of a recipe, from the base on."""
 
@@ -141,6 +165,8 @@ class EditHammer:
         place.mkdir(parents=True)
         for name in ("digits.onnx", "inputs.npz"):
             shutil.copyfile(ROOT / "examples" / "digits" / name, place / name)
+        shutil.copytree(ROOT / "examples" / "arm_dsp_dla", place, dirs_exist_ok=True)
+        write_new_board("mine", "cortex-m4-bare", place)
         (place / "float.onnx").write_bytes(residual_network())
         write_samples(place, 0)
         for name, text in FILES.items():
@@ -154,7 +180,9 @@ class EditHammer:
             write_chain(place, recipe, draw)
             build(place, "kept", recipe)
         before = copy.deepcopy(recipe)
-        edit = edit_file(place, draw) if draw.random() < 0.3 else edit_key(recipe, draw)
+        files = [name for name, reader in READERS.items() if reader in str(recipe)]
+        is_of_file = draw.random() < 0.4 and files
+        edit = edit_file(place, files, draw) if is_of_file else edit_key(recipe, draw)
         self.edits.append(edit)
         write_chain(place, recipe, draw)
         kept = build(place, "kept", recipe)
@@ -194,14 +222,21 @@ def edit_key(recipe: dict[str, Any], draw: random.Random) -> str:
     return f"{name}: {value}"
 
 
-def edit_file(place: Path, draw: random.Random) -> str:
-    name = draw.choice([*FILES, "calibration.npy"])
+def edit_file(place: Path, files: Sequence[str], draw: random.Random) -> str:
+    name = draw.choice(files)
     number = draw.randrange(1, 5)
     if name in FILES:
         (place / name).write_text(FILES[name](number))
+    elif name in NUMBERED:
+        write_number(place / name, NUMBERED[name], number)
     else:
         write_samples(place, number)
     return f"{name} of number {number}"
+
+
+def write_number(path: Path, after: str, number: int) -> None:
+    pattern = rf"({re.escape(after)})( /\* \d \*/)?"
+    path.write_text(re.sub(pattern, rf"\1 /* {number} */", path.read_text(), count=1))
 
 
 def write_samples(place: Path, seed: int) -> None:
