@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import describe_board, get_build, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
 
-from . import run, sources
+from . import exports, run, sources
 
 
 def describe_file(job: Job) -> Any:
     """Return the values in the file of the networks, which has other keys than a recipe."""
     recipe = job.recipe
-    return [recipe.name, recipe.c_prefix, recipe.description, job.concurrent]
+    export = structs.asdict(recipe.export) if recipe.export else None
+    return [recipe.name, recipe.c_prefix, recipe.description, job.concurrent, export]
 
 
 def run_inputs(job: Job) -> list[Path]:
@@ -25,6 +28,14 @@ def run_inputs(job: Job) -> list[Path]:
     runs = [member.folder("run") / INDEX_FILE for member in job.members]
     samples = [path for member in job.members for path in list_sample_files(member)]
     return [*runs, *samples, *map(Path, filter(None, [job.board_access]))]
+
+
+def export_inputs(job: Job) -> list[Path]:
+    """Return the members' results from which packages are made, and the members' samples."""
+    needs = exports.STAGE.needs
+    found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
+    results = [member.folder(need) / INDEX_FILE for member, need in found]
+    return [*results, *(path for m in job.members for path in exports.STAGE.inputs(m))]
 
 
 SOURCES = Stage(
@@ -55,6 +66,22 @@ RUN = Stage(
     tools=run.list_emulators,
     condition=run.STAGE.condition,
     applies=lambda job: job.is_run,
+)
+EXPORTS = Stage(
+    name="exports",
+    sentence="package all networks for other build systems",
+    run="firmwright.steps.exports:run_for_networks",
+    reads=(artifacts.PROJECT,),
+    writes=(artifacts.EXPORTS,),
+    of_members=exports.STAGE,
+    platform=ALL,
+    facts={"file": describe_file, "board": describe_board},
+    inputs=export_inputs,
+    templates=exports.templates,
+    condition=exports.STAGE.condition,
+    applies=exports.STAGE.applies,
+    archive=exports.STAGE.archive,
+    about=("export",),
 )
 BUNDLE = Stage(
     name="bundle",

@@ -37,6 +37,7 @@ MODULES = (
 PIPELINE = tuple(stage.STAGE for stage in MODULES)
 
 NETWORKS_PIPELINE = (
-    networks.SOURCES, objects.STAGE, firmware.STAGE, networks.RUN, networks.BUNDLE,
+    networks.SOURCES, objects.STAGE, firmware.STAGE, networks.RUN, networks.EXPORTS,
+    networks.BUNDLE,
 )  # fmt: skip
 """The stages of a firmware with several networks, which run after each network's stages."""

@@ -214,8 +214,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command in SPECIAL:
         return SPECIAL[options.command](options, given)
     if options.command == "export":
+        from firmwright.pipeline.networks import leave_out_members
+
         without = [
-            str(job.recipe.layers) for job in dodo.get_network_jobs() if not job.recipe.export
+            str(job.recipe.layers)
+            for job in leave_out_members(dodo.get_jobs())
+            if not job.recipe.export
         ]
         if without:
             print(f"{without[0]}: the key `export` is missing; add it, or --as NAME",

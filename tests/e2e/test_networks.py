@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from firmwright.toolchain.image import list_symbols
 from tests.e2e.conftest import ROOT, Repository, new_repository
+from tests.project.packages import REGISTRY, try_cmsis_pack, try_rust
 
 NETWORKS = "networks: {digits: digits.yaml, sums: sums.yaml}\n"
 
@@ -140,6 +141,56 @@ def test_what_is_equal_is_stored_once(repository: Repository) -> None:
     subprocess.run(command, input=program.encode(), check=True)
 
 
+SAMPLES = {
+    "arduino": "examples/check/check.ino",
+    "cmake": "example/main.c",
+    "esp-idf": "examples/check/main/main.c",
+    "platformio": "examples/check/src/main.c",
+    "zephyr": "samples/check/src/main.c",
+}
+"""The program of each package that contains the same C function as a CMSIS pack."""
+
+
+@pytest.fixture(scope="module")
+def packages(repository: Repository) -> Path:
+    """Return the folder with the packages of two networks, for each build system."""
+    several = [*SAMPLES, "cmsis-pack", "rust"]
+    text = f"platform: host\ntoolchain: gcc\nconcurrent: true\nexport: {several}\n"
+    repository.write("packed.yaml", NETWORKS + text)
+    done = repository.doit("build", "recipe=packed.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return repository.folder / "build/packed/host/exports"
+
+
+@pytest.mark.needs("gcc")
+def test_packages_have_both_networks(packages: Path, tmp_path: Path) -> None:
+    """One package is compiled and run; the others contain the same C files and function."""
+    try_cmsis_pack(packages / "cmsis-pack", "packed", tmp_path)
+    sources = {path.name for path in (packages / "cmsis-pack/src").iterdir()}
+    assert {"packed.h", "digits.h", "sums.c"} < sources
+    for kind, program in SAMPLES.items():
+        assert {path.name for path in (packages / kind / "src").iterdir()} == sources
+        assert "sums_compare_sample(&context.sums)" in (packages / kind / program).read_text()
+        readme = (packages / kind / "README.md").read_text()
+        assert "`packed_init()`, `digits_run()` and `sums_run()`" in readme
+
+
+@pytest.mark.needs("cargo", "cc")
+def test_a_crate_has_both_networks(packages: Path, tmp_path: Path) -> None:
+    if not list(REGISTRY.glob("cc-*")):
+        pytest.skip("Debian's package librust-cc-dev is not installed")
+    try_rust(packages / "rust", "packed", tmp_path)
+
+
+def test_the_command_exports_both_networks_together(repository: Repository) -> None:
+    repository.write("typed.yaml", NETWORKS + "platform: host\ntoolchain: gcc\n")
+    done = repository.firmwright("export", "typed.yaml")
+    assert done.returncode == 2
+    assert "typed.yaml: the key `export` is missing; add it, or --as NAME\n" in done.stderr
+    listed = repository.firmwright("list", "typed.yaml", "--export", "cmake").stdout
+    assert re.findall(r"exports:\S+", listed) == ["exports:typed-host"]
+
+
 TWO = "networks: {%s, %s}\n"
 HOST = "platform: host\n"
 MISTAKES = {
@@ -158,6 +209,15 @@ MISTAKES = {
     TWO % ("a: digits.yaml", "a_regions: sums.yaml") + HOST: "would have a file a_regions.",
     "name: a_info\n" + TWO % ("a: digits.yaml", "b: sums.yaml") + HOST: (
         "2:15: networks.a: 'a' would have a file a_info.c, as 'a_info' has; choose another name"
+    ),
+    NETWORKS + HOST + "export: mlperf-tiny\n": (
+        "3:9: export: mlperf-tiny supports one network; state it in the recipe of one network"
+    ),
+    "name: main\n" + NETWORKS + HOST + "export: [cmake, esp-idf]\n": (
+        "4:9: export: esp-idf reserves the name 'main'; choose another `name`"
+    ),
+    NETWORKS + "platform: cortex-m4-bare\nexport: esp-idf\n": (
+        "3:9: export: esp-idf does not build for cortex-m"
     ),
     TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "b: no such file: none.yaml; a relative",
     TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml is a recipe of several networks",

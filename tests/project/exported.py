@@ -10,7 +10,7 @@ import numpy as np
 
 from firmwright.compile import compile_network
 from firmwright.models import FORMATS
-from firmwright.project.export_packages import ExportedNetwork, write_export
+from firmwright.project.export_packages import ExportedNetwork, Package, write_export
 from firmwright.project.network import Network
 from firmwright.project.write import make_ports, write_project
 from firmwright.recipe import parse_target
@@ -31,24 +31,23 @@ def compile_digits() -> Network:
 
 def make_exported(
     folder: Path, name: str = "digits", wrong: bool = False, caller_arena: bool = False
-) -> ExportedNetwork:
+) -> Package:
     """Write the network's project into ``folder``; a ``wrong`` sample expects another result."""
     network = replace(compile_digits(), c_prefix=name, name=name, caller_arena=caller_arena)
     write_project(network, Build(load_toolchain("gcc"), ANY), folder)
     model = (DIGITS / "digits.onnx").read_bytes()
     image = np.load(DIGITS / "inputs.npz")["image"]
-    sample = {network.interface.inputs[0].name: image[:1]}
-    (output,) = FORMATS["onnx"].load().run_reference(model, [sample]).outputs[0]
+    given = {network.interface.inputs[0].name: image[:1]}
+    (output,) = FORMATS["onnx"].load().run_reference(model, [given]).outputs[0]
     inputs, outputs = make_ports(network.interface)
-    return ExportedNetwork(
+    sample = {"input_0": image[:1], "output_0": output + 1 if wrong else output}
+    return Package(
         title=name,
         name=name,
         version="1.2.0",
         description='Reads digits:\n"0" & <9>',
         platform=ANY,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        sample={"input_0": image[:1], "output_0": output + 1 if wrong else output},
+        networks=(ExportedNetwork(name, tuple(inputs), tuple(outputs), sample),),
         sources=folder / "network",
         workspace=network.plan.arena_bytes if caller_arena else None,
     )

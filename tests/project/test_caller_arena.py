@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from firmwright.codegen.c_literals import format_c_values
-from firmwright.project.export_packages import ExportedNetwork
+from firmwright.project.export_packages import Package
 from tests.project.exported import make_exported
 
 STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
@@ -94,54 +95,55 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> ExportedNetwork:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     return make_exported(tmp_path_factory.mktemp("digits"), caller_arena=True)
 
 
-def compile_and_run(network: ExportedNetwork, text: str, folder: Path, *flags: str) -> str:
+def compile_and_run(package: Package, text: str, folder: Path, *flags: str) -> str:
     """Return the output of a program that uses the network."""
     program = folder / "program.c"
     program.write_text(text)
-    sources = [program, *sorted(network.sources.glob("*.c"))]
-    command = ["gcc", *STRICT, *flags, f"-I{network.sources}", *map(str, sources), "-lm"]
+    sources = [program, *sorted(package.sources.glob("*.c"))]
+    command = ["gcc", *STRICT, *flags, f"-I{package.sources}", *map(str, sources), "-lm"]
     subprocess.run([*command, "-pthread", "-o", folder / "a.out"], check=True)
     ran = subprocess.run([folder / "a.out"], capture_output=True, text=True, timeout=120)
     return ran.stdout + ran.stderr
 
 
-def write_instances(network: ExportedNetwork, second: int) -> str:
+def write_instances(package: Package, second: int) -> str:
     """Return a program of two instances, the second in the arena of this number."""
-    expected = format_c_values(np.asarray(network.sample["output_0"]))
-    image = format_c_values(np.asarray(network.sample["input_0"]))
+    sample = package.networks[0].sample
+    expected = format_c_values(np.asarray(sample["output_0"]))
+    image = format_c_values(np.asarray(sample["input_0"]))
     return INSTANCES.format(expected=expected, image=image, second=second)
 
 
 @pytest.mark.needs("gcc")
-def test_two_instances_in_two_threads_are_exact(network: ExportedNetwork, tmp_path: Path) -> None:
-    text = write_instances(network, second=1)
-    assert compile_and_run(network, text, tmp_path, "-fsanitize=thread") == "right\n"
+def test_two_instances_in_two_threads_are_exact(package: Package, tmp_path: Path) -> None:
+    text = write_instances(package, second=1)
+    assert compile_and_run(package, text, tmp_path, "-fsanitize=thread") == "right\n"
 
 
 @pytest.mark.needs("gcc")
-def test_a_shared_arena_is_found_by_the_sanitizer(network: ExportedNetwork, tmp_path: Path) -> None:
+def test_a_shared_arena_is_found_by_the_sanitizer(package: Package, tmp_path: Path) -> None:
     """This shows that the test above can fail."""
-    text = write_instances(network, second=0)
-    assert "data race" in compile_and_run(network, text, tmp_path, "-fsanitize=thread")
+    text = write_instances(package, second=0)
+    assert "data race" in compile_and_run(package, text, tmp_path, "-fsanitize=thread")
 
 
 @pytest.mark.needs("gcc")
-def test_mistakes_with_arena_and_context_are_told(network: ExportedNetwork, tmp_path: Path) -> None:
-    found = compile_and_run(network, MISTAKES, tmp_path, "-fsanitize=address,undefined")
+def test_mistakes_with_arena_and_context_are_told(package: Package, tmp_path: Path) -> None:
+    found = compile_and_run(package, MISTAKES, tmp_path, "-fsanitize=address,undefined")
     assert found.split() == "-4 -4 -1 -1 -2 -3 -4 0 -1 -1 -1 0".split()
 
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("caller_arena", [False, True])
 def test_only_a_static_arena_is_state(tmp_path: Path, caller_arena: bool) -> None:
-    network = make_exported(tmp_path, caller_arena=caller_arena)
-    sources = sorted(network.sources.glob("*.c"))
+    package = make_exported(tmp_path, caller_arena=caller_arena)
+    sources = sorted(package.sources.glob("*.c"))
     subprocess.run(["gcc", "-c", *STRICT, *sources], cwd=tmp_path, check=True)
     objects = sorted(tmp_path.glob("*.o"))
     listed = subprocess.run(["nm", *objects], capture_output=True, text=True, check=True).stdout
-    state = {line.split()[2] for line in listed.splitlines() if line[17:18] in tuple("bBdDsScC")}
+    state = set(re.findall(r"^[0-9a-f]+ [bBdDsScC] (\w+)$", listed, re.MULTILINE))
     assert state == (set() if caller_arena else {"arena"})

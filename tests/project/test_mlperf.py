@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from firmwright.ir.tensors import Tensor
-from firmwright.project.export_packages import find_loaded_kind
+from firmwright.project.export_packages import ExportedNetwork, find_loaded_kind
 from firmwright.project.interface import Port
 from firmwright.recipe.build_systems import load_export
 from tests.project.exported import export, make_exported
@@ -46,7 +45,7 @@ def build_device(package: Path) -> Path:
 def test_the_runner_s_commands_give_the_network_s_results(
     tmp_path: Path, caller_arena: bool
 ) -> None:
-    network = make_exported(tmp_path / "project")
+    (network,) = make_exported(tmp_path / "project").networks
     image = np.asarray(network.sample["input_0"])
     output = network.outputs[0].tensor
     assert output.scale is not None
@@ -81,13 +80,11 @@ def test_the_runner_s_commands_give_the_network_s_results(
     [(490, 12, "elements"), (3072, 10, "pixels"), (27648, 2, "pixels"), (640, 640, "spectrum")],
     ids=["kws01", "ic01", "vww01", "ad01"],
 )
-def test_each_benchmark_s_bytes_are_known(
-    tmp_path: Path, elements: int, results: int, kind: str
-) -> None:
+def test_each_benchmark_s_bytes_are_known(elements: int, results: int, kind: str) -> None:
     """The reference submissions convert them in the same way, each in a ``th_load_tensor``."""
     given, made = (
         (Port(name, Tensor(name, (1, size), "int8", 0.5, 0)),)
         for name, size in (("x", elements), ("y", results))
     )
-    network = replace(make_exported(tmp_path), inputs=given, outputs=made)
+    network = ExportedNetwork("network", given, made, {})
     assert find_loaded_kind(network, load_export("mlperf-tiny")) == kind

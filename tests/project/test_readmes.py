@@ -63,7 +63,7 @@ def read_lines(package: Path) -> list[str]:
 
 def write_program(folder: Path, include: str) -> tuple[str, int]:
     """Return the program's text, and the digit that the reference finds in its picture."""
-    sample = make_exported(folder).sample
+    sample = make_exported(folder).networks[0].sample
     image = format_c_values(np.asarray(sample["input_0"]))
     return PROGRAM % (include, image), int(np.argmax(sample["output_0"]))
 

@@ -14,7 +14,8 @@ from firmwright.documents.chain import Layers
 from firmwright.documents.values import COMMAND_LINE
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
-from firmwright.recipe.networks import Networks, load_networks
+from firmwright.recipe.load import make_layers
+from firmwright.recipe.networks import Networks, load_networks, select_exports
 from firmwright.toolchain.descriptions import is_own_file
 
 from .job import Job
@@ -49,13 +50,15 @@ def make_network_jobs(
     ``pipeline`` contains the stages of the firmware. Raises DiagnosticError with the errors of all
     recipes.
     """
-    networks = load_networks(layers, catalogue)
     overrides = place_overrides(layers)
     refuse_own_keys(overrides)
+    exports = select_exports(overrides)
+    networks = load_networks(make_layers(layers, exports), catalogue)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
         stated = {**networks.list_overrides(file), **place_overrides(file)}
+        stated = {key: text for key, text in stated.items() if key not in exports}
         try:
             recipe = load_recipe(file, stated, catalogue, cache)
             members.append(share_memory(make_job(networks.make_member(prefix, recipe))))
@@ -153,6 +156,7 @@ def join_jobs(
         compile_for_device=first.compile_for_device,
         libraries=tuple(library for job in members for library in job.recipe.libraries),
         description=networks.description,
+        export=networks.export,
     )
     job = make_job(recipe)
     return replace(

@@ -42,28 +42,17 @@ class SampleArray:
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """The data for packages: ``name`` is the prefix, and ``sources`` is the folder of the C files.
+    """A network of a package, with the prefix of its C names.
 
-    ``workspace`` is the size in bytes of the working memory that the caller passes; None if the
-    memory is static. A ``stateful`` network keeps tensors between runs. ``drivers`` contains the
-    portable drivers of the devices, by file name. ``url`` is the address of a page about the
-    network. ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` …
-    and ``output_0`` ….
+    ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
+    ``output_0`` …. A ``stateful`` network keeps tensors between runs.
     """
 
-    title: str
-    name: str
-    version: str
-    description: str | None
-    platform: Platform
+    c_prefix: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     sample: Mapping[str, npt.NDArray[Any]]
-    sources: Path
-    workspace: int | None = None
     stateful: bool = False
-    drivers: Mapping[str, str] = field(default_factory=dict)
-    url: str | None = None
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
@@ -79,14 +68,58 @@ class ExportedNetwork:
         }
 
 
-def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
+@dataclass(frozen=True)
+class Package:
+    """The data of a package: its networks, and ``sources``, the folder of the C files.
+
+    ``name`` is the prefix of the only network, or of the functions for all networks. ``workspace``
+    is the size in bytes of the working memory that the caller passes; None if the memory is static.
+    ``drivers`` contains the portable drivers of the devices, by file name. ``url`` is the address
+    of a page about the network.
+    """
+
+    title: str
+    name: str
+    version: str
+    description: str | None
+    platform: Platform
+    networks: tuple[ExportedNetwork, ...]
+    sources: Path
+    workspace: int | None = None
+    drivers: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The description in one line."""
+        several = len(self.networks) > 1
+        networks = f"networks of {self.title}" if several else f"network {self.title}"
+        described = self.description or f"The {networks} as C, made by firmwright."
+        return " ".join(described.split())
+
+    @property
+    def calls(self) -> str:
+        """The functions that a program calls, as Markdown."""
+        prepared = [f"`{self.name}_init()`"] if self.workspace is not None else []
+        *first, last = [*prepared, *(f"`{network.c_prefix}_run()`" for network in self.networks)]
+        return f"{', '.join(first)} and {last}" if first else last
+
+    @property
+    def headers(self) -> list[str]:
+        """The headers for a program. The first includes the headers of several networks."""
+        prefixes = dict.fromkeys([self.name, *(network.c_prefix for network in self.networks)])
+        names = [network_file(p, f"{s}.h") for p in prefixes for s in ("network", "detection")]
+        return [name for name in names if (self.sources / name).is_file()]
+
+
+def write_export(name: str, package: Package, folder: Path) -> None:
     """Write a package into ``folder``; raise UserError if the package does not support it."""
     export = load_export(name)
-    refuse_machine_code(name, network.sources)
-    shutil.copytree(network.sources, folder / export.network)
-    for file, text in network.drivers.items():
+    refuse_machine_code(name, package.sources)
+    shutil.copytree(package.sources, folder / export.network)
+    for file, text in package.drivers.items():
         write_file(folder / export.network / file, text)
-    variables = export_variables(network, export, folder / export.network)
+    variables = export_variables(package, export, folder / export.network)
     render_folder(f"exports/{name}", variables, folder)
     if export.archive:
         write_zip(folder / make_environment().from_string(export.archive).render(variables), folder)
@@ -111,34 +144,28 @@ def refuse_machine_code(name: str, sources: Path) -> None:
             )
 
 
-def export_variables(network: ExportedNetwork, export: Export, sources: Path) -> dict[str, Any]:
+def export_variables(package: Package, export: Export, sources: Path) -> dict[str, Any]:
     """Return the variables for the templates of a package with C files in ``sources``."""
-    files = sorted(path.name for path in sources.iterdir())
-    public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
-    described = network.description or f"The network {network.title} as C, made by firmwright."
-    sentence = " ".join(described.split())
     return {
-        "name": network.name,
-        "title": network.title,
-        "version": network.version,
-        "sentence": sentence,
-        "quoted": json.dumps(sentence, ensure_ascii=False),
-        "platform": network.platform,
+        "name": package.name,
+        "title": package.title,
+        "version": package.version,
+        "sentence": package.sentence,
+        "quoted": json.dumps(package.sentence, ensure_ascii=False),
+        "platform": package.platform,
         "network": export.network,
         "reserved": export.reserved,
-        "sources": [name for name in files if name.endswith(".c")],
+        "sources": sorted(path.name for path in sources.glob("*.c")),
         "computes_floats": mentions(sources, r"\b(float|double)\b"),
         "calls_math": mentions(sources, r"#include <math\.h>"),
-        "url": network.url,
-        "headers": [name for name in public if name in files],
-        "caller_arena": network.workspace is not None,
-        "workspace": network.workspace,
-        "stateful": network.stateful,
-        "inputs": network.inputs,
-        "outputs": network.outputs,
-        "input_data": network.arrays["input"],
-        "expected": network.arrays["output"],
-        "kind": find_loaded_kind(network, export),
+        "url": package.url,
+        "headers": package.headers,
+        "calls": package.calls,
+        "caller_arena": package.workspace is not None,
+        "workspace": package.workspace,
+        "networks": package.networks,
+        "several": len(package.networks) > 1,
+        "kind": find_loaded_kind(package.networks[0], export),
     }
 
 

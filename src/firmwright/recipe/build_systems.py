@@ -30,10 +30,12 @@ class Export(msgspec.Struct, frozen=True):
     because they have another meaning in the build system. ``families`` are the families of cores
     for which it builds; empty for all. ``archive`` is the file in which all
     other files are also packed, if there is one. ``samples`` lists networks whose samples are
-    loaded in another form than the form of the input.
+    loaded in another form than the form of the input. ``several`` states whether a package can have
+    several networks.
     """
 
     network: str
+    several: bool = True
     families: tuple[str, ...] = ()
     reserved: tuple[str, ...] = ()
     archive: str = ""
@@ -47,17 +49,24 @@ def load_export(name: str) -> Export:
 
 
 def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the prefix if a package cannot have that name.
-
-    Values of the wrong type are skipped, because the schema has reported them.
-    """
-    schema = load_schema()
-    prefix = data.get("c_prefix", schema["properties"]["c_prefix"]["default"])
-    for name in _list_names(data.get("export")):
-        known = name in schema["$defs"]["build-system"]["enum"]
-        if known and prefix in load_export(name).reserved:
+    """Yield the prefix if a package cannot have that name."""
+    prefix = data.get("c_prefix", load_schema()["properties"]["c_prefix"]["default"])
+    for name in _list_known(data.get("export")):
+        if prefix in load_export(name).reserved:
             message = f"{name} reserves the name {quote(prefix)}; choose another prefix"
             yield Finding(("c_prefix",), message)
+
+
+def find_joint_export_errors(stated: Any, prefix: str) -> Iterator[Finding]:
+    """Yield the errors of ``export`` in a recipe of several networks with a common prefix."""
+    for name in _list_known(stated):
+        export = load_export(name)
+        if not export.several:
+            message = f"{name} supports one network; state it in the recipe of one network"
+            yield Finding(("export",), message)
+        elif prefix in export.reserved:
+            message = f"{name} reserves the name {quote(prefix)}; choose another `name`"
+            yield Finding(("export",), message)
 
 
 def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str]:
@@ -84,7 +93,11 @@ def list_plain_platforms(families: Sequence[str]) -> list[str]:
     return [p.name for p in plain if find_family(p.architecture) in families]
 
 
-def _list_names(stated: Any) -> list[Any]:
-    """Return the build systems that a recipe names under ``export`` in any of its forms."""
+def _list_known(stated: Any) -> list[str]:
+    """Return the build systems that a recipe names under ``export`` in any of its forms.
+
+    Wrong values are skipped, because the schema has reported them.
+    """
     named = stated.get("to") if isinstance(stated, Mapping) else stated
-    return named if isinstance(named, list) else [named]
+    known = load_schema()["$defs"]["build-system"]["enum"]
+    return [name for name in (named if isinstance(named, list) else [named]) if name in known]

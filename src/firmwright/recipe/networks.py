@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from firmwright.codegen.names import c_identifier
 from firmwright.documents.chain import Layers, parse_layers, read_chain
 from firmwright.documents.document import Document, complete_document
 from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError
+from firmwright.recipe.build_systems import find_joint_export_errors
 from firmwright.recipe.catalog import Catalog, find_name_errors
-from firmwright.recipe.recipe import Recipe
+from firmwright.recipe.recipe import ExportOptions, Recipe
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.spelling import normalize_data
 from firmwright.toolchain.descriptions import is_own_file
 
 
@@ -35,6 +39,7 @@ class Networks:
     platform: str
     toolchain: str | None
     concurrent: bool
+    export: ExportOptions | None
     files: Mapping[Path, str]
     """The SHA-256 of the file and of its bases."""
 
@@ -62,6 +67,17 @@ class Networks:
         return recipe.replace_data({**recipe.data, **own})
 
 
+def read_export(data: Mapping[str, Any]) -> ExportOptions | None:
+    """Return the value of ``export``, which has the forms of a recipe."""
+    normal = normalize_data({key: value for key, value in data.items() if key == "export"})
+    return msgspec.convert(normal.get("export"), ExportOptions | None)
+
+
+def select_exports(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of the command line for ``export``."""
+    return {key: text for key, text in overrides.items() if key.split(".")[0] == "export"}
+
+
 def names_networks(layers: Layers) -> bool:
     """Return whether a recipe names several networks."""
     return "networks" in layers.chain.document.data
@@ -70,9 +86,10 @@ def names_networks(layers: Layers) -> bool:
 def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     """Read and check a recipe of several networks, but not the recipes that it names.
 
-    Values of the command line belong to those recipes. Raises DiagnosticError with all errors.
+    Values of the command line belong to those recipes, except `export`. Raises DiagnosticError with
+    all errors.
     """
-    chain = read_chain(replace(layers, overrides={}))
+    chain = read_chain(replace(layers, overrides=select_exports(layers.overrides)))
     document, found = complete_document(
         place_names(chain.document, layers.folder), load_schema("networks"), chain.findings
     )
@@ -91,6 +108,7 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
         platform=data["platform"],
         toolchain=data.get("toolchain"),
         concurrent=data["concurrent"],
+        export=read_export(data),
         files=chain.files,
     )
 
@@ -144,6 +162,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
                 yield Finding(
                     pointer, f"{recipe} is a recipe of several networks; name these networks here"
                 )
+    yield from find_joint_export_errors(data.get("export"), c_identifier(str(name)))
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}
     if not is_own_file(str(named.get("platform", ""))):
         yield from find_name_errors(named, catalogue)

@@ -75,6 +75,7 @@ def write_networks_readme(job: Job, result: str) -> bytes:
     variables = {
         "name": job.recipe.name,
         "description": job.recipe.description,
+        "exports": job.recipe.export.to if job.recipe.export else (),
         "members": [member.recipe.c_prefix for member in job.members],
         "platform": job.platform,
         "toolchain": job.build.toolchain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from firmwright.codegen.templates import make_environment, render
@@ -9,36 +10,65 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.project.export_packages import ExportedNetwork, write_export
+from firmwright.project.export_packages import ExportedNetwork, Package, write_export
 from firmwright.project.files import file_name, list_portable_drivers
+from firmwright.project.several_networks import lay_out
 from firmwright.project.write import make_ports
 from firmwright.steps.demo import read_sample
-from firmwright.steps.network import find_driven_devices
+from firmwright.steps.network import find_driven_devices, read_network
 from firmwright.toolchain.layout import NETWORK
 
 
 def run(job: Job, folder: Path) -> None:
     """Write a folder for each build system. The stage ``sources`` has checked the network."""
-    options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)
     caller, plan = job.recipe.arena == "caller", artifacts.PLAN.read(job)
+    workspace = max(plan.arena_bytes, 1) if caller else None
+    write_packages(job, (read_exported(job),), workspace, render_drivers(job), folder)
+
+
+def run_for_networks(job: Job, folder: Path) -> None:
+    """Write a folder for each build system, with all networks of a firmware."""
+    layout = lay_out([read_network(m, artifacts.PLAN.read(m)) for m in job.members], job.concurrent)
+    networks = tuple(read_exported(member) for member in job.members)
+    write_packages(job, networks, layout.workspace, {}, folder)
+
+
+def read_exported(job: Job) -> ExportedNetwork:
+    """Return the network of a job with its sample."""
+    interface = artifacts.INTERFACE.read(job)
     inputs, outputs = make_ports(interface)
-    network = ExportedNetwork(
+    return ExportedNetwork(
+        c_prefix=job.recipe.c_prefix,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        sample=read_sample(job),
+        stateful=bool(interface.states),
+    )
+
+
+def write_packages(
+    job: Job,
+    networks: tuple[ExportedNetwork, ...],
+    workspace: int | None,
+    drivers: Mapping[str, str],
+    folder: Path,
+) -> None:
+    """Write the package of each build system into a folder of this name."""
+    options = require(job.recipe.export)
+    package = Package(
         title=job.recipe.name,
         name=job.recipe.c_prefix,
         version=options.version,
         url=options.url,
         description=job.recipe.description,
         platform=job.platform,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        sample=read_sample(job),
+        networks=networks,
         sources=artifacts.PROJECT.path(job) / NETWORK,
-        stateful=bool(interface.states),
-        workspace=max(plan.arena_bytes, 1) if caller else None,
-        drivers=render_drivers(job),
+        workspace=workspace,
+        drivers=drivers,
     )
     for name in options.to:
-        write_export(name, network, folder / name)
+        write_export(name, package, folder / name)
 
 
 def render_drivers(job: Job) -> dict[str, str]:

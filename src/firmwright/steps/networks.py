@@ -48,6 +48,8 @@ from firmwright.verify.run_records import Agreement
 def write_sources(job: Job, folder: Path) -> None:
     """Write the C project of all networks. Raises DiagnosticError for equal file names."""
     networks = [read_whole_network(member) for member in job.members]
+    if job.recipe.export:  # packages contain no assembly
+        networks = [replace(network, binary_constants=False) for network in networks]
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
     try:
