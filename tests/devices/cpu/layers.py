@@ -183,15 +183,21 @@ def scale(layer: Layer, sums: Array) -> Array:
     return np.array(columns, "int64").T.reshape(sums.shape)
 
 
-def make_network(layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool) -> Network:
-    """Return a network whose regions are independent layers; each layer has separate ports."""
+def make_network(
+    layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool | Sequence[bool]
+) -> Network:
+    """Return a network whose regions are independent layers; each layer has separate ports.
+
+    ``shared`` states for every layer, or for each layer, whether it uses a shared function.
+    """
+    are_shared = [shared] * len(layers) if isinstance(shared, bool) else shared
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
     regions, lowered = [], []
-    for number, (layer, form) in enumerate(zip(layers, forms, strict=True)):
+    for number, (layer, form, is_shared) in enumerate(zip(layers, forms, are_shared, strict=True)):
         read, written = make_tensors(layer, number)
         region = Region(
-            name=f"layer_{number:02}",
+            name=f"layer_{number:04}",
             device="c",
             reason="",
             anchor=layer.kind.value,
@@ -206,7 +212,7 @@ def make_network(layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool
         inputs += read
         outputs.append(written)
         regions.append(region)
-        lowered.append(write_layer(region, layer, form, shared))
+        lowered.append(write_layer(region, layer, form, is_shared))
     partition = Partition(
         tuple(t.name for t in inputs),
         tuple(t.name for t in outputs),

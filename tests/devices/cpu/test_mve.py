@@ -29,7 +29,7 @@ def test_what_gathered_loads_reach(shape: Shape, fits: bool) -> None:
     layer = make_layer(LayerKind.DEPTHWISE_CONV2D, shape, np.random.default_rng(0))
     found = choose(layer, load_platform("cortex-m55-bare").features, FORMS).form
     assert found
-    assert found.name == ("mve_depthwise_conv2d" if fits else "dsp_depthwise_conv2d_any")
+    assert found.name == ("mve_depthwise_conv2d" if fits else "dsp_depthwise_conv2d")
 
 
 @pytest.mark.needs("qemu-system-arm")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import dsp_bytes, matrices, wide
+from firmwright.devices.cpu.forms import dsp_bytes, dsp_depthwise, matrices, wide
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.dsp_bytes import (
     MOST_STEPS,
@@ -93,31 +93,11 @@ FORMS = (
         features=frozenset({"armv7e-m-dsp"}),
         conditions=(
             INTEGERS,
-            Condition(
-                "a kernel of 3x3 without dilation",
-                lambda layer: layer.kernel == (3, 3) and layer.dilation == (1, 1),
-            ),
-            Condition("strides of 1 or 2 along rows", lambda layer: layer.strides[1] <= 2),
-            Condition(
-                "an input of 3x3 or larger", lambda layer: min(layer.height, layer.width) >= 3
-            ),
-            Condition("a border of one", dsp_bytes.reads_one_border),
+            Condition("an axis without dilation", lambda layer: 1 in layer.dilation),
         ),
-        pack=dsp_bytes.pack_depthwise,
-        cost=2.0,
-        sentence="Column by column; SMLAD computes the upper two products at once.",
-    ),
-    Form(
-        name="dsp_depthwise_conv2d_any",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
-        conditions=(
-            INTEGERS,
-            Condition("four channels or more", lambda layer: layer.channels >= 4),
-        ),
-        pack=dsp_bytes.pack_any_depthwise,
-        cost=4.5,
-        sentence="Four channels at a time, tap by tap inside the input.",
+        pack=dsp_depthwise.pack_depthwise,
+        cost=1.9,
+        sentence="A channel is copied between its borders; SMLAD computes two products of a row.",
     ),
     Form(
         name="dsp_dense",

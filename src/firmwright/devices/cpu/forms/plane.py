@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from firmwright.ir.layer import Layer
 
 
@@ -20,6 +22,35 @@ class Axis:
         reach = (self.out_size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
         self.padded_size = max(reach, self.before + self.size)
         """The number of elements, with the elements of the padding that are read."""
+
+
+def crop_kernel(layer: Layer) -> Layer:
+    """Return the layer without the rows and columns of taps that read only padding."""
+    seen = [list_seen_taps(layer, axis) for axis in (0, 1)]
+    if [len(taps) for taps in seen] == [*layer.kernel]:
+        return layer
+    top, left, bottom, right = layer.padding
+    return replace(
+        layer,
+        kernel=(len(seen[0]), len(seen[1])),
+        weights=layer.weights[:, seen[0].start : seen[0].stop, seen[1].start : seen[1].stop],
+        padding=(
+            top - seen[0].start,
+            left - seen[1].start,
+            bottom - layer.kernel[0] + seen[0].stop,
+            right - layer.kernel[1] + seen[1].stop,
+        ),
+    )
+
+
+def list_seen_taps(layer: Layer, axis: int) -> range:
+    """Return the taps along an axis that read the input; all taps if they are dilated."""
+    size, out_size = (layer.height, layer.width)[axis], (layer.out_height, layer.out_width)[axis]
+    before, taps = layer.padding[axis], layer.kernel[axis]
+    if layer.dilation[axis] > 1:
+        return range(taps)
+    last = (out_size - 1) * layer.strides[axis]
+    return range(max(before - last, 0), min(before + size, taps)) or range(taps)
 
 
 def order_axes(layer: Layer) -> tuple[int, int]:

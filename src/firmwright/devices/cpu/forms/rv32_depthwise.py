@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import scale_arrays
-from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
+from firmwright.devices.cpu.forms.plane import Axis, crop_kernel, describe_plane, order_axes
 from firmwright.ir.layer import Array, Layer
 
 LONGEST_COPY = 8
@@ -29,6 +29,7 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     because no sum continues from the previous row. It ends with products for results that do not
     exist.
     """
+    layer = crop_kernel(layer)
     return pack_channels(layer, tile, scale_arrays(layer))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing, Tile
 from firmwright.devices.cpu.forms.plain import LARGE_BLOCK, pack_blocks
+from firmwright.devices.cpu.forms.plane import crop_kernel
 from firmwright.devices.cpu.forms.rv32_depthwise import pack_channels
 from firmwright.ir.layer import Array, Layer
 
@@ -67,4 +68,5 @@ def find_run(layer: Layer) -> int:
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack weights in the layout for bytes, with the scales of this module."""
+    layer = crop_kernel(layer)
     return pack_channels(layer, tile, scale_arrays(layer))
