@@ -17,13 +17,13 @@ from firmwright.pipeline.task import make_tasks
 from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 
 
-def main(place: str, arguments: Sequence[str], text: str) -> int:
+def main(scratch: str, arguments: Sequence[str], text: str) -> int:
     """Build the recipe with the variants of a tuned file's ``text``, up to its run.
 
-    Print the result; return the exit code. The folder ``place`` contains the results, the log of
+    Print the result; return the exit code. The folder ``scratch`` contains the results, the log of
     the build, and the state of doit.
     """
-    folder = Path(place)
+    folder = Path(scratch)
     enter_repository()  # a search has another folder
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
@@ -47,6 +47,6 @@ def main(place: str, arguments: Sequence[str], text: str) -> int:
 
 
 if __name__ == "__main__":
-    watched, place, *arguments = sys.argv[1:]
+    watched, scratch, *arguments = sys.argv[1:]
     follow_lifeline(int(watched))
-    sys.exit(main(place, arguments, sys.stdin.read()))
+    sys.exit(main(scratch, arguments, sys.stdin.read()))

@@ -146,7 +146,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
         print(format_difference(compare_bundles(bundle, rebuilt.bundle)))
         first = find_first(bundle.files, rebuilt.bundle.files)
-        print(f"\nfirst: {first}\nthe build is kept in {rebuilt.place}")
+        print(f"\nfirst: {first}\nthe build is kept in {rebuilt.scratch}")
         return DIFFERS
     rebuilt.remove()
     print(f"{bundle.path}: the same, sha256 {bundle.sha256}")

@@ -187,9 +187,9 @@ def remove_own_files(folder: Path) -> None:
     with suppress(OSError):  # a file of another user, or a file that is already removed
         for name in sorted(own, key=lambda name: name == INDEX_FILE):
             (folder / name).unlink(missing_ok=True)
-        for place, _, _ in os.walk(folder, topdown=False):
+        for parent, _, _ in os.walk(folder, topdown=False):
             with suppress(OSError):
-                Path(place).rmdir()
+                Path(parent).rmdir()
 
 
 def list_files(folder: Path) -> list[str]:
@@ -198,8 +198,8 @@ def list_files(folder: Path) -> list[str]:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        paths = [Path(place, name) for name in (*files, *folders)]
+    for parent, folders, files in os.walk(folder):
+        paths = [Path(parent, name) for name in (*files, *folders)]
         yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 

@@ -23,10 +23,10 @@ class Diagnostic:
     message: str
 
     def __str__(self) -> str:
-        place = self.path
+        location = self.path
         if self.line:
-            place += f":{self.line}:{self.column}"
-        return f"{place}: {self.message}" if place else self.message
+            location += f":{self.line}:{self.column}"
+        return f"{location}: {self.message}" if location else self.message
 
 
 class UserError(Exception):

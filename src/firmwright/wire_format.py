@@ -14,7 +14,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 LARGEST_NUMBER = (1 << 29) - 1
 """The maximum number of a field."""
 
-Place = tuple[int, int]
+Span = tuple[int, int]
 """The begin and the end of bytes in a file."""
 
 
@@ -22,20 +22,20 @@ class NotProtobufError(ValueError):
     """The bytes are not a sequence of protobuf fields."""
 
 
-def find_parts(stream: BinaryIO, place: Place, number: int) -> Iterator[Place]:
+def find_parts(stream: BinaryIO, span: Span, number: int) -> Iterator[Span]:
     """Yield the place of the bytes of each field with this number, in the message at a place."""
-    for found, value in find_fields(stream, place):
+    for found, value in find_fields(stream, span):
         if found == number and isinstance(value, tuple):
             yield value
 
 
-def find_fields(stream: BinaryIO, place: Place) -> Iterator[tuple[int, int | Place]]:
+def find_fields(stream: BinaryIO, span: Span) -> Iterator[tuple[int, int | Span]]:
     """Yield the number and the value of every field of the message at a place of a file.
 
     The value of bytes is their place. Numbers of a fixed size are skipped. Raises NotProtobufError
     if the message is invalid.
     """
-    start, end = place
+    start, end = span
     while start < end:
         stream.seek(start)
         number, kind = divmod(read_varint(stream), 8)

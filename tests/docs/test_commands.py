@@ -13,7 +13,7 @@ import pytest
 
 from firmwright.cli import is_recipe, make_parser
 from firmwright.fleet.command import VARIABLES as FLEET_VARIABLES
-from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_paths
+from firmwright.pipeline.command_line import VARIABLES, make_catalog, rebase_paths
 from firmwright.pipeline.recipe_arguments import find_layers
 from firmwright.recipe import Catalog, load_recipe
 from firmwright.recipe.overrides import is_key
@@ -118,4 +118,4 @@ def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) 
     for word in (part.partition(":")[0] for words in recipes for part in words.split(",")):
         is_readers = Path(word).stem in READERS
         for layers, each in product(find_layers("digits" if is_readers else word), of_each):
-            load_recipe(layers, place_paths(each, layers.path), read_catalog(), scratch)
+            load_recipe(layers, rebase_paths(each, layers.path), read_catalog(), scratch)

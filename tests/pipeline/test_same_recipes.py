@@ -16,7 +16,7 @@ from firmwright.pipeline.same_recipes import (
     find_changed,
     is_same,
     make_text,
-    read_places,
+    read_loose,
 )
 
 NET = "extends: ../parts/base.yaml\nmodel: net.onnx\n"
@@ -31,7 +31,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RecipeText, 
         Path(name).write_text(text)
     layers = Layers(Path("nets/net.yaml"), (), {"run.seed": "3"})
     known = make_text(layers, [Path("nets/net.yaml"), Path("parts/base.yaml")])
-    return known, read_places([known])
+    return known, read_loose([known])
 
 
 def replace(name: str, text: str) -> None:

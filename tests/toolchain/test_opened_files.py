@@ -89,5 +89,5 @@ def test_linker_that_an_earlier_folder_has_is_found(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     found = find_files("gcc", "host")
     assert str(linker) in found.files
-    assert str(tmp_path) in found.places
+    assert str(tmp_path) in found.locations
     assert str(linker) not in before.files

@@ -37,9 +37,9 @@ def find_difference(first: bytes, second: bytes, name: str) -> str:
 
 def explain_json(first: bytes, second: bytes) -> str:
     ours, theirs = flatten(json.loads(first)), flatten(json.loads(second))
-    for place in [*ours, *theirs]:
-        if ours.get(place) != theirs.get(place):
-            return f"{place}: {ours.get(place)} and {theirs.get(place)}"
+    for position in [*ours, *theirs]:
+        if ours.get(position) != theirs.get(position):
+            return f"{position}: {ours.get(position)} and {theirs.get(position)}"
     return explain_text(first, second)
 
 
@@ -86,8 +86,8 @@ def explain_text(first: bytes, second: bytes) -> str:
 
 def explain_bytes(first: bytes, second: bytes) -> str:
     same = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
-    place = min(len(first), len(second)) if same is None else same
-    return f"byte {place:,} ({len(first):,} and {len(second):,} bytes)"
+    position = min(len(first), len(second)) if same is None else same
+    return f"byte {position:,} ({len(first):,} and {len(second):,} bytes)"
 
 
 EXPLAIN: Mapping[str, Explain] = {

@@ -89,10 +89,10 @@ def read_area(
     found, total = AREA.unpack_from(content, start)
     if found != mark or size not in (None, total) or start + total > len(content):
         raise ValueError(f"no area of entries at byte {start:,}")
-    place, end = start + AREA.size, start + total
-    while place < end:
-        kind, length = ENTRY.unpack_from(content, place)
-        place += ENTRY.size + length
-        if place > end:
+    offset, end = start + AREA.size, start + total
+    while offset < end:
+        kind, length = ENTRY.unpack_from(content, offset)
+        offset += ENTRY.size + length
+        if offset > end:
             raise ValueError(f"an entry of type {kind:#x} ends after its area")
-        yield kind, content[place - length : place]
+        yield kind, content[offset - length : offset]

@@ -193,10 +193,10 @@ class Registry:
         begin = f"{self.address}/blobs/uploads/"
         answer, said = self.ask("POST", begin, MAX_ANSWER_BYTES)
         self.require(answer, said, 202)
-        place = urljoin(begin, answer.headers.get("Location", ""))
-        place += f"{'&' if urlsplit(place).query else '?'}digest={described.digest}"
+        location = urljoin(begin, answer.headers.get("Location", ""))
+        location += f"{'&' if urlsplit(location).query else '?'}digest={described.digest}"
         headers = {"Content-Type": "application/octet-stream"}
-        answer, said = self.ask("PUT", place, MAX_ANSWER_BYTES, content, headers)
+        answer, said = self.ask("PUT", location, MAX_ANSWER_BYTES, content, headers)
         self.require(answer, said, 201)
         return described
 
@@ -276,16 +276,16 @@ class Registry:
         if scheme.lower() != "bearer":
             return ""
         parameters = parse_dict_header(rest)
-        place = urlsplit(str(parameters.get("realm", "")))
-        if place.scheme != "https" and not LOOPBACK.fullmatch(place.netloc):
-            name = repr(place.geturl())
+        location = urlsplit(str(parameters.get("realm", "")))
+        if location.scheme != "https" and not LOOPBACK.fullmatch(location.netloc):
+            name = repr(location.geturl())
             raise web.WebError(
                 f"it asks for a password at {name}, which is not https; use a registry with https"
             )
         asked = urlencode(
             {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         )
-        url = place._replace(query=asked).geturl()
+        url = location._replace(query=asked).geturl()
         found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)
         token = found.token or found.access_token
         return token if token.isprintable() and token.isascii() else ""

@@ -105,10 +105,10 @@ def refuse_stranger(scheduler: str) -> None:
     """
     from distributed.comm.addressing import normalize_address, parse_address, parse_host_port
 
-    scheme, place = parse_address(normalize_address(scheduler))
+    scheme, location = parse_address(normalize_address(scheduler))
     if scheme != "tcp":
         return
-    with socket.create_connection(parse_host_port(place, DEFAULT_PORT), CONNECTION) as stream:
+    with socket.create_connection(parse_host_port(location, DEFAULT_PORT), CONNECTION) as stream:
         begin = stream.recv(GREETING.size, socket.MSG_WAITALL)
     if len(begin) < GREETING.size or GREETING.unpack(begin)[0] > LONGEST_GREETING:
         raise OSError("the program that listens there is not a scheduler of dask")

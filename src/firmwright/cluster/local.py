@@ -34,7 +34,7 @@ class Copy:
     """A running job: its process, the place that the job has on the screen, and its output."""
 
     order: Order
-    place: str
+    lane: str
     process: ForkProcess
     files: tuple[Path, Path]
 
@@ -71,36 +71,36 @@ def run_here(
     caller stops. Raises ClusterError if ``stop`` has a reason.
     """
     waiting, running = deque(orders), dict[int, Copy]()
-    places = [str(number) for number in range(most)]
+    lanes = [str(number) for number in range(most)]
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:
         try:
             while waiting or running:
                 if stop.reason:
                     raise ClusterError(stop.reason)
-                while waiting and places:
-                    copy = start(waiting.popleft(), places.pop(), watched, Path(scratch))
-                    watcher.start(copy.order.name, copy.place)
+                while waiting and lanes:
+                    copy = start(waiting.popleft(), lanes.pop(), watched, Path(scratch))
+                    watcher.start(copy.order.name, copy.lane)
                     running[copy.process.sentinel] = copy
                 for ended in connection.wait([*running], POLL):
                     assert isinstance(ended, int)
                     copy = running.pop(ended)
                     copy.end()
-                    places.append(copy.place)
+                    lanes.append(copy.lane)
                     yield finish(copy.order, copy.read)
         finally:
             for copy in running.values():
                 copy.end()
 
 
-def start(order: Order, place: str, watched: int, scratch: Path) -> Copy:
+def start(order: Order, lane: str, watched: int, scratch: Path) -> Copy:
     """Start a job in a copy of this process. Its output is written to files in ``scratch``."""
-    files = scratch / f"{place}.output", scratch / f"{place}.errors"
+    files = scratch / f"{lane}.output", scratch / f"{lane}.errors"
     for file in files:
         file.write_bytes(b"")
     process = FORK.Process(target=live, args=(order, watched, files))
     with hold_signals():
         process.start()
-    return Copy(order, place, process, files)
+    return Copy(order, lane, process, files)
 
 
 def live(order: Order, watched: int, files: Sequence[Path]) -> None:

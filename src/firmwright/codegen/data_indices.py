@@ -195,8 +195,8 @@ class LoopLengths:
             if block.init is None:
                 return realize
             variables = [v.var for v in block.iter_vars]
-            places = dict(zip(variables, realize.iter_values, strict=True))
-            starts.append(structural_map(block.init, (tirx.Var, lambda v: places.get(v, v))))
+            values_of = dict(zip(variables, realize.iter_values, strict=True))
+            starts.append(structural_map(block.init, (tirx.Var, lambda v: values_of.get(v, v))))
             finished = SBlock(
                 block.iter_vars, block.reads, block.writes, block.name_hint, block.body, None,
                 block.alloc_buffers, block.match_buffers, block.annotations, block.span,

@@ -151,13 +151,13 @@ def is_first_value(statement: tirx.Stmt, array: tirx.Var) -> bool:
 
 def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
     """Move the declaration of each scalar directly before its first value, if one block uses it."""
-    places: Counter[tirx.Var] = Counter()
-    structural_walk(body, (tirx.AllocBuffer, lambda a: places.update((a.buffer,))))
+    allocated: Counter[tirx.Var] = Counter()
+    structural_walk(body, (tirx.AllocBuffer, lambda a: allocated.update((a.buffer,))))
     found: list[tirx.AllocBuffer] = []
 
     def take(allocation: tirx.AllocBuffer) -> tirx.Stmt:
         # An unrolled loop declares its arrays in each iteration.
-        if allocation.buffer not in scalars or places[allocation.buffer] > 1:
+        if allocation.buffer not in scalars or allocated[allocation.buffer] > 1:
             return allocation
         found.append(allocation)
         return NOTHING

@@ -32,8 +32,8 @@ def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     ``own`` has folders of templates in addition to the package's folders.
     """
     parts = name.split("/")
-    places = [root.joinpath(*parts) for root in (template_folder(), *own)]
-    return [place for place in places if place.is_file() or place.is_dir()]
+    paths = [root.joinpath(*parts) for root in (template_folder(), *own)]
+    return [path for path in paths if path.is_file() or path.is_dir()]
 
 
 def read_template(name: str) -> str:
@@ -91,8 +91,8 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 
     def text(name: str) -> str | None:
-        places = find_templates(name, own)
-        return places[0].read_text(encoding="utf-8") if places else None
+        paths = find_templates(name, own)
+        return paths[0].read_text(encoding="utf-8") if paths else None
 
     env = new_environment(text)
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"

@@ -65,9 +65,9 @@ def encode_table(data: Bytes, bits: int) -> Bytes | None:
     if len(values) > 1 << bits:
         return None
     table = np.pad(values, (0, (1 << bits) - len(values)))
-    places = 8 // bits
-    padded = np.pad(numbers, (0, -len(data) % places)).reshape(-1, places)
-    packed = (padded << bits * np.arange(places)).sum(1)
+    per_byte = 8 // bits
+    padded = np.pad(numbers, (0, -len(data) % per_byte)).reshape(-1, per_byte)
+    packed = (padded << bits * np.arange(per_byte)).sum(1)
     return np.concatenate([table, packed]).astype(np.uint8)
 
 
@@ -125,9 +125,9 @@ def split_digits(array: Array) -> Bytes:
     size = array.dtype.itemsize
     rest = array.reshape(-1).astype(np.int64)
     digits = np.empty((rest.size, size), np.int64)
-    for place in range(size):
-        digits[:, place] = (rest + 128) % 256 - 128
-        rest = (rest - digits[:, place]) >> 8
+    for position in range(size):
+        digits[:, position] = (rest + 128) % 256 - 128
+        rest = (rest - digits[:, position]) >> 8
     return digits.astype(np.int8).view(np.uint8).reshape(-1)
 
 

@@ -37,10 +37,10 @@ def encode_huffman(data: Bytes) -> Bytes | None:
     codes = np.zeros(256, np.int64)
     sizes = np.zeros(256, np.int64)
     code = length = 0
-    for place in order:
-        code <<= int(lengths[place]) - length
-        length = int(lengths[place])
-        codes[symbols[place]], sizes[symbols[place]] = code, length
+    for position in order:
+        code <<= int(lengths[position]) - length
+        length = int(lengths[position])
+        codes[symbols[position]], sizes[symbols[position]] = code, length
         code += 1
     table = np.concatenate([used, symbols[order]]).astype(np.uint8)
     packed = pack_codes(codes[data], sizes[data])
@@ -68,7 +68,7 @@ def pack_codes(codes: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> By
     """Return codes of these sizes one after the other, the highest bit of each first."""
     starts = np.cumsum(sizes) - sizes
     bits = np.zeros(int(sizes.sum()), np.uint8)
-    for place in range(LONGEST):
-        longer = sizes > place
-        bits[starts[longer] + place] = codes[longer] >> (sizes[longer] - 1 - place) & 1
+    for position in range(LONGEST):
+        longer = sizes > position
+        bits[starts[longer] + position] = codes[longer] >> (sizes[longer] - 1 - position) & 1
     return np.packbits(bits)

@@ -84,8 +84,8 @@ def is_module_in(module: ModuleType, root: str) -> bool:
     # Read __dict__, not attributes, because some of torch's modules have an attribute for every
     # name.
     stated = getattr(module, "__dict__", {})
-    places = [stated.get("__file__"), *(stated.get("__path__") or ())]
-    return any(p and is_recipe_file(p, root) for p in places)
+    paths = [stated.get("__file__"), *(stated.get("__path__") or ())]
+    return any(p and is_recipe_file(p, root) for p in paths)
 
 
 def import_function(reference: str, folder: Path) -> Callable[..., Any]:
@@ -137,8 +137,8 @@ def explain_error(error: BaseException, reference: str, folder: Path) -> str:
     others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
     if not own + others:
         return f"{locate_definition(reference, folder)}: {what} ({reference})"
-    place = (own or others)[-1]
-    return f"{format_path(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
+    frame = (own or others)[-1]
+    return f"{format_path(frame.filename, root, folder)}:{frame.lineno}: {what} ({reference})"
 
 
 def locate_definition(reference: str, folder: Path) -> str:

@@ -68,38 +68,40 @@ def find_installed(modules: Iterable[str]) -> InstalledCode:
         if name in OWN_PACKAGES:
             packages.add(OWN_PACKAGES[name])
             continue
-        for place in find_places(name):
-            found = list_files(place)
-            owners = find_owners(name, place.parent)
+        for location in find_locations(name):
+            found = list_files(location)
+            owners = find_owners(name, location.parent)
             packages |= owners
             if len(found) > MAX_FILES:
                 packages |= find_requirements(owners)
-                found = [file for file in [place / "__init__.py"] if file.is_file()]
+                found = [file for file in [location / "__init__.py"] if file.is_file()]
             else:
                 waiting += list_imported(found, name)
             files.update(dict.fromkeys(found))
-            folders[name] = place if place.is_dir() else place.parent
+            folders[name] = location if location.is_dir() else location.parent
     return InstalledCode(tuple(files), frozenset(packages), folders)
 
 
-def find_places(module: str) -> list[Path]:
+def find_locations(module: str) -> list[Path]:
     """Return the folders of a package, or the file of a module, without importing it."""
     with suppress(ImportError, ValueError):
         spec = find_spec(module)
         if spec is not None and spec.submodule_search_locations is not None:
             return [
-                Path(place) for place in spec.submodule_search_locations if Path(place).is_dir()
+                Path(location)
+                for location in spec.submodule_search_locations
+                if Path(location).is_dir()
             ]
         if spec is not None and spec.has_location and spec.origin:
             return [Path(spec.origin)]
     return []
 
 
-def list_files(place: Path) -> list[Path]:
+def list_files(location: Path) -> list[Path]:
     """Return a file, or the files below a package's folder, sorted; at most MAX_FILES + 1."""
-    if place.is_file():
-        return [place]
-    found = (p for p in place.rglob("*") if "__pycache__" not in p.parts and p.is_file())
+    if location.is_file():
+        return [location]
+    found = (p for p in location.rglob("*") if "__pycache__" not in p.parts and p.is_file())
     return sorted(islice(found, MAX_FILES + 1))
 
 

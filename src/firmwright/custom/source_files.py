@@ -54,14 +54,14 @@ def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
     The name of a package ends in a dot, because its relative imports are relative to itself.
     """
-    place = folder
+    parent = folder
     parts = module.split(".")
     for depth, part in enumerate(parts, 1):
         name = ".".join(parts[:depth])
-        package = place / part / "__init__.py"
-        plain = place / f"{part}.py"
+        package = parent / part / "__init__.py"
+        plain = parent / f"{part}.py"
         if package.is_file():
             yield f"{name}.", package
         elif plain.is_file():
             yield name, plain
-        place = place / part
+        parent = parent / part

@@ -102,8 +102,8 @@ def add_query(url: str) -> str:
     leave the folder. Therefore a query is sent only to the server and folder that the user names
     with it. Raises UserError for an address without a query.
     """
-    place, _, query = url.partition("?")
-    is_plain = {".", ".."}.isdisjoint(unquote(place).replace("\\", "/").split("/"))
+    address, _, query = url.partition("?")
+    is_plain = {".", ".."}.isdisjoint(unquote(address).replace("\\", "/").split("/"))
     for signed in os.environ.get(SIGNED_VARIABLE, "").split():
         start, _, secret = signed.partition("?")
         if not (start.startswith(("http://", "https://")) and secret):
@@ -111,8 +111,8 @@ def add_query(url: str) -> str:
                 f"{SIGNED_VARIABLE}: an entry is not an http address with a query; expected "
                 "https://HOST/PATH?QUERY"
             )
-        if place == start or (is_plain and start.endswith("/") and place.startswith(start)):
-            return f"{place}?{query}{'&' * bool(query)}{secret}"
+        if address == start or (is_plain and start.endswith("/") and address.startswith(start)):
+            return f"{address}?{query}{'&' * bool(query)}{secret}"
     return url
 
 

@@ -26,7 +26,7 @@ from firmwright.ir.tensors import Tensor
 def read_columns(
     inputs: Sequence[Tensor],
     given: str | Mapping[str, DataSource],
-    place: DataFolders,
+    folders: DataFolders,
     count: int | None,
     least: int | None = None,
 ) -> dict[str, Column]:
@@ -41,7 +41,7 @@ def read_columns(
     if isinstance(given, str):
         if not given.endswith(".npz") and len(inputs) > 1:
             names = ", ".join(t.name for t in inputs)
-            path = place.folder / given
+            path = folders.folder / given
             raise UserError(f"{path}: one array for several inputs ({names}); use an .npz")
         given = {t.name: DataSource("arrays", (DataFile(given),)) for t in inputs}
     problems = find_unmatched_inputs(inputs, given)
@@ -49,7 +49,7 @@ def read_columns(
     for tensor in inputs:
         if tensor.name in given:
             source = given[tensor.name]
-            columns[tensor.name] = read_column(tensor, source, place, count, least, problems)
+            columns[tensor.name] = read_column(tensor, source, folders, count, least, problems)
     if not problems and count is None and len({len(c.arrays) for c in columns.values()}) > 1:
         counts = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
         problems.append(f"the inputs have different numbers of samples: {counts}")
@@ -76,7 +76,7 @@ def find_unmatched_inputs(inputs: Sequence[Tensor], sources: Mapping[str, DataSo
 def read_column(
     tensor: Tensor,
     source: DataSource,
-    place: DataFolders,
+    folders: DataFolders,
     count: int | None,
     least: int | None,
     problems: list[str],
@@ -85,7 +85,7 @@ def read_column(
     wanted = count if least is None else least
     column = Column([], [])
     before = len(problems)
-    for read in make_readers(tensor, source, place, problems):
+    for read in make_readers(tensor, source, folders, problems):
         if count is not None and len(column.arrays) + len(problems) - before >= count:
             break
         try:
@@ -110,14 +110,14 @@ Reader = Callable[[], tuple[Array, Origin]]
 
 
 def make_readers(
-    tensor: Tensor, source: DataSource, place: DataFolders, problems: list[str]
+    tensor: Tensor, source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[Reader]:
     """Yield for every file a function that reads it: (samples, *shape), and its origin."""
     if source.function is not None:
         name = source.function
-        yield lambda: (call_function(name, place.folder), Origin(name, ""))
+        yield lambda: (call_function(name, folders.folder), Origin(name, ""))
         return
-    for path, label in files_of(source, place, problems):
+    for path, label in files_of(source, folders, problems):
         yield lambda path=path, label=label: (  # type: ignore[misc]
             read_file(path, label, tensor, source),
             Origin(label, "", path if source.kind == "pictures" else None),
@@ -125,15 +125,15 @@ def make_readers(
 
 
 def files_of(
-    source: DataSource, place: DataFolders, problems: list[str]
+    source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[tuple[Path, str]]:
     """Yield every file of a source, with its name in messages."""
     for file in source.files:
         try:
             if file.path is None:
-                yield fetch_file(file, place.cache), file.display_name
+                yield fetch_file(file, folders.cache), file.display_name
             else:
-                yield from ((path, str(path)) for path in require_files(file, place.folder))
+                yield from ((path, str(path)) for path in require_files(file, folders.folder))
         except UserError as error:
             problems.append(str(error))
 

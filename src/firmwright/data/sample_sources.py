@@ -95,8 +95,8 @@ def find_folder(file: DataFile, folder: Path) -> Path | None:
 def find_package_folder(package: str) -> Path | None:
     """Return the folder of an installed package, without importing it."""
     spec = find_spec(package)
-    places = spec.submodule_search_locations if spec is not None else None
-    return Path(places[0]) if places else None
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(locations[0]) if locations else None
 
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:

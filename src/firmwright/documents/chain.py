@@ -195,10 +195,10 @@ def find_packaged(package: str, name: str) -> Path:
     *folders, file = name.split("/")
     try:
         spec = find_spec(package)
-        places = list(spec.submodule_search_locations or ()) if spec else []
+        locations = list(spec.submodule_search_locations or ()) if spec else []
     except (ImportError, ValueError):
-        places = []
-    found = [Path(place, *folders, file) for place in places]
+        locations = []
+    found = [Path(location, *folders, file) for location in locations]
     if not found:
         raise UserError(
             f"the Python package {quote(package)} is not installed; install it, or name a file"

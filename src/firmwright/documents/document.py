@@ -39,20 +39,22 @@ class Document:
         written = pointer
         while written and written not in self.positions:
             written = written[:-1]
-        place = self.positions[written]
-        line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
+        position = self.positions[written]
+        line, column = (
+            (position.key_line, position.key_column) if key else (position.line, position.column)
+        )
         name = format_pointer(pointer)
-        return Diagnostic(place.file, line, column, f"{name}: {message}" if name else message)
+        return Diagnostic(position.file, line, column, f"{name}: {message}" if name else message)
 
     def find_removal(self, pointer: Pointer, name: str) -> str:
         """Return the end of a message about a missing key: the ``null`` that removed it."""
-        place = self.removed.get((*pointer, name))
-        return f"; {place} removes it" if place else ""
+        position = self.removed.get((*pointer, name))
+        return f"; {position} removes it" if position else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
         """Return the source text of a scalar, before YAML read it; empty for other values."""
-        place = self.positions.get(pointer)
-        return place.source_text if place else ""
+        position = self.positions.get(pointer)
+        return position.source_text if position else ""
 
 
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
@@ -91,7 +93,7 @@ def complete_document(
 ) -> tuple[Document, list[Diagnostic]]:
     """Validate a document; return it with the defaults, and the findings after ``known``."""
     found = list(known)
-    places = {(d.path, d.line, d.column) for d in found}
+    stated = {(d.path, d.line, d.column) for d in found}
     for finding in islice(
         find_errors(document.data, schema, document.get_source_text), MAX_FINDINGS
     ):
@@ -99,7 +101,7 @@ def complete_document(
         if finding.missing:
             message += document.find_removal(finding.pointer, finding.missing)
         diagnostic = document.make_diagnostic(finding.pointer, message, finding.key)
-        if (diagnostic.path, diagnostic.line, diagnostic.column) not in places:
+        if (diagnostic.path, diagnostic.line, diagnostic.column) not in stated:
             found.append(diagnostic)
     if len(found) >= MAX_FINDINGS:
         found = sorted(set(found))[:MAX_FINDINGS]
@@ -142,9 +144,9 @@ def parse_document(content: bytes, shown: str) -> tuple[Document, list[Diagnosti
         column = error.start - content.rfind(b"\n", 0, error.start)
         message = f"not UTF-8: byte 0x{content[error.start]:02x}; save the file as UTF-8"
         raise DiagnosticError([Diagnostic(shown, line, column, message)]) from None
-    data, places, found = read_yaml(text, shown)
+    data, positions, found = read_yaml(text, shown)
     if not isinstance(data, dict):
-        place = places[()]
+        position = positions[()]
         message = f"expected a mapping (key: value) at the top, found {describe(data)}"
-        raise DiagnosticError([*found, Diagnostic(shown, place.line, place.column, message)])
-    return Document(shown, data, places), found
+        raise DiagnosticError([*found, Diagnostic(shown, position.line, position.column, message)])
+    return Document(shown, data, positions), found

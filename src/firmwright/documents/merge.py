@@ -44,24 +44,24 @@ class Merger:
         merged: dict[str, Node] = dict(base.value)
         for key, node in sorted(over.value.items(), key=lambda item: is_joined(item[0])):
             name = (key[1:] if key.startswith("+") else key[:-1]) if is_joined(key) else key
-            place = (*pointer, name)
+            inner = (*pointer, name)
             old = merged.get(name)
             if not pointer and name != name.strip("+"):
                 self.report(node, (key,), "unknown key; `key+` and `+key` add to a list")
             elif is_joined(key):
-                merged[name] = self.join(old, node, place, key.startswith("+"))
+                merged[name] = self.join(old, node, inner, key.startswith("+"))
             elif node.value is None and not self.keeps_null:
                 merged.pop(name, None)
-                self.remove(old, node, place)
+                self.remove(old, node, inner)
             else:
-                merged[name] = self.replace(old, node, place)
+                merged[name] = self.replace(old, node, inner)
         return replace(over, value=merged, earlier=base.earlier)
 
     def remove(self, old: Node | None, node: Node, pointer: Pointer) -> None:
         """Record that the ``null`` in ``node`` removes a value and all values in it."""
         parts = walk(old, pointer) if old is not None else ()
         self.removed[pointer] = self.follow(old, node, pointer)
-        self.removed.update({place: follow(part, node) for place, part in parts})
+        self.removed.update({inner: follow(part, node) for inner, part in parts})
 
     def replace(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
         """Return the value that follows ``old``: mappings merge, others replace."""
@@ -99,9 +99,9 @@ class Merger:
         self.report(node, pointer, message)
 
     def report(self, node: Node, pointer: Pointer, message: str) -> None:
-        place = node.position
+        inner = node.position
         text = f"{format_pointer(pointer)}: {message}"
-        self.findings.append(Diagnostic(place.file, place.line, place.column, text))
+        self.findings.append(Diagnostic(inner.file, inner.line, inner.column, text))
 
 
 def is_joined(key: str) -> bool:

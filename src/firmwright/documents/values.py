@@ -47,7 +47,7 @@ def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic
     for number, (key, text) in enumerate(overrides.items(), 1):
         try:
             pointer = parse_key(key)
-            value, places, found = read_yaml(text, COMMAND_LINE)
+            value, inner_positions, found = read_yaml(text, COMMAND_LINE)
         except ValueError as error:
             findings.append(Diagnostic(COMMAND_LINE, 0, number, str(error)))
             continue
@@ -66,8 +66,8 @@ def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic
             continue
         for end in range(1, len(pointer)):
             positions.setdefault(pointer[:end], make_position(number))
-        for inner, place in places.items():
-            positions[(*pointer, *inner)] = make_position(number, place.source_text)
+        for inner, position in inner_positions.items():
+            positions[(*pointer, *inner)] = make_position(number, position.source_text)
     return Document(COMMAND_LINE, data, positions), findings
 
 

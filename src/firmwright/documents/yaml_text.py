@@ -93,7 +93,7 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
         )
     builder = _Builder(shown)
     data = builder.build_value(root, (), root)
-    return data, builder.places, builder.findings
+    return data, builder.positions, builder.findings
 
 
 def write_yaml(data: Any, **options: Any) -> str:
@@ -146,7 +146,7 @@ class _Builder:
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
-        self.places: dict[Pointer, Position] = {}
+        self.positions: dict[Pointer, Position] = {}
         self.findings: list[Diagnostic] = []
         self._visited = 0
 
@@ -154,7 +154,7 @@ class _Builder:
         self._count(node, len(pointer))
         start, key_start = node.start_mark, key.start_mark
         written = node.value if node.id == "scalar" else ""
-        self.places[pointer] = Position(
+        self.positions[pointer] = Position(
             start.line + 1, start.column + 1, key_start.line + 1, key_start.column + 1,
             written, self.shown,
         )  # fmt: skip

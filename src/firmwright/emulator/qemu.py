@@ -186,9 +186,9 @@ class QemuCounter:
         parts = [0] * len(self.run.parts)
         files = self.output.parent.glob(f"{self.output.name}.*")
         for line in (line for file in files for line in file.read_text("ascii").splitlines()):
-            kind, place, count = line.split()
+            kind, key, count = line.split()
             if kind == "block":
-                symbols[self.run.firmware.symbols.name_at(int(place))] += int(count)
+                symbols[self.run.firmware.symbols.name_at(int(key))] += int(count)
             else:
-                parts[int(place)] += int(count)
+                parts[int(key)] += int(count)
         return dict(sorted(symbols.items())), tuple(parts)

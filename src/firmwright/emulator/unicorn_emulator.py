@@ -111,17 +111,17 @@ class _Session:
         except UcError as error:
             self._stop(Stop(fault=str(error)))
         stopped = self._stopped
-        place = self._firmware.symbols.describe_address
+        describe = self._firmware.symbols.describe_address
         if stopped is None:
             happened = "halted the processor, and no interrupt will wake it"
             if self._counter.over_budget:
                 happened = f"did not exit within {self._run.budget:,} instructions"
             raise self._make_error(
-                f"the firmware {happened}; last at {place(self._counter.last_block)}"
+                f"the firmware {happened}; last at {describe(self._counter.last_block)}"
             )
         address = self._program_counter() if stopped.address is None else stopped.address
         if stopped.fault:
-            raise self._make_error(f"{stopped.fault}; at {place(address)}")
+            raise self._make_error(f"{stopped.fault}; at {describe(address)}")
         self._counter.mark_last_instruction(address)
         counts = self._counter.count_by_symbol()
         return Execution(

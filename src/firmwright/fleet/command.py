@@ -16,7 +16,7 @@ from doit.cmd_base import Command
 from firmwright.errors import UserError
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
-    place_paths,
+    rebase_paths,
     refuse_repeated_words,
     set_variables,
 )
@@ -136,7 +136,7 @@ def read_jobs() -> list[FleetJob]:
         jobs = cross(find_recipes(), read_platforms(), find_start())
     else:
         jobs = read_fleet(find_start() / get_var("fleet", FLEET_FILE))
-    overrides = place_paths(overrides, Path(FLEET_FILE))
+    overrides = rebase_paths(overrides, Path(FLEET_FILE))
     check_overrides(overrides)
     if NO_USER_CODE in given:
         overrides[NO_USER_CODE] = given[NO_USER_CODE]

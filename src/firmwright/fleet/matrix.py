@@ -17,7 +17,7 @@ from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.pipeline.recipe_arguments import find_layers
-from firmwright.recipe.moved_paths import place_word
+from firmwright.recipe.moved_paths import rebase_argument
 from firmwright.recipe.overrides import complete_key, is_key, list_overrides
 from firmwright.recipe.schema import load_schema
 from firmwright.toolchain import load_platform, platform_names
@@ -56,7 +56,7 @@ class Matrix:
 
     def add(self, pointer: Pointer, recipe: Layers, overrides: Mapping[str, str]) -> None:
         """Add a job; two jobs with one name are an error, because they would share a folder."""
-        job = make_job(recipe, {name: self.place(name, text) for name, text in overrides.items()})
+        job = make_job(recipe, {name: self.rebase(name, text) for name, text in overrides.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
             self.add_error(pointer, f"the job '{job.name}' already exists; remove one of the two")
@@ -65,10 +65,10 @@ class Matrix:
             hint = "rename one of the files"
             self.add_error(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
-    def place(self, name: str, text: str) -> str:
+    def rebase(self, name: str, text: str) -> str:
         """Return the value of an option, with its paths, if any, from the current folder."""
         if name not in list_overrides():
-            return place_word(name, text, self.folder, Path())
+            return rebase_argument(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
         return os.path.relpath(self.folder / file) if file else text
 

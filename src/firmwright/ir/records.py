@@ -63,9 +63,9 @@ def find_wrong_field(record: Any, kind: type) -> str:
     try:
         msgspec.convert(msgspec.to_builtins(record), kind)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$.")
-        place = place.rstrip("`")
-        return f"{place} is {follow(record, place)!r}; {message[:1].lower()}{message[1:]}"
+        message, _, location = str(error).partition(" - at `$.")
+        location = location.rstrip("`")
+        return f"{location} is {follow(record, location)!r}; {message[:1].lower()}{message[1:]}"
     except TypeError as error:  # a type of another package, such as a numpy number
         names = (f.name for f in fields(kind) if not can_write(getattr(record, f.name)))
         return f"{next(names, '')}: {error}"
@@ -80,9 +80,9 @@ def can_write(value: object) -> bool:
     return True
 
 
-def follow(record: Any, place: str) -> Any:
+def follow(record: Any, location: str) -> Any:
     """Return the value at a path like ``inputs[0].dtype``; a path may lead into a mapping."""
-    for word in re.findall(r"\w+", place):
+    for word in re.findall(r"\w+", location):
         record = record[int(word)] if word.isdigit() else getattr(record, word)
     return record
 

@@ -166,18 +166,18 @@ class Partition:
     @property
     def view_roots(self) -> dict[str, str]:
         """The tensor that contains each tensor's bytes: itself, or a view's source or result."""
-        return {name: root for name, (root, _) in self.view_places.items()}
+        return {name: root for name, (root, _) in self.view_locations.items()}
 
     @property
-    def view_places(self) -> dict[str, tuple[str, int]]:
+    def view_locations(self) -> dict[str, tuple[str, int]]:
         """The tensor that contains the bytes of each tensor, and the byte offset in that tensor."""
-        places = {tensor.name: (tensor.name, 0) for tensor in self.tensors}
+        locations = {tensor.name: (tensor.name, 0) for tensor in self.tensors}
         size = {tensor.name: tensor.bytes for tensor in self.tensors}
 
         def find(name: str) -> tuple[str, int]:
-            whole, begin = places[name]
-            while places[whole][0] != whole:
-                whole, more = places[whole]
+            whole, begin = locations[name]
+            while locations[whole][0] != whole:
+                whole, more = locations[whole]
                 begin += more
             return whole, begin
 
@@ -186,11 +186,11 @@ class Partition:
                 (shown,) = region.outputs
                 begin = 0
                 for name in region.inputs if region.joins else ():
-                    places[find(name)[0]] = shown, begin
+                    locations[find(name)[0]] = shown, begin
                     begin += size[name]
                 if not region.joins:
-                    places[shown] = region.inputs[0], region.offset
-        return {name: find(name) for name in places}
+                    locations[shown] = region.inputs[0], region.offset
+        return {name: find(name) for name in locations}
 
     @property
     def macs(self) -> int:

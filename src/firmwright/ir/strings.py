@@ -41,6 +41,6 @@ def decode_strings(array: Array) -> Array:
     """Return the strings that uint8 (..., STRING_BYTES) contains, as objects."""
     stored = np.ascontiguousarray(array).view(f"S{STRING_BYTES}")[..., 0]
     texts = np.empty(stored.shape, object)
-    for place, text in np.ndenumerate(stored):
-        texts[place] = text.decode(errors="replace")
+    for position, text in np.ndenumerate(stored):
+        texts[position] = text.decode(errors="replace")
     return texts

@@ -112,7 +112,7 @@ def read_number(load: tvm.ir.TensorLoad, packed: Packed) -> tirx.Expr:
     (index,) = load.indices
     shift = WIDTHS[::-1].index(packed.bits) + 1
     byte = tirx.BufferLoad(load.source, [index >> shift])
-    place = (index & ((1 << shift) - 1)) * packed.bits
-    digit = tirx.Cast("int32", byte) >> place & ((1 << packed.bits) - 1)
+    bit = (index & ((1 << shift) - 1)) * packed.bits
+    digit = tirx.Cast("int32", byte) >> bit & ((1 << packed.bits) - 1)
     scaled = digit * packed.step if packed.step > 1 else digit
     return tirx.Cast(str(load.ty.dtype), scaled + packed.low)

@@ -18,13 +18,13 @@ def read_document(source: Source) -> list[Setting]:
     text that is not YAML, or not a mapping.
     """
     text = re.sub(r"^(\s*)(-?[0-9]+)(?=:(?:\s|$))", r'\1"\2"', source.text, flags=re.M)
-    data, places, found = read_yaml(text, source.shown)
+    data, positions, found = read_yaml(text, source.shown)
     if found:
         raise DiagnosticError(found)
     if not isinstance(data, dict):
         raise source.make_error(1, "expected a mapping of keys to values")
     return [
-        Setting(".".join(map(str, pointer)), value, source.shown, places[pointer].line)
+        Setting(".".join(map(str, pointer)), value, source.shown, positions[pointer].line)
         for pointer, value in list_values(data)
     ]
 

@@ -132,7 +132,7 @@ class Draft:
             self.values[pointer] = [*old, *value], first
         elif old != value:
             name = format_pointer(pointer[1:] if pointer[0] in ("use", "option") else pointer)
-            message = f"{name}: {shorten(value)} contradicts {shorten(old)} of {first.place}"
+            message = f"{name}: {shorten(value)} contradicts {shorten(old)} of {first.location}"
             raise DiagnosticError(
                 [Diagnostic(setting.file, setting.line, 1, f"{message}; keep one of them")]
             )

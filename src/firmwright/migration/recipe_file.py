@@ -64,7 +64,9 @@ def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
 
 def explain_model(draft: Draft) -> str:
     """Return the reason why a configuration names no model, from the notes on its settings."""
-    found = (f" ({s.place}: {text})" for s, text in draft.notes if text.endswith("state `model`"))
+    found = (
+        f" ({s.location}: {text})" for s, text in draft.notes if text.endswith("state `model`")
+    )
     return next(found, "")
 
 
@@ -128,7 +130,7 @@ def name_recipe(data: Mapping[str, Any]) -> str:
 def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:
     """Return the text of the recipe."""
     head = [FIRST_LINE, comment(f"From {draft.source.shown}, {kind.title}.")]
-    lines = [f"{setting.place}: {describe(setting)}: {text}" for setting, text in draft.notes]
+    lines = [f"{setting.location}: {describe(setting)}: {text}" for setting, text in draft.notes]
     if lines:
         head_of_rest = f"Settings without a key, and notes (docs/migration/{kind.page}):"
         lines = ["", comment(head_of_rest), *map(comment, lines)]

@@ -29,7 +29,7 @@ class Setting:
     line: int
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.file}:{self.line}"
 
 

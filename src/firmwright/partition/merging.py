@@ -26,7 +26,7 @@ def merge_acyclic(
             if not has_detour(first, second, region_of, reads):
                 first |= second
                 region_of.update(dict.fromkeys(second, first))
-    order = {node: place for place, node in enumerate(nodes)}
+    order = {node: position for position, node in enumerate(nodes)}
     unique = {id(region_of[node]): region_of[node] for node in nodes if node in taken}
     return [sorted(region, key=order.__getitem__) for region in unique.values()]
 

@@ -60,13 +60,13 @@ class Artifact(Generic[T]):
         result: T = read_file(self.path(job), self.kind)
         return result
 
-    def pack(self, job: Folders, place: str = "") -> dict[str, Path]:
-        """Return the files of the artifact by their names below ``place`` in the bundle."""
+    def pack(self, job: Folders, prefix: str = "") -> dict[str, Path]:
+        """Return the files of the artifact by their names below ``prefix`` in the bundle."""
         path = self.path(job)
         if self.file:
-            return {f"{place}{self.file}": path}
+            return {f"{prefix}{self.file}": path}
         found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != INDEX_FILE)
-        return {f"{place}{p.relative_to(path).as_posix()}": p for p in found}
+        return {f"{prefix}{p.relative_to(path).as_posix()}": p for p in found}
 
     def write(self, folder: Path, value: T) -> None:
         """Write the file into the folder of the stage that runs."""
@@ -89,9 +89,9 @@ Listed = TypeVar("Listed", bound=FileList)
 def pack_listed(artifact: Artifact[Listed], job: Folders) -> dict[str, Path]:
     """Return a record and the files that the record lists, by their names in the bundle."""
     record = artifact.read(job)
-    place = f"{artifact.stage}/{record.folder}"
+    prefix = f"{artifact.stage}/{record.folder}"
     folder = job.folder(artifact.stage) / record.folder
-    return artifact.pack(job) | {f"{place}/{name}": folder / name for name in record.files}
+    return artifact.pack(job) | {f"{prefix}/{name}": folder / name for name in record.files}
 
 
 def read_file(path: Path, kind: str) -> Any:

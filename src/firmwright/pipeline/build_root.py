@@ -79,20 +79,22 @@ def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
         yield f"starts with ~, which the shell did not replace; {find_home()} is your home folder"
     if root.is_symlink():
         yield "is a symbolic link"
-    place = Path(os.path.realpath(root))
-    if recipe := next((path for path in recipes if is_same(path.parent, place)), None):
+    resolved = Path(os.path.realpath(root))
+    if recipe := next((path for path in recipes if is_same(path.parent, resolved)), None):
         yield f"is the folder of {recipe}"
-    if is_same(find_home(), place):
+    if is_same(find_home(), resolved):
         yield "is your home folder"
-    if place == place.parent:
+    if resolved == resolved.parent:
         yield "is the root of the file system"
-    if ".git" in place.parts:
+    if ".git" in resolved.parts:
         yield "is in a folder of git"
-    if (place / ".git").exists():
+    if (resolved / ".git").exists():
         yield "is the top of a git repository"
-    if (place / "__init__.py").exists() or any(map(place.is_relative_to, list_package_folders())):
+    if (resolved / "__init__.py").exists() or any(
+        map(resolved.is_relative_to, list_package_folders())
+    ):
         yield "is in a Python package"
-    results = ((p, read_listed(p)) for p in place.parents)
+    results = ((p, read_listed(p)) for p in resolved.parents)
     if stage := next((p for p, listed in results if listed and ALL not in listed), None):
         yield f"is in a result of the build in {stage.parent}"
     yield from find_foreign(root)
@@ -111,8 +113,8 @@ def find_foreign(root: Path) -> Iterator[str]:
         yield f"has files that no build of this version wrote ({shorten(names)})"
 
 
-def is_same(folder: str | Path, place: Path) -> bool:
-    return os.path.realpath(folder) == str(place)
+def is_same(folder: str | Path, resolved: Path) -> bool:
+    return os.path.realpath(folder) == str(resolved)
 
 
 def find_home() -> str:

@@ -17,21 +17,21 @@ CODE_SUFFIXES = frozenset({".c", ".cpp", ".json", ".py", ".vlt", ".yaml"})
 
 
 @cache
-def code_digest(places: tuple[Path, ...]) -> str:
+def code_digest(roots: tuple[Path, ...]) -> str:
     """Return the digest of the code in the folders."""
     total = hashlib.sha256()
-    for place in places:
-        for name in sorted(list_code(place)):
+    for root in roots:
+        for name in sorted(list_code(root)):
             total.update(name.encode() + b"\0")
-            with open(os.path.join(place, name), "rb", buffering=0) as file:  # noqa: PTH118, PTH123
+            with open(os.path.join(root, name), "rb", buffering=0) as file:  # noqa: PTH118, PTH123
                 total.update(file.read())
     return total.hexdigest()
 
 
-def list_code(place: Path) -> Iterator[str]:
+def list_code(root: Path) -> Iterator[str]:
     """Yield the code files below a folder without following links. Path.rglob is slower."""
-    for folder, _, names in os.walk(place):
-        below = os.path.relpath(folder, place)
+    for folder, _, names in os.walk(root):
+        below = os.path.relpath(folder, root)
         yield from (
             os.path.join(below, name)  # noqa: PTH118
             for name in names

@@ -24,7 +24,7 @@ from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.build_systems import find_unfit_exports
 from firmwright.recipe.load import make_layers
-from firmwright.recipe.moved_paths import place_word
+from firmwright.recipe.moved_paths import rebase_argument
 from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
 from firmwright.recipe.own_code import find_own_code
@@ -49,9 +49,9 @@ from .code_digest import CODE_FOLDERS, code_digest
 from .devices import load_custom_targets
 from .idle_keys import list_idle_keys
 from .job import Job, find_toolchain
+from .key_errors import read_overrides
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
-from .places import read_overrides
 from .platform_arguments import read_platforms
 from .profile import PROFILE
 from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start
@@ -120,11 +120,11 @@ def load_each(
     make = partial(
         make_job, overrides=overrides, root=root, pipeline=pipeline, alone=alone and not several
     )
-    place = partial(place_overrides, overrides)
+    rebase = partial(rebase_overrides, overrides)
     cache = root / ".recipes"
     if several:
-        return make_network_jobs(layers, place, catalogue, cache, make, of_networks)
-    return [make(load_recipe(layers, place(layers), catalogue, cache))]
+        return make_network_jobs(layers, rebase, catalogue, cache, make, of_networks)
+    return [make(load_recipe(layers, rebase(layers), catalogue, cache))]
 
 
 def set_variables(arguments: Sequence[str]) -> None:
@@ -194,8 +194,8 @@ def check_own_code(layers: Layers) -> None:
     found = find_own_code(layers)
     if found and refuses_code():
         refused = f"not allowed here ({NO_USER_CODE})"
-        places = (code.place for code in found)
-        raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in places)
+        located = (code.location for code in found)
+        raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in located)
     python = list(dict.fromkeys(code.python for code in found if code.python))
     if python:
         say_once(f"{layers}: runs custom Python: {', '.join(python)}")
@@ -212,15 +212,15 @@ def list_overrides_by_platform() -> list[dict[str, str]]:
     return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
 
-def place_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, str]:
+def rebase_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, str]:
     """Return the overrides of a recipe after reporting the recipe's custom code."""
     # A user types the short names. The file of a fleet may state any key.
     stated = {key: text for key, text in overrides.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
-    return place_paths(overrides, layers.path)
+    return rebase_paths(overrides, layers.path)
 
 
-def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
+def rebase_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """Return the overrides with paths that are relative to the recipe's folder.
 
     The paths in the arguments are relative to the command's folder. Raises UserError for a missing
@@ -229,7 +229,7 @@ def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     found = dict(overrides)
     for name, text in overrides.items():
         if name not in list_overrides():
-            found[name] = place_word(name, text, find_start(), recipe.parent)
+            found[name] = rebase_argument(name, text, find_start(), recipe.parent)
             continue
         file = list_overrides()[name].find_file(text)
         if file and not (find_start() / file).is_file():
@@ -311,19 +311,19 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
     if emulator is not None and emulator not in platform.emulators:
         listed = ", ".join(platform.emulators) or "none"
         message = f"the platform '{platform.name}' does not list the emulator '{emulator}'"
-        place = ("run", "emulator")
-        raise DiagnosticError([recipe.make_diagnostic(place, f"{message}; it lists: {listed}")])
+        pointer = ("run", "emulator")
+        raise DiagnosticError([recipe.make_diagnostic(pointer, f"{message}; it lists: {listed}")])
 
 
 def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     """Raise DiagnosticError for memories of the recipe that the platform does not have."""
     found = find_pin_errors(recipe.memory, platform)
-    places = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
+    found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
         message = "a network in a `slot` has its constants there and one arena in RAM; leave it out"
-        places.append(recipe.make_diagnostic(("memory",), message))
-    if places:
-        raise DiagnosticError(places)
+        found_at.append(recipe.make_diagnostic(("memory",), message))
+    if found_at:
+        raise DiagnosticError(found_at)
 
 
 def check_board_access(recipe: Recipe, platform: Platform) -> None:
@@ -383,18 +383,18 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
     recipes: dict[str, Job] = {}
     platforms: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        name, place = job.recipe.name, "would share a build folder"
+        name, rebase = job.recipe.name, "would share a build folder"
         other = recipes.setdefault(name, job)
         if str(other.recipe.layers) != str(job.recipe.layers) or (
             other is not job and other.overrides == job.overrides
         ):
             both = f"{other.recipe.layers} and {job.recipe.layers}"
             raise UserError(
-                f"{both} are both named '{name}' and {place}; change the `name:` of one"
+                f"{both} are both named '{name}' and {rebase}; change the `name:` of one"
             )
         same = platforms.setdefault((name, job.platform.name), job)
         if same is not job:
             typed = f"platform={same.overrides['platform']},{job.overrides['platform']}"
             raise UserError(
-                f"{typed}: both platforms are named '{job.platform.name}' and {place}; omit one"
+                f"{typed}: both platforms are named '{job.platform.name}' and {rebase}; omit one"
             )

@@ -11,7 +11,7 @@ from firmwright.custom.reads import list_unknown, record_reads
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Recipe
 
-from .places import error_at_key
+from .key_errors import error_at_key
 
 if TYPE_CHECKING:
     from firmwright.models.tflite.custom_operators import Array, CustomOperator, Kinds, Options
@@ -30,9 +30,9 @@ def load_custom_operators(recipe: Recipe) -> Iterator[None]:
         yield
         return
     if recipe.model.format != "tflite":
-        place = ("model", "custom_operators")
+        location = ("model", "custom_operators")
         text = f"the model is {recipe.model.format}; only TFLite models have this key: remove it"
-        raise DiagnosticError([recipe.make_diagnostic(place, text)])
+        raise DiagnosticError([recipe.make_diagnostic(location, text)])
     from firmwright.models.tflite.custom_calls import use_custom_operators
 
     with load_custom_functions(recipe.path.parent) as load:
@@ -95,8 +95,8 @@ class UserFunction:
 
     def refuse(self, problem: str) -> DiagnosticError:
         """Return the error for a wrong result, with the line of the function's definition."""
-        place = locate_definition(self.reference, self.recipe.path.parent)
-        text = f"{place}: {problem} ({self.reference})"
+        location = locate_definition(self.reference, self.recipe.path.parent)
+        text = f"{location}: {problem} ({self.reference})"
         return DiagnosticError([self.recipe.make_diagnostic(self.pointer, text)])
 
 

@@ -9,8 +9,8 @@ from firmwright.ir.nodes import IRModule
 from firmwright.targets.custom_transforms import apply_user_transform
 
 from .job import Job
+from .key_errors import error_at_key
 from .options import transform_options
-from .places import error_at_key
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:

@@ -56,28 +56,28 @@ def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -
     if kept is not None and kept.holds():
         return kept
     cache = find_cache_folder()
-    place = cache / FOLDER / f"{text_digest(json.dumps(key))}.json" if cache else None
-    kept = read_kept(place) if place and kept is None else None
+    kept_file = cache / FOLDER / f"{text_digest(json.dumps(key))}.json" if cache else None
+    kept = read_kept(kept_file) if kept_file and kept is None else None
     if kept is None or not kept.holds():
         kept = make_fingerprint(look())
-        if place and all(map(is_settled, kept.watched.values())):
-            write_checked(place, json.dumps(asdict(kept)).encode())
+        if kept_file and all(map(is_settled, kept.watched.values())):
+            write_checked(kept_file, json.dumps(asdict(kept)).encode())
     KNOWN[key] = kept
     return kept
 
 
 def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
     """Return a fingerprint of file names and contents, independent of order and folders."""
-    watched = identify(sorted({*opened.files, *opened.places}))
+    watched = identify(sorted({*opened.files, *opened.locations}))
     real = {os.path.realpath(path): Path(path).name for path in opened.files}
     lines = sorted({f"{name} {file_digest(path)}" for path, name in real.items()})
     text = "\n".join([*opened.facts, *lines])
     return Fingerprint(hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(), watched)
 
 
-def read_kept(place: Path) -> Fingerprint | None:
+def read_kept(kept_file: Path) -> Fingerprint | None:
     """Return a stored fingerprint, or None if it is missing or damaged."""
-    content = read_checked(place)
+    content = read_checked(kept_file)
     if content is None:
         return None
     with suppress(ValueError, TypeError):  # the file has the format of a different version

@@ -198,8 +198,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         for kind in (list, dict):
             sqlite3.register_adapter(kind, self.codec.encode)
         sqlite3.register_converter("json", partial(read_json, self.codec))
-        place = f"{Path(name).absolute().as_uri()}?vfs=unix-none"
-        connection = sqlite3.connect(place, detect_types=sqlite3.PARSE_DECLTYPES, uri=True)
+        database = f"{Path(name).absolute().as_uri()}?vfs=unix-none"
+        connection = sqlite3.connect(database, detect_types=sqlite3.PARSE_DECLTYPES, uri=True)
         connection.row_factory = sqlite3.Row
         connection.execute(
             "create table if not exists doit (task_id text not null primary key, task_data json)"

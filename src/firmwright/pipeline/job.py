@@ -89,8 +89,8 @@ class Job:
         for name in (name for device in self.mix for name in device.target.stages):
             own: StageDeclaration[Job] = resolve_name(name)
             # The stage follows the stages that it reads, so that its errors appear early.
-            places = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
-            stages.insert(max(places, default=0), own)
+            positions = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
+            stages.insert(max(positions, default=0), own)
         return {stage.name: stage for stage in stages}
 
     def name_stage(self, stage: str) -> str:

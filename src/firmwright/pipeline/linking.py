@@ -32,8 +32,8 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
             try:
                 check_machine(archive, like)
             except UserError as error:
-                place = ("libraries", index)
-                mistake = job.recipe.make_diagnostic(place, str(error))
+                pointer = ("libraries", index)
+                mistake = job.recipe.make_diagnostic(pointer, str(error))
                 raise DiagnosticError([mistake]) from None
             found.append(archive)
     return found + find_matching_archives(job, like)
@@ -70,22 +70,24 @@ def explain_link_errors(
         found = find_failed_symbols(error.output, objects, archives) if calls_libraries(job) else []
         if found:
             raise DiagnosticError(
-                place_at_library(job, m.needed_by.name, str(m)) for m in found
+                locate_library_error(job, m.needed_by.name, str(m)) for m in found
             ) from None
         blamed = [path.name for path in (*objects, *archives) if names_file(error.output, path)]
-        places = [place_at_library(job, name, str(error)) for name in blamed if is_own(job, name)]
-        if places:
-            raise DiagnosticError(places[:1]) from None
+        blamed_libraries = [
+            locate_library_error(job, name, str(error)) for name in blamed if is_own(job, name)
+        ]
+        if blamed_libraries:
+            raise DiagnosticError(blamed_libraries[:1]) from None
         raise
 
 
 @contextmanager
-def place_library(job: Job) -> Iterator[None]:
+def locate_library_errors(job: Job) -> Iterator[None]:
     """Report a library at its position in the recipe if the project already uses its name."""
     try:
         yield
     except TakenNameError as error:
-        raise DiagnosticError([place_at_library(job, error.file.name, str(error))]) from None
+        raise DiagnosticError([locate_library_error(job, error.file.name, str(error))]) from None
 
 
 def calls_libraries(job: Job) -> bool:
@@ -103,7 +105,7 @@ def is_own(job: Job, name: str) -> bool:
     return any(find_library(each, name) for each in (job, *job.members))
 
 
-def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
+def locate_library_error(job: Job, name: str, message: str) -> Diagnostic:
     """Return the message at the library that contains the file, in the recipe of the network."""
     for each in job.members or (job,):
         if pointer := find_library(each, name):

@@ -44,10 +44,10 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
     The function does not start a program, because an up-to-date build would wait for the program.
     """
     if job.has_stage("objects") and (compiler := explain_missing(job)):
-        yield place_program(job, ("toolchain",), ("toolchains", 0), compiler)
+        yield locate_missing_program(job, ("toolchain",), ("toolchains", 0), compiler)
     emulated = job.can_emulate and job.recipe.run.board is None
     if emulated and (reason := load_emulator(job.emulator).explain_unusable(job.platform)):
-        yield place_program(job, ("run", "emulator"), ("emulators", 0), reason)
+        yield locate_missing_program(job, ("run", "emulator"), ("emulators", 0), reason)
 
 
 def explain_missing(job: Job) -> str:
@@ -58,7 +58,9 @@ def explain_missing(job: Job) -> str:
         return str(error)
 
 
-def place_program(job: Job, key: Pointer, platform_key: Pointer, message: str) -> Diagnostic:
+def locate_missing_program(
+    job: Job, key: Pointer, platform_key: Pointer, message: str
+) -> Diagnostic:
     """Return the message at the key of the recipe, or at the key of the platform.
 
     Users do not change the files of built-in platforms. Messages about these files are at the

@@ -38,7 +38,7 @@ MakeJob = Callable[[Recipe], Job]
 
 def make_network_jobs(
     layers: Layers,
-    place_overrides: Callable[[Layers], Mapping[str, str]],
+    rebase_overrides: Callable[[Layers], Mapping[str, str]],
     catalogue: Catalog,
     cache: Path,
     make_job: MakeJob,
@@ -46,18 +46,18 @@ def make_network_jobs(
 ) -> list[Job]:
     """Return the jobs of all networks that a recipe names, followed by the firmware's job.
 
-    ``place_overrides`` returns the overrides of the command line, with paths relative to a recipe.
+    ``rebase_overrides`` returns the overrides of the command line, with paths relative to a recipe.
     ``pipeline`` contains the stages of the firmware. Raises DiagnosticError with the errors of all
     recipes.
     """
-    overrides = place_overrides(layers)
+    overrides = rebase_overrides(layers)
     refuse_own_keys(overrides)
     exports = select_exports(overrides)
     networks = load_networks(make_layers(layers, exports), catalogue)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
-        stated = {**networks.list_overrides(file), **place_overrides(file)}
+        stated = {**networks.list_overrides(file), **rebase_overrides(file)}
         stated = {key: text for key, text in stated.items() if key not in exports}
         try:
             recipe = load_recipe(file, stated, catalogue, cache)
@@ -111,8 +111,8 @@ def refuse_differences(members: list[Job]) -> None:
         if job.recipe.slot:
             message = "its network is a separate image; leave it out, or build this recipe alone"
             found.append(job.recipe.make_diagnostic(("slot",), message))
-        for key, place in ALIKE.items():
-            ours, theirs = (attrgetter(place)(each) for each in (first, job))
+        for key, attribute in ALIKE.items():
+            ours, theirs = (attrgetter(attribute)(each) for each in (first, job))
             if ours != theirs:
                 message = f"{format_value(theirs)}, but {format_value(ours)} in {first.recipe.path}"
                 advice = "all networks of one firmware need the same value"

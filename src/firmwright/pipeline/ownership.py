@@ -78,12 +78,12 @@ def claim_folders(job: Job, stage: Path) -> None:
     recipe = Path(os.path.relpath(owner.recipe.path, owner.outdir))
     claim_folder(owner.outdir, recipe.as_posix())
     mark_all(owner.cache)
-    between = [place for place in stage.parents if place.is_relative_to(job.outdir)]
-    for place in between:
-        if place.is_symlink():
-            raise UserError(f"{place}: is a symbolic link; remove it, and build again")
-        if place != job.outdir and (place / MARKER).exists():
-            raise UserError(f"{place}: is the build folder of another recipe; choose another name")
+    between = [above for above in stage.parents if above.is_relative_to(job.outdir)]
+    for above in between:
+        if above.is_symlink():
+            raise UserError(f"{above}: is a symbolic link; remove it, and build again")
+        if above != job.outdir and (above / MARKER).exists():
+            raise UserError(f"{above}: is the build folder of another recipe; choose another name")
 
 
 def find_published_list(job: Job) -> Path:

@@ -50,8 +50,8 @@ def explain_run(task: Task) -> str:
 
 def describe_change(path: str) -> str:
     """Return the message that a file or the result of a stage has changed."""
-    place = Path(path)
-    return f"the stage {place.parent.name} has another result" if place.name == INDEX_FILE else (
+    file = Path(path)
+    return f"the stage {file.parent.name} has another result" if file.name == INDEX_FILE else (
         f"{path} has changed"
     )  # fmt: skip
 

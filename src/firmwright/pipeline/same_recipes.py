@@ -22,13 +22,13 @@ from .freshness import Identity, file_digest, read_identity
 class RecipeText(msgspec.Struct):
     """A recipe: the files and values that the user named, and the digest of the recipe's data.
 
-    ``places`` are all files of the recipe, and the folders of the files.
+    ``paths`` are all files of the recipe, and the folders of the files.
     """
 
     path: str
     overlays: list[str]
     overrides: dict[str, str]
-    places: list[str]
+    paths: list[str]
     digest: str
 
 
@@ -51,24 +51,24 @@ def make_text(layers: Layers, files: Iterable[Path]) -> RecipeText:
     )
 
 
-def read_places(texts: Iterable[RecipeText]) -> dict[str, Loose]:
+def read_loose(texts: Iterable[RecipeText]) -> dict[str, Loose]:
     """Return the state of all files and folders of recipes."""
-    paths = dict.fromkeys(path for text in texts for path in text.places)
-    return {path: Loose(read_identity(path), digest_place(path)) for path in paths}
+    paths = dict.fromkeys(path for text in texts for path in text.paths)
+    return {path: Loose(read_identity(path), digest_entry(path)) for path in paths}
 
 
-def find_changed(places: Mapping[str, Loose], found: Mapping[str, Identity]) -> frozenset[str]:
+def find_changed(known_paths: Mapping[str, Loose], found: Mapping[str, Identity]) -> frozenset[str]:
     """Return the files with different contents and the folders with different names.
 
     ``found`` contains the identities of all files.
     """
-    other = [path for path, known in places.items() if known.identity != [*found[path]]]
-    return frozenset(path for path in other if digest_place(path) != places[path].digest)
+    other = [path for path, known in known_paths.items() if known.identity != [*found[path]]]
+    return frozenset(path for path in other if digest_entry(path) != known_paths[path].digest)
 
 
 def is_same(text: RecipeText, changed: frozenset[str]) -> bool:
     """Return whether a recipe is equal although the files and folders in ``changed`` differ."""
-    own = changed.intersection(text.places)
+    own = changed.intersection(text.paths)
     if any(os.path.isdir(path) for path in own):  # noqa: PTH112 (on the fast path)
         return False
     return not own or digest_text(to_layers(text)) == text.digest
@@ -78,7 +78,7 @@ def to_layers(text: RecipeText) -> Layers:
     return Layers(Path(text.path), tuple(map(Path, text.overlays)), text.overrides)
 
 
-def digest_place(path: str) -> str:
+def digest_entry(path: str) -> str:
     """Return the digest of a file's content or of the names in a folder; empty if missing."""
     try:
         if os.path.isdir(path):  # noqa: PTH112 (on the fast path)

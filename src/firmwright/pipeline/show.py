@@ -28,7 +28,7 @@ from .command_line import (
     check_variables,
     list_overrides_by_platform,
     make_catalog,
-    place_paths,
+    rebase_paths,
     set_variables,
 )
 from .recipe_arguments import enter_repository, find_layers, find_recipes
@@ -80,7 +80,7 @@ def resolve(layers: Layers) -> Origins:
     if names_networks(layers):
         load_networks(layers, catalog)
         return read_origins(layers, read_chain(layers).document.data)
-    recipe = load_recipe(layers, place_paths(overrides, layers.path), catalog)
+    recipe = load_recipe(layers, rebase_paths(overrides, layers.path), catalog)
     return read_origins(recipe.layers, recipe.data)
 
 

@@ -29,7 +29,7 @@ from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
 from .platform_arguments import name_build
 from .recipe_arguments import find_recipes
-from .same_recipes import Loose, RecipeText, find_changed, is_same, read_places
+from .same_recipes import Loose, RecipeText, find_changed, is_same, read_loose
 from .switches import DRY_RUN, WHY
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Content(msgspec.Struct):
 
     common: str
     paths: list[str]
-    places: dict[str, Loose]
+    files: dict[str, Loose]
     recipes: list[KnownRecipe]
 
 
@@ -183,10 +183,10 @@ def read_snapshot(
     try:
         known = parse(content)
         common = look_at_common(always)
-        if known.common != digest_common(circumstances, common, known.places):
+        if known.common != digest_common(circumstances, common, known.files):
             return Snapshot()
         found = identify(known.paths)
-        changed = find_changed(known.places, found)
+        changed = find_changed(known.files, found)
         lines = [f"{path} {found[path]}\n" for path in known.paths]
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
         return Snapshot()
@@ -256,10 +256,10 @@ def write_snapshot(
     """
     texts = [text for each in recipes for text in each.texts]
     texts += [text for old in kept for text in old.known.texts]
-    places = read_places(texts)
+    files = read_loose(texts)
     written = {path: state for each in recipes for path, state in each.written.items()}
     watched = {path for each in recipes for path in each.watched}
-    listed = sorted({*written, *places, *watched, *(path for k in kept for path in k.paths)})
+    listed = sorted({*written, *files, *watched, *(path for k in kept for path in k.paths)})
     common, found = look_at_common(), identify(listed)
     same = all(found[path] == list(state[:4]) for path, state in written.items())
     begun = {**common, **found}
@@ -269,7 +269,7 @@ def write_snapshot(
     positions = {path: position for position, path in enumerate(listed)}
     known = []
     for each in recipes:
-        loose = {path for text in each.texts for path in text.places}
+        loose = {path for text in each.texts for path in text.paths}
         paths = sorted({*each.written, *each.watched} - loose)
         state = digest_lines([f"{path} {found[path]}\n" for path in paths])
         builds = [(build.task, build.title, build.bundle, build.manifest) for build in each.builds]
@@ -280,15 +280,13 @@ def write_snapshot(
         known.append(msgspec.structs.replace(old.known, paths=at))
     ranks = {task: rank for rank, task in enumerate(order)}
     known.sort(key=lambda each: ranks.get(each.list_builds()[0].task, 0))
-    content = Content(digest_common(collect_circumstances(), common, places), listed, places, known)
+    content = Content(digest_common(collect_circumstances(), common, files), listed, files, known)
     write_checked(find_snapshot(), json.dumps(msgspec.to_builtins(content)).encode())
 
 
-def digest_common(
-    circumstances: str, always: Mapping[str, Identity], places: Container[str]
-) -> str:
-    """Return a digest of the circumstances and of the files that are not in ``places``."""
-    lines = [f"{path} {identity}\n" for path, identity in always.items() if path not in places]
+def digest_common(circumstances: str, always: Mapping[str, Identity], files: Container[str]) -> str:
+    """Return a digest of the circumstances and of the files that are not in ``files``."""
+    lines = [f"{path} {identity}\n" for path, identity in always.items() if path not in files]
     return digest_lines([circumstances, *lines])
 
 

@@ -249,7 +249,7 @@ def run_action(
     except DiagnosticError as error:
         return StageFailed(str(error), job.notes)
     except UserError as error:
-        return StageFailed(tell_place(job, task, about, str(error)), job.notes)
+        return StageFailed(locate_error(job, task, about, str(error)), job.notes)
     except MemoryError as error:
         return StageFailed(f"{task}: memory has run out: {error}", job.notes)
     except OSError as error:
@@ -261,14 +261,14 @@ def run_action(
 
 def tell_system_error(error: OSError, outdir: Path) -> str:
     """Return the system's error message after the path; without a path, after the build folder."""
-    place = Path(error.filename2 or error.filename or outdir)
-    place = next((above for above in place.parents if os.path.isfile(above)), place)  # noqa: PTH113
+    existing = Path(error.filename2 or error.filename or outdir)
+    existing = next((above for above in existing.parents if os.path.isfile(above)), existing)  # noqa: PTH113
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
     remedy = "; remove it, and build again" if taken else ""
-    return f"{place}: {error.strerror or error}{remedy}"
+    return f"{existing}: {error.strerror or error}{remedy}"
 
 
-def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
+def locate_error(job: Job, task: str, about: Pointer, message: str) -> str:
     """Return the message with the location of the recipe key, or with the task's name."""
     if not about:
         return f"{task}: {message}"
@@ -361,10 +361,10 @@ def remove_results(
 
 def remove_empty(folder: Path) -> None:
     """Remove a folder and its empty parents, up to the build root."""
-    for place in (folder, *folder.parents):
-        release_folder(place)
+    for existing in (folder, *folder.parents):
+        release_folder(existing)
         try:
-            place.rmdir()
+            existing.rmdir()
         except FileNotFoundError:
             continue
         except OSError:  # the folder is not empty

@@ -151,7 +151,7 @@ def add_package(module: str, opened: OpenedFiles) -> OpenedFiles:
     versions = [f"{package} {version(package)}" for package in sorted(code.packages)]
     return OpenedFiles(
         (*opened.files, *map(str, code.files)),
-        (*opened.places, *map(str, code.folders.values())),
+        (*opened.locations, *map(str, code.folders.values())),
         (*opened.facts, *versions),
     )
 

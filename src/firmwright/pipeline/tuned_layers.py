@@ -121,8 +121,8 @@ def find_wrong_variants(
             yield refuse(job, file, ("layers", name), message, key=True)
         elif layer.variant not in known[name]:
             listed = ", ".join(known[name])
-            place = ("layers", name, "variant")
-            yield refuse(job, file, place, f"not a variant of this layer; expected {listed}")
+            variant_key = ("layers", name, "variant")
+            yield refuse(job, file, variant_key, f"not a variant of this layer; expected {listed}")
     for name in known.keys() - tuned.layers.keys():
         yield refuse(job, file, ("layers",), f"the layer '{name}' is missing", key=True)
 

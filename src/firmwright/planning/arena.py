@@ -69,12 +69,12 @@ def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
             if not best or taken < least:
                 best, least = [*trial.placed.values()], taken
             if least == floor:
-                return sort_by_place(best)
+                return sort_by_offset(best)
             trial.give_first_choice(highest.name)
-    return sort_by_place(best)
+    return sort_by_offset(best)
 
 
-def sort_by_place(placed: Iterable[Buffer]) -> list[Buffer]:
+def sort_by_offset(placed: Iterable[Buffer]) -> list[Buffer]:
     return sorted(placed, key=lambda p: (p.first, p.offset, p.name))
 
 
@@ -154,7 +154,7 @@ class Arena:
         self.bytes = 0
         self._alive: dict[int, list[Buffer]] = defaultdict(list)
 
-    def find_place(self, buffer: Buffer) -> Buffer:
+    def find_offset(self, buffer: Buffer) -> Buffer:
         """Return the buffer in the smallest gap that fits it, between the buffers that are alive
         with it.
         """
@@ -163,7 +163,7 @@ class Arena:
         return find_best_fit(buffer, beside.values())
 
     def add(self, buffer: Buffer) -> None:
-        placed = self.find_place(buffer)
+        placed = self.find_offset(buffer)
         self.placed.append(placed)
         self.bytes = max(self.bytes, align(placed.end))
         for step in range(buffer.first, buffer.last + 1):

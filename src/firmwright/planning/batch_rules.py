@@ -33,9 +33,9 @@ class BatchedExpr:
         shape = getattr(self.value.ty, "shape", None)
         return len(shape) if shape is not None else 0
 
-    def length_at(self, place: int) -> int:
+    def length_at(self, position: int) -> int:
         """Return the length of an axis counted from the end, or 1 if there is no such axis."""
-        return int(static_shape(self.value)[place]) if self.rank >= -place else 1
+        return int(static_shape(self.value)[position]) if self.rank >= -position else 1
 
 
 class MixedSamplesError(Exception):
@@ -98,7 +98,7 @@ def list_padded_axes(call: tvm.ir.Call) -> Iterable[int]:
     return [i // 2 for i, width in enumerate(call.attrs.pad_width) if int(width)]
 
 
-def find_places(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
+def find_positions(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
     """Return the position of each argument's batch axis in the result, which is aligned at the
     last axis.
     """
@@ -106,9 +106,9 @@ def find_places(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[in
     return {(rank - a.rank + a.axis, a.inner) for a in arguments if a.axis is not None}
 
 
-def refuse_spread(arguments: list[BatchedExpr], place: int) -> None:
+def refuse_spread(arguments: list[BatchedExpr], position: int) -> None:
     """Raise MixedSamplesError if a shared tensor is longer than 1 along the batch axis."""
-    if any(a.axis is None and a.length_at(place) > 1 for a in arguments):
+    if any(a.axis is None and a.length_at(position) > 1 for a in arguments):
         raise MixedSamplesError("spreads a tensor along the batch axis")
 
 
@@ -117,10 +117,10 @@ def elementwise_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
     A shared tensor must have length 1 along the batch axis.
     """
-    places, rank = find_places(call, arguments), len(static_shape(call))
-    if len(places) > 1:
+    positions, rank = find_positions(call, arguments), len(static_shape(call))
+    if len(positions) > 1:
         raise MixedSamplesError("combines tensors whose batch axes differ")
-    ((axis, _),) = places
+    ((axis, _),) = positions
     refuse_spread(arguments, axis - rank)
     if operator_name(call) in ("relax.quantize", "relax.dequantize"):
         channels = max(prod(static_shape(a)) for a in call.args[1:])
@@ -147,9 +147,9 @@ def matmul_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
     for argument, summed in ((left, -1), (right, -2)):
         if argument.axis == (argument.rank + summed if argument.rank > 1 else 0):
             raise MixedSamplesError("sums over the batch axis")
-    places = find_places(call, arguments)
-    axis, _ = max(places)
-    if right.axis is not None and (len(places) > 1 or axis >= rank - 2):
+    positions = find_positions(call, arguments)
+    axis, _ = max(positions)
+    if right.axis is not None and (len(positions) > 1 or axis >= rank - 2):
         raise MixedSamplesError("multiplies each sample with every other")
     if axis < rank - 2:
         refuse_spread(arguments, axis - rank)
@@ -173,11 +173,11 @@ def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
     axis = arguments[0].axis or 0
     before = prod(static_shape(call.args[0])[:axis])
     target = static_shape(call)
-    places = [i for i in range(len(target)) if prod(target[:i]) == before]
-    alone = [i for i in places if target[i] == 1]
-    if not places:
+    positions = [i for i in range(len(target)) if prod(target[:i]) == before]
+    alone = [i for i in positions if target[i] == 1]
+    if not positions:
         raise MixedSamplesError(f"to {list(target)} leaves no axis for the batch")
-    return axis if axis in alone else (alone or places)[0]
+    return axis if axis in alone else (alone or positions)[0]
 
 
 def permuted_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:

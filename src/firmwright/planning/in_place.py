@@ -84,7 +84,7 @@ def list_candidates(
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
     """Return a kernel whose call has one pointer for an output and the input that it overwrites."""
     for read in kernel.inputs:
-        place = locations[read.tensor]
-        if read.name in kernel.in_place and place == locations[kernel.outputs[0].tensor]:
+        location = locations[read.tensor]
+        if read.name in kernel.in_place and location == locations[kernel.outputs[0].tensor]:
             return kernel.write_over(read.name)
     return kernel

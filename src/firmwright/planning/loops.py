@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from firmwright.ir.kernels import Kernel, Kernels
 from firmwright.ir.regions import Partition
-from firmwright.planning.arena import Buffer, align, sort_by_place
+from firmwright.planning.arena import Buffer, align, sort_by_offset
 from firmwright.planning.functions import find_functions
 from firmwright.planning.schedule import Schedule
 
@@ -27,7 +27,7 @@ MAX_CALLS = 64
 MIN_TIMES = 3
 """Fewer repetitions need less code as calls."""
 
-Place = tuple[str, int]
+Slice = tuple[str, int]
 """The buffer or tensor that contains a tensor, and the byte at which the tensor begins."""
 
 
@@ -52,7 +52,7 @@ class Call:
 
     step: int
     function: Hashable
-    places: tuple[Place, ...]
+    slices: tuple[Slice, ...]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetitio
     if call.function != later.function:
         return None
     moves = []
-    for (one, begin), (other, later_begin) in zip(call.places, later.places, strict=True):
+    for (one, begin), (other, later_begin) in zip(call.slices, later.slices, strict=True):
         if one == other:
             moves.append((True, later_begin - begin))
         elif begin == later_begin and may_share(buffers.get(one), buffers.get(other)):
@@ -150,10 +150,10 @@ def may_share(one: Buffer | None, other: Buffer | None) -> bool:
 
 
 def list_calls(
-    partition: Partition, kernels: Kernels, schedule: Schedule, places: Mapping[str, Place]
+    partition: Partition, kernels: Kernels, schedule: Schedule, slices: Mapping[str, Slice]
 ) -> list[Call]:
     """Return the calls in order. A call that waits or that starts a job never repeats."""
-    functions = find_functions(partition, kernels, places)
+    functions = find_functions(partition, kernels, slices)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     calls = []
     for number, step in enumerate(schedule.steps):
@@ -161,13 +161,13 @@ def list_calls(
             alone = kernel.wait_function or step.waits or step.events
             weights = tuple(p.tensor for p in kernel.weights)
             function = number if alone else (functions[step.region], weights)
-            calls.append(Call(number, function, tuple(list_places(kernel, places))))
+            calls.append(Call(number, function, tuple(list_slices(kernel, slices))))
     return calls
 
 
-def list_places(kernel: Kernel, places: Mapping[str, Place]) -> Iterator[Place]:
+def list_slices(kernel: Kernel, slices: Mapping[str, Slice]) -> Iterator[Slice]:
     for parameter in (*kernel.inputs, *kernel.outputs, *kernel.scratch):
-        yield places[parameter.tensor]
+        yield slices[parameter.tensor]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Folded:
     """
 
     buffers: list[Buffer]
-    parts: dict[str, Place]
+    parts: dict[str, Slice]
     unfolded: Sequence[Buffer]
 
     def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
@@ -191,9 +191,9 @@ class Folded:
         found = [b for b in placed if b.name not in own]
         for buffer in self.unfolded:
             whole, begin = self.parts[buffer.name]
-            if place := wholes.get(whole):
-                found.append(replace(buffer, memory=place.memory, offset=place.offset + begin))
-        return sort_by_place(found)
+            if home := wholes.get(whole):
+                found.append(replace(buffer, memory=home.memory, offset=home.offset + begin))
+        return sort_by_offset(found)
 
 
 def fold_loops(
@@ -205,7 +205,7 @@ def fold_loops(
     """
     time = fold_time(loops, calls, steps)
     folded: list[Buffer] = []
-    parts: dict[str, Place] = {}
+    parts: dict[str, Slice] = {}
     for row in group_roles(loops, calls, buffers):
         stride = 0 if is_one_by_one(row) else align(row[0].bytes)
         spans = [time[b.first : b.last + 1] for b in row]
@@ -248,7 +248,7 @@ def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, st
     """Yield buffers of a repetition, each with the one that has its role in the next repetition."""
     for number in range(loop.first, loop.end - loop.calls):
         later = calls[number + loop.calls]
-        for (one, _), (other, _) in zip(calls[number].places, later.places, strict=True):
+        for (one, _), (other, _) in zip(calls[number].slices, later.slices, strict=True):
             if one != other:
                 yield one, other
 

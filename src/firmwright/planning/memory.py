@@ -65,13 +65,13 @@ class Program:
 
         A flash also contains the constants that the start-up code copies from it to another memory.
         """
-        home, places = platform.constants_memory, self.plan.constants
+        home, chosen = platform.constants_memory, self.plan.constants
         known = platform.memories
         return [
             consumer
             for name, consumer in {w.tensor: c for w, c in list_weights(self.kernels)}.items()
-            for place in [places.get(name, home)]
-            if place == memory or (memory == home and not known[place].read_only)
+            for location in [chosen.get(name, home)]
+            if location == memory or (memory == home and not known[location].read_only)
         ]
 
     @property

@@ -56,7 +56,7 @@ class Room:
     def fits(self, item: Item) -> bool:
         if item.buffer is None:
             return self.arena.bytes + align(item.bytes) <= self.left
-        return max(self.arena.bytes, align(self.arena.find_place(item.buffer).end)) <= self.left
+        return max(self.arena.bytes, align(self.arena.find_offset(item.buffer).end)) <= self.left
 
     def put(self, item: Item) -> None:
         if item.buffer:

@@ -15,14 +15,14 @@ from firmwright.planning.arena import (
     arena_bytes,
     lower_bound,
     place_buffers,
-    sort_by_place,
+    sort_by_offset,
 )
 from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
 from firmwright.planning.loops import (
     Call,
     Loop,
-    Place,
+    Slice,
     find_loops,
     fold_loops,
     keep_small_loops,
@@ -108,7 +108,7 @@ def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | N
     Inputs and outputs of the network are in the caller's buffers, all other tensors in arenas.
     """
     schedule = schedule_regions(partition, kernels)
-    views = partition.view_places
+    views = partition.view_locations
     states = list_states(partition, schedule)
     ports = locate_ports(partition, views) | {s.name: Slot(RAM, s.offset) for s in states}
     results = [b for b in list_results(partition, schedule) if b.name not in ports]
@@ -120,9 +120,9 @@ def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | N
     joined, holders = join_in_place(partition, kernels, schedule, others)
     joined += scratch
     lies_in = written | holders
-    places = {name: (lies_in.get(root, root), begin) for name, (root, begin) in views.items()}
-    places |= {b.name: (b.name, 0) for b in scratch}
-    calls = list_calls(partition, kernels, schedule, places)
+    slices = {name: (lies_in.get(root, root), begin) for name, (root, begin) in views.items()}
+    slices |= {b.name: (b.name, 0) for b in scratch}
+    calls = list_calls(partition, kernels, schedule, slices)
     loops = find_loops(calls, {b.name: b for b in joined})
     loops = keep_small_loops(loops, calls, joined)
     folded = fold_loops(loops, calls, joined, len(schedule.steps))
@@ -136,7 +136,7 @@ def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | N
     arenas = {memory: folded.unfold(arena) for memory, arena in arenas.items()}
     buffers = tuple(buffer for arena in arenas.values() for buffer in arena)
     locations = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
-    locations |= {name: locate(place, locations) for name, place in places.items()}
+    locations |= {name: locate(part, locations) for name, part in slices.items()}
     return Plan(
         schedule=schedule,
         arena_bytes=arena_bytes(arenas[RAM]),
@@ -153,9 +153,9 @@ def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | N
     )
 
 
-def locate(place: Place, locations: Mapping[str, Location]) -> Location:
+def locate(part: Slice, locations: Mapping[str, Location]) -> Location:
     """Return the location of a tensor that begins at a byte of another tensor or of a buffer."""
-    whole, begin = place
+    whole, begin = part
     return move(locations[whole], begin)
 
 
@@ -166,9 +166,9 @@ def move(location: Location, further: int) -> Location:
 def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Location]) -> bool:
     """Return whether each tensor moves by the same number of bytes in each repetition."""
     for first in range(loop.first, loop.first + loop.calls):
-        rows = zip(*(calls[n].places for n in range(first, loop.end, loop.calls)), strict=True)
+        rows = zip(*(calls[n].slices for n in range(first, loop.end, loop.calls)), strict=True)
         for row in rows:
-            start, second, *_ = found = [locate(place, locations) for place in row]
+            start, second, *_ = found = [locate(part, locations) for part in row]
             stride = second.offset - start.offset
             even = (move(start, i * stride) for i in range(len(found)))
             if found != [*even]:
@@ -190,7 +190,7 @@ def place_in_memories(
         placed = place_buffers([b for b in placement.buffers if b.memory == memory])
         room = placement.rooms.get(memory)
         if room and room.arena.bytes < arena_bytes(placed):
-            placed = sort_by_place(room.arena.placed)
+            placed = sort_by_offset(room.arena.placed)
         arenas[memory] = placed
     if states:
         first = align(states[-1].end)

@@ -8,7 +8,7 @@ from firmwright.errors import UserError
 from firmwright.recipe.postprocess import Classes
 
 
-def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
+def read_class_names(classes: Classes, folders: DataFolders) -> tuple[str, ...]:
     """Return a name for every class: from the recipe, from its file, or ``class 0`` and so on.
 
     Raises UserError for a file that cannot be read or has no names.
@@ -19,9 +19,9 @@ def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
         return tuple(f"class {i}" for i in range(classes.count))
     assert classes.file is not None
     if classes.file.path is None:
-        path, shown = fetch_file(classes.file, place.cache), classes.file.display_name
+        path, shown = fetch_file(classes.file, folders.cache), classes.file.display_name
     else:
-        path = place.folder / classes.file.path
+        path = folders.folder / classes.file.path
         shown = str(path)
     try:
         text = path.read_text(encoding="utf-8")

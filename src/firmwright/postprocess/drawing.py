@@ -39,7 +39,7 @@ def draw_boxes(
             continue  # wholly outside
         canvas.rectangle((x0, y0, x1, y1), outline=colour, width=2)
         text = f"{names[box.class_index]} {box.score:.2f}"
-        place = (x0 + 3, max(0, y0 - TEXT_PIXELS - 3))
-        canvas.rectangle(canvas.textbbox(place, text, font=font), fill=colour)
-        canvas.text(place, text, fill="white", font=font)
+        corner = (x0 + 3, max(0, y0 - TEXT_PIXELS - 3))
+        canvas.rectangle(canvas.textbbox(corner, text, font=font), fill=colour)
+        canvas.text(corner, text, fill="white", font=font)
     image.save(target, format="PNG")

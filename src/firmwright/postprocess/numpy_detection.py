@@ -21,7 +21,7 @@ from firmwright.postprocess.detector import CellGrid, Detector
 from firmwright.recipe.postprocess import Confidence
 
 Floats = npt.NDArray[np.float32]
-Place = tuple[Floats, Floats]
+Positions = tuple[Floats, Floats]
 """Column and row of every cell, in cells."""
 
 

@@ -39,7 +39,7 @@ def write_board(
             target.write_text(text, encoding="utf-8", newline="\n")
         else:
             target.write_bytes(file.read_bytes())
-    check_places(board, variables, folder)
+    check_memories_used(board, variables, folder)
 
 
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def is_filled(name: str, memory: Memory) -> bool:
     return name != RAM and not memory.read_only
 
 
-def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
+def check_memories_used(board: str, variables: Mapping[str, Any], folder: Path) -> None:
     """Raise UserError if a custom board's files omit a memory of the network.
 
     The linker would place the data of this memory in another memory, or the start-up code would not

@@ -80,8 +80,8 @@ def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dic
     specific = list_templates(f"{device}/{PurePath(board).name}", own)
     specific = specific or list_portable_drivers(device, own)
     if common and not specific:
-        place = f"templates/{device}/{PurePath(board).name}"
-        raise UserError(f"board '{board}' has no code for the device {device}; add it in {place}")
+        missing = f"templates/{device}/{PurePath(board).name}"
+        raise UserError(f"board '{board}' has no code for the device {device}; add it in {missing}")
     return {**place_files(common, NETWORK), **place_files(specific, BOARD)}
 
 

@@ -80,8 +80,8 @@ def write_new_repository(
 
 def name_samples(folder: Path, name: str, text: str) -> str:
     """Return the module name of the samples; the module of another recipe keeps its name."""
-    place = folder / "samples.py"
-    taken = place.exists() and place.read_text("utf-8") != text
+    path = folder / "samples.py"
+    taken = path.exists() and path.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
 
 

@@ -104,8 +104,8 @@ def write_networks(
         "application/networks_main.c.j2": f"{DEMO}/main.c",
         **place_program_files(build.settings.libc),
     }
-    for template, place in placed.items():
-        write_file(folder / place, render(env, template, variables))
+    for template, target in placed.items():
+        write_file(folder / target, render(env, template, variables))
     write_board(env, build.platform.board, variables, folder / BOARD)
     makefile = project_makefile_variables(networks, build, folder)
     write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
@@ -126,12 +126,12 @@ def write_side_by_side(
         written.append(write_network(network, build, alone, own))
         for path in sorted(path for path in alone.rglob("*") if path.is_file()):
             name = path.relative_to(alone).as_posix()
-            place, owner = folder / name, owners.setdefault(name, network.c_prefix)
-            is_same = place.exists() and place.read_bytes() == path.read_bytes()
+            target, owner = folder / name, owners.setdefault(name, network.c_prefix)
+            is_same = target.exists() and target.read_bytes() == path.read_bytes()
             if owner != network.c_prefix and not is_same:
-                raise TakenFileError(network.c_prefix, place.name, owner)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(place)
+                raise TakenFileError(network.c_prefix, target.name, owner)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
         shutil.rmtree(alone)
     return written
 

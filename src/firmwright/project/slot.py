@@ -34,7 +34,7 @@ class NetworkSlot:
     workspace: int | None
 
 
-def refuse_place(slot: NetworkSlot, build: Build, needed: int) -> None:
+def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
     """Raise UserError if the platform has no such flash, or the network needs more memory."""
     platform, flash = build.platform, build.platform.memories.get("flash")
     if flash is None or not any("{script}" in flag for flag in build.settings.link_flags):
@@ -64,7 +64,7 @@ def place_slot_files(prefix: str) -> dict[str, str]:
         "slot.c": f"{LOADER}/{network_file(prefix, 'slot.c')}",
         "slot.ld": SLOT_SCRIPT,
     }
-    return {f"slot/{name}{TEMPLATE_SUFFIX}": place for name, place in named.items()}
+    return {f"slot/{name}{TEMPLATE_SUFFIX}": path for name, path in named.items()}
 
 
 def slot_variables(

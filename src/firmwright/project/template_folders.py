@@ -22,8 +22,8 @@ def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list
     """
     env, written = make_environment(), []
     for template in sorted(list_all_templates(root)):
-        place = env.from_string(template.removeprefix(f"{root}/")).render(variables)
-        written.append(folder / place.removesuffix(TEMPLATE_SUFFIX))
+        target = env.from_string(template.removeprefix(f"{root}/")).render(variables)
+        written.append(folder / target.removesuffix(TEMPLATE_SUFFIX))
         write_file(written[-1], render(env, template, variables))
     return written
 

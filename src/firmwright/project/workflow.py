@@ -74,11 +74,11 @@ def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
     """Write the texts by their paths in ``folder``; existing files stay. Return which are new."""
     written = {}
     for path, text in texts.items():
-        place = folder / path
-        written[place] = not place.exists()
-        if written[place]:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+        target = folder / path
+        written[target] = not target.exists()
+        if written[target]:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
     return written
 
 

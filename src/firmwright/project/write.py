@@ -104,8 +104,8 @@ def write_project(
     env = make_environment(own)
     variables = write_network(network, build, folder, own)
     program = {"application/main.c.j2": f"{DEMO}/main.c"}
-    for template, place in (program | place_program_files(build.settings.libc)).items():
-        write_file(folder / place, render(env, template, variables))
+    for template, target in (program | place_program_files(build.settings.libc)).items():
+        write_file(folder / target, render(env, template, variables))
     write_board(env, build.platform.board, variables, folder / BOARD)
     makefile = project_makefile_variables([network], build, folder)
     write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
@@ -121,8 +121,8 @@ def write_network(
     """Render the network's files into the project in ``folder``; return the variables."""
     env = make_environment(own)
     variables = template_variables(network, build)
-    for template, place in place_files_of(network, build, own).items():
-        write_file(folder / place, render(env, template, variables))
+    for template, target in place_files_of(network, build, own).items():
+        write_file(folder / target, render(env, template, variables))
     for name, text in render_regions(env, variables):
         write_file(folder / NETWORK / name, text)
     if network.binary_constants:

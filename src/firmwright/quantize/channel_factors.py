@@ -97,8 +97,8 @@ def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shap
         return read_normalization(node, constants, shapes)
     if node.op_type not in ("Add", "Div", "Mul", "Sub"):
         return None
-    places = [(0, 1), (1, 0)] if node.op_type in ("Add", "Mul") else [(0, 1)]
-    for tensor, constant in places:
+    positions = [(0, 1), (1, 0)] if node.op_type in ("Add", "Mul") else [(0, 1)]
+    for tensor, constant in positions:
         source, array = node.input[tensor], constants.get(node.input[constant])
         shape = shapes.get(source, ())
         if array is None or len(shape) < 3 or array.ndim > len(shape):

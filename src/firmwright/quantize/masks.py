@@ -26,13 +26,13 @@ less than a step of 8 bits."""
 
 
 class Mask(NamedTuple):
-    """A constant that masks scores: input number ``place`` of the node that computes ``result``.
+    """A constant that masks scores: input number ``position`` of the node that computes ``result``.
 
     ``added`` has the other values that may be added to the scores; None if the mask replaces them.
     """
 
     result: str
-    place: int
+    position: int
     array: Array
     scores: str
     added: Array | None
@@ -60,21 +60,21 @@ def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.Model
         if mask.added is not None:
             reach = high - low + (np.ptp(mask.added) if mask.added.size else 0.0)
             bound = mask.added.min(initial=0.0) - reach - MARGIN
-        key = mask.result, mask.place
+        key = mask.result, mask.position
         bounds[key] = min(bound, bounds.get(key, bound))
     result = onnx.ModelProto()
     result.CopyFrom(model)
     nodes = {node.output[0]: node for node in result.graph.node}
-    for (made, place), array in {(m.result, m.place): m.array for m in masks}.items():
-        least = np.float32(bounds[made, place])
+    for (made, position), array in {(m.result, m.position): m.array for m in masks}.items():
+        least = np.float32(bounds[made, position])
         bounded = np.where(array <= MASKED, np.maximum(array, least), array)
-        nodes[made].input[place] = f"{made}/mask"
+        nodes[made].input[position] = f"{made}/mask"
         result.graph.initializer.append(numpy_helper.from_array(bounded, f"{made}/mask"))
     remove_unread(result)
     return result
 
 
-PLACES = {"Add": ((0, 1), (1, 0)), "Where": ((1, 2), (2, 1))}
+POSITIONS = {"Add": ((0, 1), (1, 0)), "Where": ((1, 2), (2, 1))}
 """The possible input positions of the scores and of the mask, by operator."""
 
 
@@ -88,14 +88,14 @@ def find_masks(model: onnx.ModelProto) -> Iterator[Mask]:
         return bool(after) and all(reader.op_type == "Softmax" for reader in after)
 
     for node in filter(masks_scores, model.graph.node):
-        for scores, place in PLACES.get(node.op_type, ()):
-            name, masked = node.input[place], node.input[scores]
+        for scores, position in POSITIONS.get(node.op_type, ()):
+            name, masked = node.input[position], node.input[scores]
             array, chosen = constants.get(name), makers.get(name)
             if node.op_type == "Where":
                 if is_mask(array):
-                    yield Mask(node.output[0], place, array, masked, None)
+                    yield Mask(node.output[0], position, array, masked, None)
             elif is_mask(array):
-                yield Mask(node.output[0], place, array, masked, array[array > MASKED])
+                yield Mask(node.output[0], position, array, masked, array[array > MASKED])
             elif chosen is not None and all(
                 r.op_type == "Add" and masks_scores(r) for r in readers[name]
             ):
@@ -106,10 +106,10 @@ def find_chosen(
     node: onnx.NodeProto, scores: str, constants: Mapping[str, Array]
 ) -> Iterator[Mask]:
     """Yield the mask of a Where between two constants whose result is added to scores."""
-    for place, other in PLACES["Where"] if node.op_type == "Where" else ():
-        array, added = (constants.get(node.input[n]) for n in (place, other))
+    for position, other in POSITIONS["Where"] if node.op_type == "Where" else ():
+        array, added = (constants.get(node.input[n]) for n in (position, other))
         if is_mask(array) and added is not None:
-            yield Mask(node.output[0], place, array, scores, added)
+            yield Mask(node.output[0], position, array, scores, added)
 
 
 def is_mask(array: Array | None) -> TypeGuard[Array]:

@@ -30,17 +30,17 @@ class RebuildError(UserError):
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A bundle that was built again; ``place`` is the temporary folder of that build."""
+    """A bundle that was built again; ``scratch`` is the temporary folder of that build."""
 
     bundle: Bundle
-    place: Path
+    scratch: Path
 
     def is_same(self, other: Bundle) -> bool:
         """Return whether all files are equal. The compression of the archives may differ."""
         return (self.bundle.folder, self.bundle.files) == (other.folder, other.files)
 
     def remove(self) -> None:
-        rmtree(self.place)
+        rmtree(self.scratch)
 
 
 def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
@@ -49,19 +49,19 @@ def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
     Raises RebuildError if tools or files are missing here, or if the build fails.
     """
     refuse_other_versions(bundle)
-    place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
-    recipe, missing = write_inputs(bundle, place / "inputs")
+    scratch = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
+    recipe, missing = write_inputs(bundle, scratch / "inputs")
     environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are not a proof
     try:
-        arguments = [f"recipe={recipe.name}", f"outdir={place / 'build'}", *arguments]
+        arguments = [f"recipe={recipe.name}", f"outdir={scratch / 'build'}", *arguments]
         built = read_bundle(run_build(arguments, recipe.parent, environment))
     except UserError as error:
-        rmtree(place)
+        rmtree(scratch)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
     except (KeyboardInterrupt, SystemExit):  # a signal
-        rmtree(place)
+        rmtree(scratch)
         raise
-    return Rebuilt(built, place)
+    return Rebuilt(built, scratch)
 
 
 def refuse_other_versions(bundle: Bundle) -> None:
@@ -114,9 +114,9 @@ def count_levels_up(name: str) -> int:
 
 
 def write_input(path: Path, data: bytes) -> None:
-    place = Path(os.path.normpath(path))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(data)
+    scratch = Path(os.path.normpath(path))
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    scratch.write_bytes(data)
 
 
 def tell_missing(missing: Mapping[str, str]) -> list[str]:

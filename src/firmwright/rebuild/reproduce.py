@@ -84,17 +84,17 @@ OTHER = Variation(
 
 def reproduce(job: Job) -> None:
     """Build twice. Raise UserError with the stage and the location if the results differ."""
-    place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
-    other, left_out = prepare(place)
-    first, second = (build(job, place, variation) for variation in (PLAIN, other))
+    scratch = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
+    other, left_out = prepare(scratch)
+    first, second = (build(job, scratch, variation) for variation in (PLAIN, other))
     ours, theirs = (read_result(folder / job.bundle.name) for folder in (first, second))
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
-        found = [explain(job, first, second), f"both builds are kept in {place}"]
+        found = [explain(job, first, second), f"both builds are kept in {scratch}"]
         archives = (first / job.bundle.name, second / job.bundle.name)
-        raise UserError("\n".join([*found, *write_all_differences(place, *archives)]))
-    shutil.rmtree(place)
+        raise UserError("\n".join([*found, *write_all_differences(scratch, *archives)]))
+    shutil.rmtree(scratch)
     varied = [*EVERYWHERE, *other.wrappers, *([INSTALLATION] if other.installation else [])]
     job.note(f"varied: {', '.join(varied)}")
     for name, reason in left_out.items():
@@ -107,7 +107,7 @@ def reproduce(job: Job) -> None:
     job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
-def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
+def prepare(scratch: Path) -> tuple[Variation, dict[str, str]]:
     """Return the conditions of the second build, and the reasons for missing variations."""
     usable = {name: command for name, command in OTHER.wrappers.items() if runs(command)}
     missing = {name: command[0] for name, command in OTHER.wrappers.items() if name not in usable}
@@ -116,22 +116,22 @@ def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
     }
     installation = None
     try:
-        installation = install_wheel(place)
+        installation = install_wheel(scratch)
     except UserError as error:
         left_out[INSTALLATION] = str(error)
     return replace(OTHER, wrappers=usable, installation=installation), left_out
 
 
-def build(job: Job, place: Path, variation: Variation) -> Path:
+def build(job: Job, scratch: Path, variation: Variation) -> Path:
     """Build a copy of the recipe's inputs; return the folder of the results."""
-    folder = place / variation.folder
+    folder = scratch / variation.folder
     recipe, start = copy_inputs(job, folder / "recipe")
     files = [os.path.relpath(file, start) for file in recipe]
     environment = dict(os.environ)
     for name, value in variation.variables.items():
         environment.pop(name, None)
         if value is not None:
-            environment[name] = value.format(place=place)
+            environment[name] = value.format(place=scratch)
     if variation.installation:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
@@ -191,8 +191,8 @@ def explain(job: Job, first: Path, second: Path) -> str:
     from firmwright.bundle.first_difference import find_first, read_folder
 
     for name in (name for name in job.stages if job.has_stage(name)):
-        place = job.folder(name).relative_to(job.outdir)
-        ours, theirs = read_folder(first / place), read_folder(second / place)
+        scratch = job.folder(name).relative_to(job.outdir)
+        ours, theirs = read_folder(first / scratch), read_folder(second / scratch)
         for files in (ours, theirs):
             files.pop(INDEX_FILE, None)
         if found := find_first(ours, theirs):
@@ -202,10 +202,10 @@ def explain(job: Job, first: Path, second: Path) -> str:
     return f"two builds differ, though all of their stages agree: {found or 'in their bytes'}"
 
 
-def write_all_differences(place: Path, first: Path, second: Path) -> Iterator[str]:
+def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[str]:
     """Write all differences with diffoscope, if it is installed; yield the path of the report."""
     if shutil.which(DIFFOSCOPE):
-        report = place / "differences.txt"
+        report = scratch / "differences.txt"
         command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
         subprocess.run(command, capture_output=True, check=False)
         yield f"all that differs, by {DIFFOSCOPE}: {report}"
@@ -232,22 +232,22 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
 
 
-def install_wheel(place: Path) -> Path:
+def install_wheel(scratch: Path) -> Path:
     """Install a wheel of the sources; return the folder for PYTHONPATH.
 
     Raises UserError with the reason if there are no sources, or no pip and setuptools.
     """
     if not IS_CHECKOUT:
         raise UserError("firmwright is not an editable installation")
-    installed = place / "wheel"
-    wheel = make_wheel(place)
+    installed = scratch / "wheel"
+    wheel = make_wheel(scratch)
     run_pip("install", "--no-deps", "--no-index", "--target", str(installed), str(wheel))
     return installed
 
 
-def make_wheel(place: Path) -> Path:
+def make_wheel(scratch: Path) -> Path:
     """Build a wheel of a copy of the sources in a folder; return its path. Raises UserError."""
-    copy = place / "sources"
+    copy = scratch / "sources"
     made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
     for name in ("src", *ON_TOP):
         shutil.copytree(TOP / name, copy / name, ignore=made)

@@ -14,12 +14,12 @@ from firmwright.errors import UserError
 from firmwright.pipeline.run_build import run_build
 
 
-def open_bundle(text: str, place: Path, arguments: Sequence[str] = ()) -> Bundle:
+def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bundle:
     """Return the bundle of a file, or build a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
     Overlays may follow: ``net.yaml:small.yaml``. As for git, a path after a revision starts at the
-    top of the repository. The folder ``place`` contains the build; ``arguments`` are options of the
-    build. Raises UserError if the bundle cannot be read or built.
+    top of the repository. The folder ``scratch`` contains the build; ``arguments`` are its
+    options. Raises UserError if the bundle cannot be read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
@@ -27,8 +27,8 @@ def open_bundle(text: str, place: Path, arguments: Sequence[str] = ()) -> Bundle
     is_revision = bool(rest) and not head.endswith((".yaml", ".yml"))
     revision, name = (head, rest) if is_revision else ("", text)
     try:
-        start = check_out(revision, place / "files") if revision else Path.cwd()
-        arguments = (f"recipe={name}", f"outdir={place / 'build'}", *arguments)
+        start = check_out(revision, scratch / "files") if revision else Path.cwd()
+        arguments = (f"recipe={name}", f"outdir={scratch / 'build'}", *arguments)
         return read_bundle(run_build(arguments, start))
     except UserError as error:
         raise UserError(f"{text}: {error}") from None
@@ -43,13 +43,13 @@ def check_out(revision: str, folder: Path) -> Path:
     """
     found = run_git("rev-parse", "--verify", "--end-of-options", revision)
     form = run_git("rev-parse", "--show-object-format")
-    place = Path(run_git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    scratch = Path(run_git("rev-parse", "--path-format=absolute", "--git-common-dir"))
     with TemporaryDirectory(prefix="firmwright-git-") as empty:
         run_git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", empty)
-        Path(empty, "objects/info/alternates").write_text(f"{place / 'objects'}\n")
+        Path(empty, "objects/info/alternates").write_text(f"{scratch / 'objects'}\n")
         stored = Path(empty, "files.tar")
         arguments = ("archive", "--format=tar", f"--output={stored}", found)
-        run_git("--git-dir", empty, "-c", f"lfs.storage={place / 'lfs'}", *arguments)
+        run_git("--git-dir", empty, "-c", f"lfs.storage={scratch / 'lfs'}", *arguments)
         folder.mkdir(parents=True)
         with tarfile.open(stored) as archive:
             archive.extractall(folder, filter="data")

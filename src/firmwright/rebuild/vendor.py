@@ -110,9 +110,9 @@ class Input:
             )
         return download(self.url or "", self.digest, "the file") if data is None else data
 
-    def is_in(self, place: Path) -> bool:
-        """Return whether the file at ``place`` has this content."""
-        return place.is_file() and file_digest(place) == self.digest
+    def is_in(self, candidate: Path) -> bool:
+        """Return whether the file at ``candidate`` has this content."""
+        return candidate.is_file() and file_digest(candidate) == self.digest
 
 
 def list_sources(job: Job) -> list[Path]:

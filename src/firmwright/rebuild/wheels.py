@@ -36,8 +36,8 @@ def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
     with TemporaryDirectory(prefix="firmwright-wheels-") as scratch:
         constraints = Path(scratch) / "constraints.txt"
         constraints.write_text("".join(f"{pin}\n" for pin in pin_installed()), encoding="utf-8")
-        place = "--dest", str(folder), "--constraint", str(constraints)
-        run_pip("download", "--only-binary=:all:", *place, *requirements)
+        destination = "--dest", str(folder), "--constraint", str(constraints)
+        run_pip("download", "--only-binary=:all:", *destination, *requirements)
         if IS_CHECKOUT:
             wheel = make_wheel(Path(scratch))
             (folder / wheel.name).write_bytes(wheel.read_bytes())

@@ -141,8 +141,8 @@ def _find_order_errors(
     devices: Sequence[tuple[Pointer, DeviceSpec]], known: Mapping[str, KnownDevice]
 ) -> Iterator[Finding]:
     """Yield the devices in the wrong position: only the last device must run every operator."""
-    for place, (pointer, device) in enumerate(devices, 1):
-        last, fallback = place == len(devices), known[device.name].is_fallback
+    for position, (pointer, device) in enumerate(devices, 1):
+        last, fallback = position == len(devices), known[device.name].is_fallback
         if last and not fallback:
             fallbacks = [name for name, entry in sorted(known.items()) if entry.is_fallback]
             yield Finding(

@@ -225,9 +225,9 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("quantize", "per_channel"), message)
     layers = quantize.get("layers")
     listed = enumerate(layers if isinstance(layers, list) else ())
-    places: list[tuple[Pointer, Any]] = [(("quantize",), quantize)]
-    places += [(("quantize", "layers", index), entry) for index, entry in listed]
-    for pointer, entry in places:
+    entries: list[tuple[Pointer, Any]] = [(("quantize",), quantize)]
+    entries += [(("quantize", "layers", index), entry) for index, entry in listed]
+    for pointer, entry in entries:
         for key in ("activations", "weights") if isinstance(entry, dict) else ():
             if entry.get(key, "int8") != "int8":
                 yield Finding((*pointer, key), "`arithmetic: shift` supports only int8; write int8")
@@ -241,22 +241,22 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     calibration = quantize.get("calibration")
     if not isinstance(calibration, dict):
         return
-    place = ("quantize", "calibration")
+    block = ("quantize", "calibration")
     if "percentile" in calibration and calibration.get("method") != "percentile":
         message = "only the method of that name reads it; add `method: percentile`"
-        yield Finding((*place, "percentile"), message)
+        yield Finding((*block, "percentile"), message)
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
             yield Finding(
-                place, "the key 'inputs' is missing; add samples that show the range of values"
+                block, "the key 'inputs' is missing; add samples that show the range of values"
             )
         return
     if "inputs" in calibration:
         message = "`method: model` uses the ranges of the model; leave the samples out"
-        yield Finding((*place, "inputs"), message)
+        yield Finding((*block, "inputs"), message)
     if quantize.get("arithmetic") != "shift":
         message = "`model` needs a quantized model and `arithmetic: shift`; add that key"
-        yield Finding((*place, "method"), message)
+        yield Finding((*block, "method"), message)
     needs = "needs samples, but `calibration.method: model` has none"
     reasons = {
         "equalize": "changes the ranges that `calibration.method: model` uses",

@@ -52,7 +52,7 @@ def find_far_functions(
                 yield Finding(reference.pointer, f"{message} the recipe; name it there")
 
 
-def place_word(key: str, text: str, start: Path, home: Path) -> str:
+def rebase_argument(key: str, text: str, start: Path, home: Path) -> str:
     """Return a value of the command line with paths from ``home``, not from ``start``."""
     document, found = read_values({key: text})
     moved = move_paths(document.data, lambda _: start, home)

@@ -55,7 +55,7 @@ class Networks:
         """Return the values that replace a network recipe's values, with paths from its folder."""
         stated = {"platform": self.platform, "toolchain": self.toolchain}
         return {
-            key: place_name(value, self.path.parent, recipe.folder)
+            key: rebase_name(value, self.path.parent, recipe.folder)
             for key, value in stated.items()
             if value is not None
         }
@@ -91,7 +91,7 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     """
     chain = read_chain(replace(layers, overrides=select_exports(layers.overrides)))
     document, found = complete_document(
-        place_names(chain.document, layers.folder), load_schema("networks"), chain.findings
+        rebase_names(chain.document, layers.folder), load_schema("networks"), chain.findings
     )
     data, path = document.data, layers.path
     for finding in find_rule_errors(data, path, catalogue):
@@ -113,20 +113,20 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     )
 
 
-def place_names(document: Document, folder: Path) -> Document:
+def rebase_names(document: Document, folder: Path) -> Document:
     """Return a document in which the paths of all files start at ``folder``."""
 
-    def place(pointer: Pointer, value: Any) -> Any:
+    def rebase(pointer: Pointer, value: Any) -> Any:
         start = Path(document.positions[pointer].file).parent
         if start == folder or not isinstance(value, str):
             return value
-        return ":".join(place_name(file, start, folder) for file in value.split(":"))
+        return ":".join(rebase_name(file, start, folder) for file in value.split(":"))
 
     data = dict(document.data)
     for key in {"platform", "toolchain"} & data.keys():
-        data[key] = place((key,), data[key])
+        data[key] = rebase((key,), data[key])
     if isinstance(data.get("networks"), dict):
-        data["networks"] = {k: place(("networks", k), v) for k, v in data["networks"].items()}
+        data["networks"] = {k: rebase(("networks", k), v) for k, v in data["networks"].items()}
     return replace(document, data=data)
 
 
@@ -168,6 +168,6 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         yield from find_name_errors(named, catalogue)
 
 
-def place_name(value: str, start: Path, folder: Path) -> str:
+def rebase_name(value: str, start: Path, folder: Path) -> str:
     """Return a name unchanged, or a path relative to another folder."""
     return os.path.relpath(start / value, folder) if is_own_file(value) else value

@@ -51,9 +51,9 @@ class Origins:
 
         None is a ``null`` that removed the key. The list is empty for a key without a value.
         """
-        place = self.find_stated(pointer)
+        key_pointer = self.find_stated(pointer)
         removed = self.chain.removed.get(pointer)
-        node = removed if place is None else find_node(self.chain.root, place)
+        node = removed if key_pointer is None else find_node(self.chain.root, key_pointer)
         stated = (*node.earlier, node) if node is not None else ()
         history = [(format_origin(each.position), to_plain(each)) for each in stated]
         now = get_value(self.data, pointer)
@@ -121,13 +121,13 @@ def format_lines(
     """Yield the lines of a mapping's keys or of a list's items, each with its origin."""
     parts = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in parts:
-        place = (*pointer, key)
+        key_pointer = (*pointer, key)
         head = f"{indent}-" if isinstance(key, int) else f"{indent}{format_scalar(key)}:"
         if not value or not isinstance(value, dict | list) or is_flat(value):
-            yield f"{head} {format_scalar(value)}", origins.find(place)
+            yield f"{head} {format_scalar(value)}", origins.find(key_pointer)
             continue
         inner = f"{indent}  "
-        lines = format_lines(origins, value, place, inner)
+        lines = format_lines(origins, value, key_pointer, inner)
         if isinstance(key, int):  # the first line of an item follows its dash
             text, note = next(lines)
             yield f"{head} {text[len(inner) :]}", note

@@ -25,7 +25,7 @@ COMPILED = {
 class OwnCode:
     """Code of a recipe: its location with a sentence, and the name of the Python code, if any."""
 
-    place: Diagnostic
+    location: Diagnostic
     python: str | None
 
 

@@ -297,11 +297,11 @@ class Recipe:
 
         A nested key is written ``evaluate.inputs``. A function adds the files of the key ``files``.
         """
-        places = [tuple(key.split(".")) for key in keys] or [()]
+        prefixes = [tuple(key.split(".")) for key in keys] or [()]
         named = [
             reference
             for reference in self.references
-            if any(reference.pointer[: len(place)] == place for place in places)
+            if any(reference.pointer[: len(prefix)] == prefix for prefix in prefixes)
         ]
         if any(reference.format.is_function for reference in named):
             named += [each for each in self.references if each.pointer[0] == "files"]

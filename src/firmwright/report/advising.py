@@ -18,7 +18,7 @@ from firmwright.ir.regions import COST_RULE, Change, Partition, Region, Remedy, 
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
-from firmwright.report.substitutes import Place, find_substitute
+from firmwright.report.substitutes import End, find_substitute
 from firmwright.targets import Device
 from firmwright.targets.fact_context import FactContext, kind_of, make_fact_context
 from firmwright.targets.facts import operator_facts
@@ -106,15 +106,15 @@ class Network:
         weights = sum(constant.nbytes for constant in list_constants(self.module[region.name]))
         return estimate_work_us(region.macs, ports, weights, engine)
 
-    def find_places(self, region: Region) -> set[Place]:
+    def find_ends(self, region: Region) -> set[End]:
         """Return whether a region reads only inputs of the network, and writes only outputs."""
         roots = self.partition.view_roots
         read, made = ({roots[t] for t in ts} for ts in (region.inputs, region.outputs))
-        ends: dict[Place, bool] = {
+        ends: dict[End, bool] = {
             "start": read <= {*self.partition.inputs},
             "end": made <= {roots[t] for t in self.partition.outputs},
         }
-        return {place for place, holds in ends.items() if holds}
+        return {end for end, holds in ends.items() if holds}
 
     def make_advice(
         self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
@@ -234,7 +234,7 @@ def find_remedy(
     if call is None:
         return None
     facts = operator_facts(call, network.facts)
-    return find_substitute(facts, device.target.operators, network.find_places(region))
+    return find_substitute(facts, device.target.operators, network.find_ends(region))
 
 
 def describe_block(violation: RuleViolation) -> str:
@@ -261,5 +261,5 @@ def shrink(region: Region, network: Network) -> Advice:
 
     The network's outputs do not change.
     """
-    found = [] if "end" in network.find_places(region) else [*speed_up(region, network, True)]
+    found = [] if "end" in network.find_ends(region) else [*speed_up(region, network, True)]
     return found[0] if found else network.make_remark(NOTHING, region)

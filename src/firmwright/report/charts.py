@@ -68,10 +68,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Tick:
-    """A power of ten and its place in percent, from the left or from the top."""
+    """A power of ten and its position in percent, from the left or from the top."""
 
     power: int
-    place: float
+    position: float
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def draw_roofline(report: Report) -> Roofline | None:
     left, right = floor(log10(min(across))), ceil(log10(max(across)) + 1e-9)
     bottom, top = floor(log10(min(upwards))), ceil(log10(max(upwards)) + 1e-9)
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def locate(x: float, y: float) -> tuple[float, float]:
         return (
             percent(log10(x) - left, right - left),
             100 - percent(log10(y) - bottom, top - bottom),
@@ -191,7 +191,7 @@ def draw_roofline(report: Report) -> Roofline | None:
 
     points = tuple(
         Box(
-            *place(x, y), 0, 0, name_style(report.devices, layer.device),
+            *locate(x, y), 0, 0, name_style(report.devices, layer.device),
             f"{layer.title}: {y:.3g} MACs a cycle, {x:.3g} MACs a byte", layer.number,
         )
         for layer, x, y in found
@@ -202,7 +202,7 @@ def draw_roofline(report: Report) -> Roofline | None:
         title = f"{roof.device}: {roof.macs_per_cycle:g} MACs and {roof.bytes_per_cycle:g} bytes"
         start = max(ridge / 10 ** (top - bottom), 10**left)
         slope = Line(
-            *place(start, start * roof.bytes_per_cycle), *place(ridge, roof.macs_per_cycle), title
+            *locate(start, start * roof.bytes_per_cycle), *locate(ridge, roof.macs_per_cycle), title
         )
         flat = Line(slope.x2, slope.y2, 100, slope.y2, title)
         return [slope, flat]

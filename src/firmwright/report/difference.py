@@ -60,14 +60,14 @@ def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
     return tuple(Change("verdict", n, old.get(n), new.get(n)) for n in dict.fromkeys([*old, *new]))
 
 
-def flatten(value: Any, place: str = "") -> Values:
+def flatten(value: Any, path: str = "") -> Values:
     """Return the leaves of plain data by position, such as ``run.inputs.x[0]``."""
     if isinstance(value, Mapping) and value:
-        parts = [(f"{place}.{key}" if place else str(key), part) for key, part in value.items()]
+        parts = [(f"{path}.{key}" if path else str(key), part) for key, part in value.items()]
     elif isinstance(value, list) and value:
-        parts = [(f"{place}[{index}]", part) for index, part in enumerate(value)]
+        parts = [(f"{path}[{index}]", part) for index, part in enumerate(value)]
     else:
-        return {place: value}
+        return {path: value}
     return {name: leaf for key, part in parts for name, leaf in flatten(part, key).items()}
 
 

@@ -191,12 +191,12 @@ def describe_image(image: InspectedImage) -> list[str]:
     """Return a table of sections: *stored* are in flash at rest, *written* in RAM at run time."""
     rows = [("section", "address", "bytes", "memory")]
     for section in image.sections:
-        places = [
+        memories = [
             *(["stored"] if section.stored else []),
             *(["written"] if section.writable else []),
         ]
         rows.append(
-            (section.name, f"{section.address:#010x}", f"{section.bytes:,}", ", ".join(places))
+            (section.name, f"{section.address:#010x}", f"{section.bytes:,}", ", ".join(memories))
         )
     identity = f"build id {image.build_id}" if image.build_id else "no build id"
     return [f"{image.file}: {image.machine}, {identity}", *align_columns(rows, "<>><")]

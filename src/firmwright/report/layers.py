@@ -185,7 +185,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
     """Return the regions that run, in order of execution; views are excluded."""
     regions = {region.name: region for region in facts.partition.regions if not region.view}
     order = [step.region for step in facts.schedule.steps if step.region in regions]
-    number = {name: place for place, name in enumerate(order, 1)}
+    number = {name: position for position, name in enumerate(order, 1)}
     reads, turns = find_dependencies(facts.partition), find_turns(facts)
     kernels = {kernel.region: kernel for kernel in facts.kernels.kernels}
     times = {layer.name: layer for layer in facts.timeline.layers} if facts.timeline else {}

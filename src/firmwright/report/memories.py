@@ -40,8 +40,8 @@ def find_memories(
     regions = {region.name: region for region in partition.regions}
 
     def find(name: str) -> str:
-        place = plan.locations[name]
-        return place.memory if isinstance(place, Slot) else CALLER
+        location = plan.locations[name]
+        return location.memory if isinstance(location, Slot) else CALLER
 
     return {
         kernel.region: LayerMemories(

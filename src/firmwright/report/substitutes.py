@@ -11,7 +11,7 @@ from firmwright.ir.regions import Remedy, Work
 from firmwright.targets.fact_context import Facts
 from firmwright.targets.rules import all_hold, read_rules
 
-Place = Literal["start", "end"]
+End = Literal["start", "end"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Substitute:
     change: str
     needs: tuple[str, ...] = ()
     when: dict[str, dict[str, Any]] = field(default_factory=dict)
-    at: Place | None = None
+    at: End | None = None
     work: Work = "other"
 
 
@@ -35,15 +35,15 @@ def read_substitutes() -> tuple[Substitute, ...]:
 
 
 def find_substitute(
-    facts: Facts, operators: Collection[str], places: Collection[Place]
+    facts: Facts, operators: Collection[str], ends: Collection[End]
 ) -> Remedy | None:
     """Return the substitute for an operator with these facts on a device with ``operators``.
 
-    ``places`` says whether the operator reads the network's inputs, and writes its outputs.
+    ``ends`` says whether the operator reads the network's inputs, and writes its outputs.
     """
     kind = facts["kind"]
     for known in read_substitutes():
         fits = kind in known.kinds and {*known.needs} <= {*operators}
-        if fits and (known.at is None or known.at in places) and all_hold(known.when, facts):
+        if fits and (known.at is None or known.at in ends) and all_hold(known.when, facts):
             return Remedy(known.change.format(kind=kind), known.work)
     return None

@@ -119,8 +119,12 @@ def make_graph(report: Report) -> dict[str, Any]:
                 if value not in (None, "")
             ],
             "incomingEdges": [
-                {"sourceNodeId": str(n), "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
-                for place, n in enumerate(layer.follows)
+                {
+                    "sourceNodeId": str(n),
+                    "sourceNodeOutputId": "0",
+                    "targetNodeInputId": str(position),
+                }
+                for position, n in enumerate(layer.follows)
             ],
             "outputsMetadata": [
                 {"id": "0", "attrs": [{"key": "shape", "value": "x".join(map(str, layer.shape))}]}

@@ -94,33 +94,33 @@ def open_cache() -> SharedCache | None:
     return SharedCache(open_store(said[PLACE], said.get(LIMIT) or DEFAULT_LIMIT), role)
 
 
-def open_store(place: str, size: str) -> Store:
+def open_store(address: str, size: str) -> Store:
     """Return the store at a place; ``size`` is the limit of a folder, as in ``10 GiB``."""
-    scheme, separator, rest = place.partition("://")
-    if ONE_SLASH.match(place):
+    scheme, separator, rest = address.partition("://")
+    if ONE_SLASH.match(address):
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
     if scheme in ("http", "https") and separator:
-        if not is_address(place):
+        if not is_address(address):
             raise refuse(
-                PLACE, f"'{place}' is not an address such as http://cache.example:8080/team"
+                PLACE, f"'{address}' is not an address such as http://cache.example:8080/team"
             )
-        return WebStore(place)
+        return WebStore(address)
     if separator and not rest:
         raise refuse(
             PLACE,
-            f"'{place}' names no location after the scheme; expected an address such as "
+            f"'{address}' names no location after the scheme; expected an address such as "
             f"{scheme}://team",
         )
     if separator:
         try:
-            return BucketStore(place)
+            return BucketStore(address)
         except UserError as error:
             raise refuse(PLACE, str(error)) from None
     try:
         limit = parse_size(size)
     except ValueError as error:
         raise refuse(LIMIT, str(error)) from None
-    folder = Path(place).expanduser()
+    folder = Path(address).expanduser()
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise refuse(PLACE, f"'{path}' is not a folder; choose another location")

@@ -122,8 +122,8 @@ def read_bytes(message: bytes, field: int) -> bytes:
 
 
 def read_all(message: bytes, field: int) -> list[bytes]:
-    places = find_parts(BytesIO(message), (0, len(message)), field)
-    return [message[start:end] for start, end in places]
+    spans = find_parts(BytesIO(message), (0, len(message)), field)
+    return [message[start:end] for start, end in spans]
 
 
 def read_number(message: bytes, field: int) -> int:

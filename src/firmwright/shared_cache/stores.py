@@ -242,16 +242,16 @@ class BucketStore:
         self.address = address.rstrip("/")
 
     def read(self, name: str, most: int) -> bytes | None:
-        place = self.find(name)
+        location = self.find(name)
         try:
             with self.files.open(f"{self.root}/{name}", "rb") as stream:
                 data: bytes = stream.read(most + 1)
         except FileNotFoundError:
             return None
         except Exception as error:  # stores raise errors without a common base class
-            raise CacheError(f"{place}: {first_line(error)}", is_down=True) from None
+            raise CacheError(f"{location}: {first_line(error)}", is_down=True) from None
         if len(data) > most:
-            raise CacheError(f"{place}: larger than expected ({most:,} bytes)")
+            raise CacheError(f"{location}: larger than expected ({most:,} bytes)")
         return data
 
     def write(self, name: str, data: bytes) -> None:

@@ -50,8 +50,8 @@ def find_constants(
         if not any(is_named(region, pattern) for region in regions):
             known = {name for region in regions for name in region.sources}
             message = f"no layer named '{pattern}'{suggest_known(pattern, known)}"
-            place = ("compress", "layers", number)
-            raise DiagnosticError([job.recipe.make_diagnostic(place, message)])
+            pointer = ("compress", "layers", number)
+            raise DiagnosticError([job.recipe.make_diagnostic(pointer, message)])
     chosen = {
         region.name
         for region in regions

@@ -9,8 +9,8 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
-from firmwright.pipeline.places import error_at_key
 from firmwright.recipe.recipe import SlotOptions
 from firmwright.steps.stacks import prove_stacks
 from firmwright.toolchain import find_compiler, link_firmware

@@ -26,9 +26,9 @@ from firmwright.pipeline.artifacts import (
     NETWORK_VALUES,
 )
 from firmwright.pipeline.custom_operators import load_custom_operators, refuse_unused
+from firmwright.pipeline.diagnostics import error_at_key
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import error_at_key
 from firmwright.transforms.integers.inputs import Limits, round_inputs
 from firmwright.verify.network_values import describe_values
 
@@ -52,8 +52,8 @@ def run(job: Job, folder: Path) -> None:
     try:
         module, interface = pair_states(module, interface, source.state)
     except StateError as error:
-        places = [job.recipe.make_diagnostic(("model", "state", error.state), str(error))]
-        raise DiagnosticError(places) from None
+        diagnostics = [job.recipe.make_diagnostic(("model", "state", error.state), str(error))]
+        raise DiagnosticError(diagnostics) from None
     interface = set_c_names(job, interface)
     module = round_inputs(module, find_integer_inputs(job, interface))
     (folder / f"model.{importer.name}").write_bytes(data)
@@ -99,7 +99,7 @@ def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
     outputs = {name: entry.c_name for name, entry in recipe.outputs.items()}
     states = recipe.model.state
     fixed = {name for name, entry in recipe.inputs.items() if entry.value is not None}
-    places = [
+    diagnostics = [
         recipe.make_diagnostic((f"{what}s", name, "c_name"), reason)
         for what, tensors, chosen, absent in (
             ("input", interface.inputs, inputs, fixed.union(states)),
@@ -107,8 +107,8 @@ def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
         )
         for name, reason in find_unfit_names(what, tensors, chosen, absent)
     ]
-    if places:
-        raise DiagnosticError(places)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     return replace(interface, input_c_names=inputs, output_c_names=outputs)
 
 
@@ -128,8 +128,8 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
         elif low >= high:
             wrong[name] = f"the smallest number comes first; found {low}, then {high}"
     if wrong:
-        places = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
-        raise DiagnosticError([job.recipe.make_diagnostic(*place) for place in places])
+        diagnostics = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
+        raise DiagnosticError([job.recipe.make_diagnostic(*where) for where in diagnostics])
     return [stated.get(t.name) for t in interface.parameters]
 
 

@@ -23,8 +23,8 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.linking import place_library
-from firmwright.pipeline.places import error_at_key
+from firmwright.pipeline.key_errors import error_at_key
+from firmwright.pipeline.linking import locate_library_errors
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.several_networks import TakenFileError, write_networks
@@ -53,13 +53,13 @@ def write_sources(job: Job, folder: Path) -> None:
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
     try:
-        with place_library(job):
+        with locate_library_errors(job):
             write_networks(
                 job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own
             )
     except TakenFileError as error:
-        place = job.recipe.make_diagnostic(("networks", error.prefix), str(error))
-        raise DiagnosticError([place]) from None
+        target = job.recipe.make_diagnostic(("networks", error.prefix), str(error))
+        raise DiagnosticError([target]) from None
     prefixes = [network.c_prefix for network in networks]
     stating = {name for each in prefixes for name in list_stating(each)}
     state_build_id(folder, sorted(stating), read_compiler_version(job))
@@ -169,10 +169,10 @@ def pack(job: Job, folder: Path) -> None:
     networks = {}
     for member in job.members:
         bundle = member.bundle.read_bytes()
-        place = f"networks/{member.bundle.name}"
-        contents[place] = bundle
+        target = f"networks/{member.bundle.name}"
+        contents[target] = bundle
         networks[member.recipe.c_prefix] = NetworkEntry(
-            bundle=place,
+            bundle=target,
             sha256=hashlib.sha256(bundle).hexdigest(),
             model=artifacts.MODEL_INTERFACE.read(member).sha256,
             recipe=member.recipe.sha256,

@@ -17,8 +17,8 @@ from firmwright.ir.records import read_record, write_record
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.linking import is_own, place_at_library
-from firmwright.pipeline.places import error_at_key
+from firmwright.pipeline.key_errors import error_at_key
+from firmwright.pipeline.linking import is_own, locate_library_error
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
@@ -72,18 +72,18 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
 
 
 @contextmanager
-def place_refusal(job: Job, source: str) -> Iterator[None]:
+def locate_refusal(job: Job, source: str) -> Iterator[None]:
     """Report a compiler error at the recipe's flag or library that caused the error."""
     try:
         yield
     except UserError as error:
         for index, flag in enumerate(job.recipe.cflags):
             if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", str(error)):
-                place = job.recipe.make_diagnostic(("cflags", index), str(error))
-                raise DiagnosticError([place]) from None
+                diagnostic = job.recipe.make_diagnostic(("cflags", index), str(error))
+                raise DiagnosticError([diagnostic]) from None
         name = PurePosixPath(source).name
         if is_own(job, name):
-            raise DiagnosticError([place_at_library(job, name, str(error))]) from None
+            raise DiagnosticError([locate_library_error(job, name, str(error))]) from None
         raise
 
 
@@ -110,7 +110,7 @@ def run(job: Job, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, target)
         else:
-            with place_refusal(job, name):
+            with locate_refusal(job, name):
                 compile_object(job.build, compiler, project, name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 

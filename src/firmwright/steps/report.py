@@ -99,7 +99,7 @@ def find_code(job: Job) -> dict[str, CodeLines]:
     for path in sorted(project.rglob(f"{prefix}_region*.c")):
         text = path.read_text(encoding="utf-8")
         for region in function.finditer(text):
-            first, last = (text.count("\n", 0, place) + 1 for place in region.span())
+            first, last = (text.count("\n", 0, offset) + 1 for offset in region.span())
             found[region[1]] = CodeLines(path.relative_to(project).as_posix(), first, last)
     shared = artifacts.PLAN.read(job).shared_functions
     return found | {name: found[owner] for name, owner in shared.items() if owner in found}

@@ -17,7 +17,7 @@ from firmwright.hardware.run import run_on_board
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import error_at_key
+from firmwright.pipeline.key_errors import error_at_key
 from firmwright.steps.boxes import compare_boxes
 from firmwright.steps.check_outputs import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples

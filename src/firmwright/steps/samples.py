@@ -25,12 +25,12 @@ def run(job: Job, _folder: Path) -> None:
     recipe, found = job.recipe, list[Diagnostic]()
 
     @contextmanager
-    def collect(*place: str) -> Iterator[None]:
+    def collect(*pointer: str) -> Iterator[None]:
         """Collect the error that the key at this position causes."""
         try:
             yield
         except UserError as error:
-            found.append(recipe.make_diagnostic(place, str(error)))
+            found.append(recipe.make_diagnostic(pointer, str(error)))
 
     if recipe.run.inputs is not None:
         with collect("run", "inputs"):

@@ -10,8 +10,8 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.linking import place_library
-from firmwright.pipeline.places import error_at_key
+from firmwright.pipeline.key_errors import error_at_key
+from firmwright.pipeline.linking import locate_library_errors
 from firmwright.planning import Plan
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
@@ -20,7 +20,7 @@ from firmwright.project.constants import are_large
 from firmwright.project.files import list_portable_drivers
 from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
-from firmwright.project.slot import NetworkSlot, refuse_place
+from firmwright.project.slot import NetworkSlot, refuse_slot
 from firmwright.project.write import write_project
 from firmwright.steps.network import find_driven_devices, read_network
 from firmwright.toolchain.boards import load_board
@@ -101,7 +101,7 @@ def read_whole_network(job: Job) -> Network:
             refuse_export(job, network.plan)
     if slot:
         with error_at_key(job.recipe, ("slot",)):
-            refuse_place(slot, job.build, network.plan.arena_bytes)
+            refuse_slot(slot, job.build, network.plan.arena_bytes)
     detector = make_detector(job, network.interface, network.batch)
     return replace(
         network,
@@ -132,15 +132,15 @@ def find_slot(job: Job) -> NetworkSlot | None:
     options = job.recipe.slot
     if options is None:
         return None
-    place = options.address, options.size, options.version
-    return NetworkSlot(*place, job.recipe.counter or 0, options.workspace)
+    numbers = options.address, options.size, options.version
+    return NetworkSlot(*numbers, job.recipe.counter or 0, options.workspace)
 
 
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
     network = read_whole_network(job)
     own_templates = tuple(template_folders(job.recipe).values())
-    with place_library(job):
+    with locate_library_errors(job):
         variables = write_project(network, job.build, folder, own_templates)
     for device in job.mix:
         device.extend_project(folder, variables)

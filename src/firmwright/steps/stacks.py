@@ -9,7 +9,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import FIRMWARE, OBJECTS
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import error_at_key
+from firmwright.pipeline.key_errors import error_at_key
 from firmwright.project.files import network_file
 from firmwright.toolchain import find_compiler
 from firmwright.toolchain.layout import FREESTANDING, NETWORK

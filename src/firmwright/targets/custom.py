@@ -71,11 +71,11 @@ class CustomTarget:
 
         return self._call(self._target.prepare, (tvm.IRModule,), module, context)
 
-    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+    def location(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
         from firmwright.targets.result_checks import check_placement
 
-        method = self._target.place
+        method = self._target.location
         placement = self._call(method, (Placement,), module, context)
         self._refuse(method, check_placement(module, placement))
         return placement
@@ -142,8 +142,8 @@ class CustomTarget:
     def _refuse(self, method: Callable[..., object], mistake: str) -> None:
         """Raise UserError, with the method's line, for a ``mistake`` in the result of a method."""
         if mistake:
-            place = locate_function(method, self._reference, self._folder)
-            raise UserError(f"{place}: {method.__name__}: {mistake} ({self._reference})")
+            location = locate_function(method, self._reference, self._folder)
+            raise UserError(f"{location}: {method.__name__}: {mistake} ({self._reference})")
 
     def _call(self, method: Callable[..., T], kinds: tuple[type, ...], *given: Any) -> T:
         imports = nullcontext() if self.package else prepend_import_path(self._folder)
@@ -177,20 +177,20 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
         make = import_function(reference, folder)
         target = run_custom_code(make, reference, folder)
         missing = [member for member in TARGET_MEMBERS if not hasattr(target, member)]
-        place = locate_definition(reference, folder)
+        location = locate_definition(reference, folder)
     if missing:
         raise UserError(
-            f"{place}: {reference} makes a {type(target).__name__}, which is not a device: it has "
-            f"no {', '.join(missing)}; derive it from firmwright.targets.Target"
+            f"{location}: {reference} makes a {type(target).__name__}, which is not a device: it "
+            f"has no {', '.join(missing)}; derive it from firmwright.targets.Target"
         )
     if target.name != name:
         raise UserError(
-            f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'; use "
+            f"{location}: the device's name is '{target.name}', the recipe calls it '{name}'; use "
             "one name"
         )
     if target.stages or target.machines:
         raise UserError(
-            f"{place}: only an installed device can add stages and machines ({reference}); "
+            f"{location}: only an installed device can add stages and machines ({reference}); "
             "install it as a package"
         )
     return CustomTarget(target, reference, folder)

@@ -90,8 +90,8 @@ class Extension:
             result = guarded(builder, operator)
             problem = find_problem(result, builder, operator)
             if problem:
-                place = locate_function(compute, self._reference, self._recipe.folder)
-                raise self.make_error(f"{place}: {problem} ({self._reference})")
+                location = locate_function(compute, self._reference, self._recipe.folder)
+                raise self.make_error(f"{location}: {problem} ({self._reference})")
             return result
 
         return call

@@ -35,7 +35,7 @@ class FactContext:
     values: Mapping[relax.Var, relax.Expr]
     layout: str
 
-    def nchw_place(self, axis: int, count: int) -> int:
+    def nchw_position(self, axis: int, count: int) -> int:
         """Return the position of an axis; if ``count`` axes are four, its position in NCHW."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
@@ -88,7 +88,7 @@ def locate_axis(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return the axis along which an operator runs, and its position from the end of NCHW."""
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
-    return {"axis": axis, "place_from_end": count - network.nchw_place(axis, count)}
+    return {"axis": axis, "place_from_end": count - network.nchw_position(axis, count)}
 
 
 def to_ints(values: Any) -> list[int]:

@@ -124,12 +124,12 @@ def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     stated = call.attrs.axis
     axes = list(range(len(shape))) if stated is None else to_ints(stated)
     axes = sorted(axis % len(shape) for axis in axes)
-    places = sorted(network.nchw_place(axis, len(shape)) for axis in axes)
-    whole = len(shape) == 4 and places == [2, 3]
+    positions = sorted(network.nchw_position(axis, len(shape)) for axis in axes)
+    whole = len(shape) == 4 and positions == [2, 3]
     plane = shape[axes[0]] * shape[axes[1]] if whole else 0
     return {
         "reduced": axes,
-        "reduced_places": places,
+        "reduced_places": positions,
         "keeps_axes": bool(call.attrs.keepdims),
         "whole_image": whole,
         "plane": plane,
@@ -172,7 +172,7 @@ def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axes = [axis % count for axis in to_ints(call.attrs.axes)]
     return {
         "normalized": axes,
-        "normalized_places": [network.nchw_place(axis, count) - count for axis in axes],
+        "normalized_places": [network.nchw_position(axis, count) - count for axis in axes],
         "scales": constant_or_computed(call.args[1:], network),
     }
 
@@ -181,7 +181,7 @@ def instance_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axis, count = int(call.attrs.channel_axis), len(static_shape(call.args[0]))
     return {
         "channel_axis": axis,
-        "channel_place": network.nchw_place(axis, count),
+        "channel_place": network.nchw_position(axis, count),
         "scales": constant_or_computed(call.args[1:], network),
     }
 
@@ -217,7 +217,7 @@ def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     if not long:
         return {"other": "a constant"}
     channel = 1 if count == 4 else count - 1
-    by_channel = [network.nchw_place(axis, count) for axis in long] == [channel]
+    by_channel = [network.nchw_position(axis, count) for axis in long] == [channel]
     return {
         "other": "a constant for each channel" if by_channel else f"a constant of {list(other)}"
     }

@@ -31,7 +31,7 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return facts; ``pad_width`` has the elements before and after each axis of the model."""
     widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
-    image = {axis for axis in range(count) if network.nchw_place(axis, count) >= count - 2}
+    image = {axis for axis in range(count) if network.nchw_position(axis, count) >= count - 2}
     return {
         "pad_width": widths,
         "pad_mode": str(call.attrs.pad_mode),
@@ -45,13 +45,13 @@ def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return facts; ``length_before`` counts the elements of the axes before the gathered axis."""
     data, index = call.args
     flat = call.attrs.axis is None
-    place: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
+    axis_facts: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
     return {
         "index": constant_or_computed([index], network),
         "index_axes": len(static_shape(index)),
         "data": constant_or_computed([data], network),
-        **place,
-        "length_before": prod(static_shape(data)[: place["axis"]]),
+        **axis_facts,
+        "length_before": prod(static_shape(data)[: axis_facts["axis"]]),
     }
 
 

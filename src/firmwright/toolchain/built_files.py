@@ -15,15 +15,15 @@ DIGITS = 16
 def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
     """Return the file that is stored under a name; None if it is missing or damaged."""
     found = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
-    return next((path for path in found if path == place(path, folder, name, suffix)), None)
+    return next((path for path in found if path == name_result(path, folder, name, suffix)), None)
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
     """Store a file under a name; several processes may call this function at once."""
-    return unfinished.replace(place(unfinished, folder, name, suffix))
+    return unfinished.replace(name_result(unfinished, folder, name, suffix))
 
 
-def place(file: Path, folder: Path, name: str, suffix: str) -> Path:
+def name_result(file: Path, folder: Path, name: str, suffix: str) -> Path:
     """Return the path at which a file with this content is stored."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGITS]
     return folder / f"{name}-{digest}{suffix}"

@@ -42,6 +42,6 @@ def find_symbols(image: ELFFile) -> dict[int, tuple[int, str]]:
     for symbol in read_symbols(image):
         if symbol.size and symbol.kind in (FUNCTION, OBJECT):
             # Arm marks Thumb code with an odd address.
-            place = symbol.value & ~1 if symbol.kind == FUNCTION else symbol.value
-            found[place] = max(found.get(place, (0, "")), (symbol.size, symbol.name))
+            start = symbol.value & ~1 if symbol.kind == FUNCTION else symbol.value
+            found[start] = max(found.get(start, (0, "")), (symbol.size, symbol.name))
     return found

@@ -105,20 +105,20 @@ class Section:
 
     def find_next(self, address: int) -> int:
         """Return the address of the first relevant instruction at or after an address."""
-        place = (address - self.address) // 2
+        index = (address - self.address) // 2
         last = len(self._words) - 1
-        while place < last and self._flow[place] < 0 and self._moves[place] < 0:
-            place = self._next[place]
-        return self.address + 2 * place
+        while index < last and self._flow[index] < 0 and self._moves[index] < 0:
+            index = self._next[index]
+        return self.address + 2 * index
 
     def read(self, address: int) -> Instruction:
         """Return the instruction at an address."""
-        place = (address - self.address) // 2
-        word, following = self._words[place], self.address + 2 * self._next[place]
-        move = read_move(self._encodings.moves[m], word) if (m := self._moves[place]) >= 0 else 0
-        if self._flow[place] < 0:
+        index = (address - self.address) // 2
+        word, following = self._words[index], self.address + 2 * self._next[index]
+        move = read_move(self._encodings.moves[m], word) if (m := self._moves[index]) >= 0 else 0
+        if self._flow[index] < 0:
             return Instruction("", following, None, move)
-        flow = self._encodings.flow[self._flow[place]]
+        flow = self._encodings.flow[self._flow[index]]
         if flow.kind == "upper":
             return self._read_far(address, word, following)
         if flow.kind == "condition":
@@ -128,14 +128,14 @@ class Section:
 
     def _read_far(self, address: int, word: int, following: int) -> Instruction:
         """Return RISC-V's pair of auipc and jalr as one jump or call with its target."""
-        place = (following - self.address) // 2
-        second, number = self._words[place], self._flow[place]
+        index = (following - self.address) // 2
+        second, number = self._words[index], self._flow[index]
         kind = self._encodings.flow[number].kind if number >= 0 else ""
         same = second & 3 == 3 and second >> 15 & 31 == word >> 7 & 31
         if same and kind in FAR:
             upper, lower = word & 0xFFFFF000, (second >> 20 ^ 0x800) - 0x800
             target = address + upper + lower & 0xFFFFFFFF
-            return Instruction(FAR[kind], self.address + 2 * self._next[place], target)
+            return Instruction(FAR[kind], self.address + 2 * self._next[index], target)
         return Instruction("", following)
 
     def _read_block(self, word: int, following: int) -> Instruction:

@@ -81,8 +81,8 @@ def list_names(folder: Traversable) -> Iterator[str]:
 @cache
 def list_built_in(folder: str) -> dict[str, Path]:
     """Return the files of firmwright's descriptions in a folder, by name."""
-    place = Path(str(files("firmwright.toolchains"))).joinpath(*folder.split("/"))
-    return {name: place / f"{name}.yaml" for name in sorted(list_names(place))}
+    location = Path(str(files("firmwright.toolchains"))).joinpath(*folder.split("/"))
+    return {name: location / f"{name}.yaml" for name in sorted(list_names(location))}
 
 
 def read_schema(name: str) -> dict[str, Any]:
@@ -151,9 +151,9 @@ class DescriptionKind:
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:
         from firmwright.documents.document import load_document
 
-        place = (relative_to or Path()) / path
-        document = load_document(place, self.load_schema(), shown_as=path)
-        findings = self.check(document.data, place.parent)
+        location = (relative_to or Path()) / path
+        document = load_document(location, self.load_schema(), shown_as=path)
+        findings = self.check(document.data, location.parent)
         found = [document.make_diagnostic(f.pointer, f.message, f.key) for f in findings]
         if found:
             raise DiagnosticError(found)

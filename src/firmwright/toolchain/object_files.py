@@ -198,8 +198,8 @@ def read_pointed(content: bytes) -> Iterator[str]:
             if symbol.kind != SECTION:
                 yield symbol.name
                 continue
-            place = row["r_offset"]
-            stored = int.from_bytes(data[place : place + 4], "little")
+            start = row["r_offset"]
+            stored = int.from_bytes(data[start : start + 4], "little")
             offset = row["r_addend"] if row.is_RELA() else stored
             known = row.is_RELA() or row["r_info_type"] == ABSOLUTE
             beginning = {offset, offset | 1}  # Arm marks Thumb code with an odd address

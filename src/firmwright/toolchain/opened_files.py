@@ -50,13 +50,13 @@ PROGRAM_START = b"\x7fELF"
 class OpenedFiles:
     """The files that determine the results of a tool by their contents.
 
-    ``places`` are the folders in which the tool searches for these files, and the paths of missing
-    files. The tool may prefer a new file in one of these places. ``facts`` are other texts that
-    affect the results, such as versions.
+    ``locations`` are the folders in which the tool searches for these files, and missing files.
+    The tool may prefer a new file in one of them. ``facts`` are other texts that affect the
+    results, such as versions.
     """
 
     files: tuple[str, ...]
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
 
 
@@ -90,20 +90,20 @@ def read_package(module: str, program: Path) -> OpenedFiles:
     # are equal on every machine.
     lines = sorted(line for line in record.splitlines() if line.startswith(f"{module}/"))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    places = (str(program.parent), str(program.parent.parent))
-    return OpenedFiles((str(program),), places, (installed.version, digest))
+    locations = (str(program.parent), str(program.parent.parent))
+    return OpenedFiles((str(program),), locations, (installed.version, digest))
 
 
 def list_folder(folder: Path) -> OpenedFiles:
     """Return all files below a folder except hidden files, or the single file."""
     if folder.is_file():
         return OpenedFiles((str(folder),), (str(folder.parent),))
-    files, places = [], []
-    for place, folders, names in os.walk(folder):
+    files, locations = [], []
+    for searched_folder, folders, names in os.walk(folder):
         folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "__pycache__")
-        places.append(place)
-        files += [f"{place}/{name}" for name in sorted(names) if not name.startswith(".")]
-    return OpenedFiles(tuple(files), tuple(places))
+        locations.append(searched_folder)
+        files += [f"{searched_folder}/{name}" for name in sorted(names) if not name.startswith(".")]
+    return OpenedFiles(tuple(files), tuple(locations))
 
 
 def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> OpenedFiles:
@@ -133,8 +133,8 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
     folders = [path for path in listed if Path(path).is_dir()]
     below = {os.path.dirname(header) for header in headers}  # noqa: PTH120
     searched = {f"{folder}/{each}" for folder, each in product(folders, below)}
-    places = {*listed.difference(files), *searched, *os.get_exec_path()}
-    return OpenedFiles(tuple(sorted({*files, *loaded})), tuple(sorted(places)))
+    locations = {*listed.difference(files), *searched, *os.get_exec_path()}
+    return OpenedFiles(tuple(sorted({*files, *loaded})), tuple(sorted(locations)))
 
 
 def list_stated_files(build: Build, compiler: Compiler) -> list[str]:

@@ -29,8 +29,8 @@ def write_uf2(elf: Path, output: Path, family: int) -> None:
     pages: dict[int, bytearray] = {}
     for segment in read_segments(elf):
         for offset, byte in enumerate(segment.content):
-            number, place = divmod(segment.address + offset, PAGE)
-            pages.setdefault(number, bytearray(PAGE))[place] = byte
+            number, start = divmod(segment.address + offset, PAGE)
+            pages.setdefault(number, bytearray(PAGE))[start] = byte
     end = max(pages) + 1
     for first in {number - number % SECTOR for number in pages}:
         for number in range(first, min(first + SECTOR, end)):

@@ -67,10 +67,10 @@ def keeps_size(resize: tvm.ir.Call) -> bool:
     Interpolation then multiplies the neighbor by zero, with the same result for all finite numbers.
     """
     attrs = resize.attrs
-    places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    modes = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
     return (
         str(attrs.method) in ("nearest_neighbor", "linear")
-        and str(attrs.coordinate_transformation_mode) in places
+        and str(attrs.coordinate_transformation_mode) in modes
         and static_shape(resize) == static_shape(resize.args[0])
         and dtype_of(resize) == dtype_of(resize.args[0])
     )
@@ -117,18 +117,18 @@ def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> rel
     shape = static_shape(data)
     if not isinstance(index, Constant) or static_shape(index) or call.attrs.axis is None:
         return call
-    axis, place = int(call.attrs.axis) % len(shape), int(constant_array(index).item())
+    axis, position = int(call.attrs.axis) % len(shape), int(constant_array(index).item())
     if axis == 0 and len(shape) > 2 and shape[1] == 1:
         shape, axis = (1, shape[0], *shape[2:]), 1
-    if axis == 0 or not 0 <= place < shape[axis]:
+    if axis == 0 or not 0 <= position < shape[axis]:
         return call
     if axis == len(shape) - 1:
-        part = builder.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
+        part = builder.emit(relax.op.strided_slice(data, [axis], [position], [position + 1]))
         return relax.op.reshape(part, shape[:-1])
     length = shape[axis + 1]
     joined = (*shape[:axis], shape[axis] * length, *shape[axis + 2 :])
     data = builder.emit(relax.op.reshape(data, joined))
-    return relax.op.strided_slice(data, [axis], [place * length], [(place + 1) * length])
+    return relax.op.strided_slice(data, [axis], [position * length], [(position + 1) * length])
 
 
 def match_scalar_operand(

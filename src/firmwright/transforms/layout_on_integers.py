@@ -109,8 +109,8 @@ def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
         if pick is None or not all(is_uniform_per_channel(step, pick) for step in steps):
             return call
         value = pick.args[0]
-        for variable, step, place in reversed(steps):
-            arguments = [value if i == place else a for i, a in enumerate(step.args)]
+        for variable, step, position in reversed(steps):
+            arguments = [value if i == position else a for i, a in enumerate(step.args)]
             moved = tvm.ir.Call(step.op, arguments, step.attrs)
             value = emit_with_name(builder, moved, str(variable.name))
         quantized = builder.emit(tvm.ir.Call(call.op, [value, *call.args[1:]], call.attrs))
@@ -156,9 +156,9 @@ def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
 
 def is_uniform_per_channel(step: ElementwiseCall, pick: tvm.ir.Call) -> bool:
     """Return whether each constant of a step has one value for all elements of a channel."""
-    _, call, place = step
+    _, call, position = step
     layout = str(pick.attrs.layout)
-    constants = [a for i, a in enumerate(call.args) if i != place]
+    constants = [a for i, a in enumerate(call.args) if i != position]
     shapes = [static_shape(a) for a in constants if isinstance(a, relax.Var | Constant)]
     lengths = [dict(zip(reversed(layout), reversed(shape), strict=False)) for shape in shapes]
     return all(len(shape) <= len(layout) for shape in shapes) and all(

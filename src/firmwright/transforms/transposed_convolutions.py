@@ -139,8 +139,8 @@ def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
     for axis, (length, taps, results) in enumerate(zip(data, kernel, result, strict=True)):
         stride = int(attrs.strides[axis])
         phases = [
-            make_phase(length, taps, results // stride, stride, padding[axis], place)
-            for place in range(stride)
+            make_phase(length, taps, results // stride, stride, padding[axis], remainder)
+            for remainder in range(stride)
         ]
         if int(attrs.dilation[axis]) != 1 or results % stride or taps < stride:
             return None
@@ -151,14 +151,14 @@ def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
 
 
 def make_phase(
-    length: int, taps: int, results: int, stride: int, padding: int, place: int
+    length: int, taps: int, results: int, stride: int, padding: int, remainder: int
 ) -> Phase:
     """Return the phase for the ``results`` positions stride · n + place of an axis.
 
     Position y is the sum of x[i] · w[k] with i · stride + k = y + padding.
     """
-    first = (place + padding) % stride
-    ahead = (place + padding - first) // stride
+    first = (remainder + padding) % stride
+    ahead = (remainder + padding - first) // stride
     read = tuple(range(first, taps, stride))[::-1]
     return Phase(read, len(read) - 1 - ahead, results + ahead - length)
 

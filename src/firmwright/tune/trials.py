@@ -22,7 +22,7 @@ from firmwright.cluster.order import Order, ReadOutput, make_order, run_program
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import RUN, RUN_OUTPUTS
-from firmwright.pipeline.command_line import NO_USER_CODE, SCHEDULER, place_paths, refuses_code
+from firmwright.pipeline.command_line import NO_USER_CODE, SCHEDULER, rebase_paths, refuses_code
 from firmwright.pipeline.job import Job
 from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
@@ -114,7 +114,9 @@ def make_orders(
 ) -> list[Order]:
     """Return the orders of trials. Without ``outdir``, each builds in a separate folder."""
     recipe = job.recipe.layers
-    arguments = [f"{name}={value}" for name, value in place_paths(job.overrides, Path("_")).items()]
+    arguments = [
+        f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
+    ]
     arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     arguments += [f"recipe={recipe}"]
     own = {name: folder / job.platform.name / name for name in trials}

@@ -67,10 +67,10 @@ def compare(
             largest = max(largest, float(apart.max(initial=0.0)))
             rounding &= float(apart.max(initial=0.0)) <= find_rounding(a, span, step)
             if wrong.any() and not first:
-                place = tuple(int(i) for i in np.argwhere(wrong)[0])
+                position = tuple(int(i) for i in np.argwhere(wrong)[0])
                 first = (
-                    f"sample {sample}, output '{tensor.name}', index {list(place)}: "
-                    f"firmware {a[place]}, reference {b[place]}"
+                    f"sample {sample}, output '{tensor.name}', index {list(position)}: "
+                    f"firmware {a[position]}, reference {b[position]}"
                 )
         exact += exact_sample
     if mismatches:

@@ -48,10 +48,10 @@ class ComparedResult:
         """Return the values with the largest difference, and the number of differences."""
         distances = self.distances
         sample, *index = (int(i) for i in np.unravel_index(distances.argmax(), distances.shape))
-        place = (sample, *index)
+        position = (sample, *index)
         return (
-            f"sample {sample}, index {index}: firmware {self.found[place]}, "
-            f"reference {self.expected[place]}; {np.count_nonzero(distances)} of "
+            f"sample {sample}, index {index}: firmware {self.found[position]}, "
+            f"reference {self.expected[position]}; {np.count_nonzero(distances)} of "
             f"{distances.size} values differ"
         )
 

@@ -115,11 +115,11 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
 
 def list_imported(known: Collection[str]) -> list[str]:
     """Return the imported modules except ``known``, the user's modules and the task file."""
-    places = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
+    prefixes = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
     found = []
     for name, module in [each for each in sys.modules.items() if each[0] not in known]:
         file = getattr(module, "__file__", None) or ""
-        if file.startswith(places) and not name.startswith((STATEFUL, "__")):
+        if file.startswith(prefixes) and not name.startswith((STATEFUL, "__")):
             found.append(name)
     return found
 

@@ -78,11 +78,11 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     if [r.min for r in body.writes[0].region] != variables:
         return "it does not write an element for each step of its loops"
     inputs, tables = [], False
-    for place, read in enumerate(body.reads):
+    for position, read in enumerate(body.reads):
         strides = find_strides(read, variables)
         if strides is not None:
             shape = tuple(int(d) for d in read.source.shape)
-            inputs.append(ReadTensor(place, shape, str(read.source.dtype), strides))
+            inputs.append(ReadTensor(position, shape, str(read.source.dtype), strides))
         elif len(read.source.shape) == 1:
             tables = True
         else:

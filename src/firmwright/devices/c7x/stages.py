@@ -60,9 +60,9 @@ def inputs(job: Job) -> list[Path]:
 def list_archive(job: Job) -> dict[str, Path]:
     """Return the loadable and its map, as files in the folder of TI's tools."""
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
-    place = f"artifacts/{made.folder}/tempDir" if made else "module"
+    shown = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]
-    return {f"{place}/{path.name}": path for path in found}
+    return {f"{shown}/{path.name}": path for path in found}
 
 
 LOADABLE = Stage(

@@ -137,16 +137,16 @@ def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Return the nearest elements, or sums of neighbors that have TVM's weights."""
     rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
-    places = layout.index("H"), layout.index("W")
+    axes = layout.index("H"), layout.index("W")
 
     def compute(data: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> tirx.Expr:
             def at(row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
                 where = list(indices)
-                where[places[0]], where[places[1]] = row, column
+                where[axes[0]], where[axes[1]] = row, column
                 return data(*where)
 
-            row, column = (indices[p] for p in places)
+            row, column = (indices[p] for p in axes)
             if call.attrs.method == "nearest_neighbor":
                 return at(
                     rows.nearest_index(row, rounding), columns.nearest_index(column, rounding)

@@ -93,13 +93,13 @@ class Strips:
         return columns if self.each else ceil(columns * self.layer.channels / 4)
 
     @property
-    def places(self) -> int:
+    def loads(self) -> int:
         return self.layer.kernel[0] * self.kernel_columns
 
     @property
     def block_bytes(self) -> int:
         """Return the bytes of the weights of a block of channels."""
-        return self.places * (CHANNELS if self.each else GROUP_BYTES)
+        return self.loads * (CHANNELS if self.each else GROUP_BYTES)
 
     @property
     def piece(self) -> int:
@@ -126,7 +126,7 @@ class Strips:
 
     def tile_cycles(self, tile: int) -> int:
         """Return the cycles of a tile; each product of a vector needs one cycle."""
-        return tile * self.vectors * (self.places + STORE_CYCLES) + TILE_CYCLES
+        return tile * self.vectors * (self.loads + STORE_CYCLES) + TILE_CYCLES
 
     @property
     def pixel_step(self) -> int:

@@ -43,27 +43,27 @@ def run(job: Job, folder: Path) -> None:
     settings = make_settings(options, job.recipe.quantize, batch)
     sdk = find_sdk()
     name = job.recipe.name
-    place = folder / f"{name}_{job.platform.name}_mla"
-    place.mkdir()
+    workspace = folder / f"{name}_{job.platform.name}_mla"
+    workspace.mkdir()
     network = read_network(job)
     samples = read_calibration(job, options, network)
-    (place / f"{name}.onnx").write_bytes(network.data)
-    write_calibration(place, network, samples)
+    (workspace / f"{name}.onnx").write_bytes(network.data)
+    write_calibration(workspace, network, samples)
     data = CALIBRATION if samples else ""
     script = write_script(name, f"{name}.onnx", network.inputs, data, settings)
-    (place / SCRIPT).write_text(script, encoding="utf-8")
+    (workspace / SCRIPT).write_text(script, encoding="utf-8")
     if sdk is None:
-        version, archive = None, write_stand_in(place, name, network, batch)
+        version, archive = None, write_stand_in(workspace, name, network, batch)
     else:
-        version = run_script(sdk, place, job.cache / "mla" / "compile.log")
+        version = run_script(sdk, workspace, job.cache / "mla" / "compile.log")
         required = job.recipe.batch is not None and job.recipe.batch.require
-        archive, remarks = read_compiled(place, name, batch, required)
+        archive, remarks = read_compiled(workspace, name, batch, required)
         for remark in remarks:
             job.note(f"{archive.file}: {remark}")
     if archive.static_schedule:
-        write_schedule(place / f"{name}_schedule.yaml", archive.static_schedule, name)
+        write_schedule(workspace / f"{name}_schedule.yaml", archive.static_schedule, name)
     record = ArtifactsReport(
-        folder=place.name,
+        folder=workspace.name,
         files=list_bundle_files(name, archive),
         model=artifacts.MODEL_INTERFACE.read(job).sha256,
         frames=len(samples),
@@ -98,12 +98,12 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
     return read_real_samples(job, network.model_inputs, given, limit)
 
 
-def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
+def write_calibration(workspace: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
     """Write a file with the samples, unless there are no samples."""
     if samples:
         columns = [[sample[t.name] for sample in samples] for t in network.inputs]
         arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
-        write_arrays(place / CALIBRATION, arrays)
+        write_arrays(workspace / CALIBRATION, arrays)
 
 
 def list_bundle_files(name: str, archive: CompiledArchive) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ STATS_SUFFIX = "_mla_stats.yaml"
 
 
 def read_compiled(
-    place: Path, name: str, batch: int, required: bool
+    workspace: Path, name: str, batch: int, required: bool
 ) -> tuple[CompiledArchive, Sequence[str]]:
-    """Check the archive of SiMa's compiler in ``place``, and pack it again with reproducible
+    """Check the archive of SiMa's compiler in ``workspace``, and pack it again with reproducible
     bytes.
 
     Returns the archive, and the deviations that SiMa's reader accepts. Raises UserError if the
@@ -34,16 +34,16 @@ def read_compiled(
     If ``required`` is true, also raises UserError if the archive does not support this batch.
     """
     file = f"{name}_mpk.tar.gz"
-    found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
+    found = sorted(p.name for p in (workspace / COMPILED).glob("*.tar.gz"))
     if found != [file]:
         raise UserError(
-            f"SiMa's compiler did not write {place / COMPILED / file}; its folder has "
+            f"SiMa's compiler did not write {workspace / COMPILED / file}; its folder has "
             f"{', '.join(found) or 'no archive'}: check the version of the SDK"
         )
-    files = read_archive(place / COMPILED / file)
+    files = read_archive(workspace / COMPILED / file)
     pipeline = read_pipeline(*read_description(files), list(files))
     check_batch(pipeline, batch, required)
-    write_archive(place / file, "", files)
+    write_archive(workspace / file, "", files)
     schedules = [n for n in sorted(files) if n.endswith(STATS_SUFFIX)]
     layers = [layer for n in schedules for layer in read_schedule(files[n].decode(), n)]
     archive = CompiledArchive(
@@ -71,11 +71,11 @@ def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
         )
 
 
-def write_stand_in(place: Path, name: str, network: SimaNetwork, batch: int) -> CompiledArchive:
+def write_stand_in(workspace: Path, name: str, network: SimaNetwork, batch: int) -> CompiledArchive:
     """Write an archive that identifies itself as a stand-in."""
     files = make_stand_in(name, network.inputs, network.outputs, batch)
     file = f"{name}_stand_in.tar.gz"
-    write_archive(place / file, "", files)
+    write_archive(workspace / file, "", files)
     return CompiledArchive(
         file=file,
         stand_in=True,

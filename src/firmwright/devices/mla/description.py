@@ -143,10 +143,10 @@ def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
 def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
     """Return a number from a step's parameters, which some steps store one level deeper."""
     outer = step["config_params"]
-    for place in (outer, outer.get("params", {})):
+    for entry in (outer, outer.get("params", {})):
         for key in keys:
-            if isinstance(place.get(key), int):
-                return int(place[key])
+            if isinstance(entry.get(key), int):
+                return int(entry[key])
     return None
 
 

@@ -54,10 +54,10 @@ def find_sdk() -> Sdk | None:
 
     Raises UserError if a variable names a file that cannot be executed.
     """
-    for variable, place in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
+    for variable, location in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
         stated = os.environ.get(variable)
         if stated:
-            python = Path(stated).expanduser().absolute() / place
+            python = Path(stated).expanduser().absolute() / location
             if not python.is_file() or not os.access(python, os.X_OK):
                 raise UserError(
                     f"{variable}={stated}: {python} is not a program; set {variable} to the "
@@ -81,7 +81,7 @@ def list_installed_files(sdk: Sdk) -> OpenedFiles:
     found = [list_folder(Path(folder)) for folder in installed["folders"]]
     return OpenedFiles(
         (str(sdk.python), *(file for each in found for file in each.files)),
-        (*installed["path"], *(place for each in found for place in each.places)),
+        (*installed["path"], *(location for each in found for location in each.locations)),
         tuple(installed["versions"]),
     )
 
@@ -121,6 +121,6 @@ def run_python(sdk: Sdk, arguments: list[str], folder: Path) -> subprocess.Compl
 
 
 def describe_failure(sdk: Sdk, what: str, output: str, log: Path | None) -> str:
-    place = f"its log, {log}, ends with" if log else "it said"
+    location = f"its log, {log}, ends with" if log else "it said"
     end = [f"  {line}" for line in output.splitlines()[-LOG_LINES:]]
-    return "\n".join([f"SiMa's Model SDK ({sdk.python} {SCRIPT}): {what}; {place}:", *end])
+    return "\n".join([f"SiMa's Model SDK ({sdk.python} {SCRIPT}): {what}; {location}:", *end])

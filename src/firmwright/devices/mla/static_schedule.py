@@ -47,18 +47,18 @@ def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
 
 
 def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
-    place = f"{shown}: layer {index}"
+    location = f"{shown}: layer {index}"
     if not isinstance(layer, dict) or not layer.keys() >= KEYS:
-        raise UserError(f"{place}: expected {', '.join(sorted(KEYS))}; {COMPILE_AGAIN}")
+        raise UserError(f"{location}: expected {', '.join(sorted(KEYS))}; {COMPILE_AGAIN}")
     start, end = layer["start_cycle"], layer["end_cycle"]
     if type(start) is not int or type(end) is not int or start < 0:
         raise UserError(
-            f"{place}: expected start_cycle and end_cycle as whole numbers from 0 on; "
+            f"{location}: expected start_cycle and end_cycle as whole numbers from 0 on; "
             f"{COMPILE_AGAIN}"
         )
     if end < start:
         raise UserError(
-            f"{place}: ends in cycle {end}, before it starts in {start}; {COMPILE_AGAIN}"
+            f"{location}: ends in cycle {end}, before it starts in {start}; {COMPILE_AGAIN}"
         )
     return ScheduledLayer(str(layer["name"]), start, end)
 

@@ -171,8 +171,8 @@ class SomaDevice:
         layer = LayerStruct.from_buffer_copy(
             self._read_l2(self._registers[_DESCRIPTION], LayerStruct)
         )
-        places = (self._registers[r] for r in (_L1_X, _L1_X2, _L1_Y))
-        job = JobStruct(command, ctypes.pointer(layer), *places)
+        addresses = (self._registers[r] for r in (_L1_X, _L1_X2, _L1_Y))
+        job = JobStruct(command, ctypes.pointer(layer), *addresses)
         self._check(self._library.soma_check_job(ctypes.byref(self._model), ctypes.byref(job)))
         size = int(self._library.soma_weight_bytes(ctypes.byref(job)))
         weights = bytes(self._read_l2(self._registers[_L2], size)) if size else None

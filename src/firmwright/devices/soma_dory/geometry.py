@@ -37,14 +37,14 @@ class LayerForm:
 
 @dataclass(frozen=True)
 class Window:
-    """A kernel along one axis that contains the layer's kernel from element ``place`` on.
+    """A kernel along one axis that contains the layer's kernel from element ``offset`` on.
 
     ``before`` and ``after`` are the window's padding. ``surplus`` is the number of results before
     the layer's results.
     """
 
     kernel: int
-    place: int
+    offset: int
     before: int
     after: int
     surplus: int = 0
@@ -97,7 +97,7 @@ def widen_kernel(form: LayerForm) -> LayerForm | None:
         return None
     weights = np.zeros((*layer.weights.shape[:2], rows.kernel, columns.kernel), "int8")
     height, width = layer.kernel
-    weights[:, :, rows.place : rows.place + height, columns.place : columns.place + width] = (
+    weights[:, :, rows.offset : rows.offset + height, columns.offset : columns.offset + width] = (
         layer.weights
     )
     wider = replace(
@@ -124,10 +124,10 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
         choices += [(k, surplus) for k in KERNELS for surplus in range(1, k)]
     for kernel, surplus in choices:
         half, start = kernel // 2, layer.padding[axis] + surplus * stride
-        for place in [half - start] if axis == COLUMNS else range(half - start + 1):
-            after = (surplus + results - 1) * stride + kernel - size - start - place
-            if 0 <= place <= kernel - layer.kernel[axis] and after <= half:
-                return Window(kernel, place, start + place, max(after, 0), surplus)
+        for offset in [half - start] if axis == COLUMNS else range(half - start + 1):
+            after = (surplus + results - 1) * stride + kernel - size - start - offset
+            if 0 <= offset <= kernel - layer.kernel[axis] and after <= half:
+                return Window(kernel, offset, start + offset, max(after, 0), surplus)
     return None
 
 

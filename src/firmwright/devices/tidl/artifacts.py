@@ -153,11 +153,11 @@ def format_allowed_nodes(network: TidlNetwork) -> str:
     lines = []
     for region in network.partition.regions:
         number = numbers.get(region.name)
-        place = region.device if number is None else f"subgraph{number}"
+        section = region.device if number is None else f"subgraph{number}"
         for binding in bindings_of(network.function(region)):
             if short_name(binding.value) not in NON_COMPUTING:
                 name = binding.var.name if is_source_name(str(binding.var.name)) else "-"
-                lines.append(f"{place} {short_name(binding.value)} {name}\n")
+                lines.append(f"{section} {short_name(binding.value)} {name}\n")
     return "".join(lines)
 
 

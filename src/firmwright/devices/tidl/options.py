@@ -95,14 +95,14 @@ def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> Non
 
 def refuse_calibration(options: TidlOptions) -> None:
     """Raise OptionError for an option on quantization, because the network is already quantized."""
-    way_out = "compile the float network instead, and TIDL quantizes it"
-    why = f"is for quantization, and the network is already quantized; {way_out}"
+    workaround = "compile the float network instead, and TIDL quantizes it"
+    why = f"is for quantization, and the network is already quantized; {workaround}"
     refuse_stated(options, CALIBRATION, why)
     bits = options.number("tensor_bits")
     if bits != 8:
         raise OptionError(
             f"target: tidl: tensor_bits is {bits}; if a network is already quantized, TIDL "
-            f"supports only 8; {way_out}"
+            f"supports only 8; {workaround}"
         )
 
 

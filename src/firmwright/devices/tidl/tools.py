@@ -87,8 +87,8 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
 
 def make_import_command(tools: str, config: str) -> list[str]:
     """Return the command line that imports a region; it runs in the region's folder."""
-    places = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
-    return [f"{tools}/{IMPORT_TOOL}", config, *places]
+    helpers = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
+    return [f"{tools}/{IMPORT_TOOL}", config, *helpers]
 
 
 def make_import_script(configs: Sequence[str]) -> str:
@@ -106,10 +106,10 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
     The tool's output is stored in ``log``. Raises UserError with the end of the log if the tool
     fails or does not write its results.
     """
-    place = str(tools.path)
-    libraries = [place, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    added = {TOOLS_VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
-    command = make_import_command(place, files.config)
+    installed = str(tools.path)
+    libraries = [installed, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    added = {TOOLS_VARIABLE: installed, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
+    command = make_import_command(installed, files.config)
     done = run_vendor_tool(command, folder, PASSED_VARIABLES, added)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(to_printable(done.stdout), encoding="utf-8")

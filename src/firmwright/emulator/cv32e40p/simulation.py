@@ -163,5 +163,5 @@ def describe_end(run: Run, counts: Counts) -> str:
         "budget": f"the firmware did not exit within {run.budget:,} instructions",
         "stuck": "the core retires no further instruction",
     }[counts.end]
-    place = run.firmware.symbols.describe_address(counts.last)
-    return f"{happened}; at {place}, on the RTL of CV32E40P"
+    location = run.firmware.symbols.describe_address(counts.last)
+    return f"{happened}; at {location}, on the RTL of CV32E40P"

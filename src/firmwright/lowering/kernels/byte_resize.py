@@ -53,18 +53,18 @@ def resize_bytes(
     data: relax.Expr,
     shape: Sequence[int],
     axes: tuple[int, int],
-    places: tuple[Interpolation, Interpolation],
+    interpolations: tuple[Interpolation, Interpolation],
 ) -> relax.Expr:
     """Return uint8 pictures of ``shape``; the rows and columns are along ``axes``."""
-    bits = [p.fraction_bits for p in places]
+    bits = [p.fraction_bits for p in interpolations]
     whole = sum(bits) <= EXACT_BITS
     kind = "int32" if whole else "float32"
     tables = []
-    for name, place, count in zip(("row", "column"), places, bits, strict=True):
-        share = place.share * 2**count if whole else place.share
+    for name, interpolation, count in zip(("row", "column"), interpolations, bits, strict=True):
+        share = interpolation.share * 2**count if whole else interpolation.share
         tables += [
-            builder.emit_constant(f"{name}_before", place.before),
-            builder.emit_constant(f"{name}_after", place.after),
+            builder.emit_constant(f"{name}_before", interpolation.before),
+            builder.emit_constant(f"{name}_after", interpolation.after),
             builder.emit_constant(f"{name}_share", share.astype(kind)),
         ]
     ones = [tirx.const(2**b if whole else 1, kind) for b in bits]

@@ -41,9 +41,9 @@ class Line:
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
         """Return the pixels before and after a result; the sum of their weights is ``unit``."""
         last = (self.length - 1) * self.unit
-        place = te.min(te.max(index * self.step + self.start, 0), last)
-        before = te.floordiv(place, self.unit)
-        share = place - before * self.unit
+        position = te.min(te.max(index * self.step + self.start, 0), last)
+        before = te.floordiv(position, self.unit)
+        share = position - before * self.unit
         return [(before, self.unit - share), (te.min(before + 1, self.length - 1), share)]
 
 

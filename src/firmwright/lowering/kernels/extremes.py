@@ -21,14 +21,14 @@ Pair = tuple[Any, Any]
 
 
 def argmax(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    return emit_place(builder, call, lambda a, b: a > b, te.min_value)
+    return emit_position(builder, call, lambda a, b: a > b, te.min_value)
 
 
 def argmin(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    return emit_place(builder, call, lambda a, b: a < b, te.max_value)
+    return emit_position(builder, call, lambda a, b: a < b, te.max_value)
 
 
-def emit_place(
+def emit_position(
     builder: relax.BlockBuilder,
     call: tvm.ir.Call,
     is_better: Callable[[Any, Any], Any],
@@ -39,22 +39,22 @@ def emit_place(
     def choose(one: Pair, other: Pair) -> Pair:
         is_first = tirx.And(one[1].equal(other[1]), one[0] < other[0])
         better = is_better(one[1], other[1])
-        place = tirx.Select(tirx.Or(better, is_first), one[0], other[0])
-        return place, tirx.Select(better, one[1], other[1])
+        position = tirx.Select(tirx.Or(better, is_first), one[0], other[0])
+        return position, tirx.Select(better, one[1], other[1])
 
-    def start(_place: str, element: str) -> Pair:
+    def start(_position: str, element: str) -> Pair:
         return tirx.const(0, INDEX), worst(element)
 
-    def find_place(data: te.Tensor) -> te.Tensor:
-        return reduce_to_place(data, axes, keeps, te.comm_reducer(choose, start, name="place"))
+    def find_position(data: te.Tensor) -> te.Tensor:
+        return reduce_to_position(data, axes, keeps, te.comm_reducer(choose, start, name="place"))
 
     rank = len(static_shape(call.args[0]))
     axes = range(rank) if call.attrs.axis is None else (int(call.attrs.axis) % rank,)
     keeps = bool(call.attrs.keepdims)
-    return builder.call_te(find_place, call.args[0], primfunc_name_hint=call.op.name[6:])
+    return builder.call_te(find_position, call.args[0], primfunc_name_hint=call.op.name[6:])
 
 
-def reduce_to_place(
+def reduce_to_position(
     data: te.Tensor, axes: Sequence[int], keeps: bool, reducer: Callable[..., Any]
 ) -> te.Tensor:
     """Reduce (position, element) along ``axes``; the position counts row by row along them."""
@@ -64,17 +64,17 @@ def reduce_to_place(
     def reduce_at(*indices: Any) -> Any:
         kept = iter(indices)
         at = [steps[axis] if axis in steps else next(kept) for axis in range(len(shape))]
-        place: Any = 0
+        position: Any = 0
         for axis in axes:
-            place = place * shape[axis] + tirx.Cast(INDEX, steps[axis].var)
-        return reducer((place, data(*at)), axis=list(steps.values()))
+            position = position * shape[axis] + tirx.Cast(INDEX, steps[axis].var)
+        return reducer((position, data(*at)), axis=list(steps.values()))
 
     free = [axis for axis in range(len(shape)) if axis not in steps]
-    place, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
+    position, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
     kept = free if not keeps else range(len(shape))
     # Copy the result. Otherwise the loops would store the best position so far in its memory.
     return te.compute(
         [1 if axis in steps else shape[axis] for axis in kept],
-        lambda *at: place(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),
+        lambda *at: position(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),
         name="place",
     )

@@ -108,8 +108,8 @@ def look_up_logistic(
 
     def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Integer:
         x = call_fixed_point("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
-        place = call_fixed_point("fixed_place", x, bits)
-        low, high = (table(place + n).astype("int32") for n in (0, 1))
+        position = call_fixed_point("fixed_place", x, bits)
+        low, high = (table(position + n).astype("int32") for n in (0, 1))
         return to_storage(call_fixed_point(function, x, low, high), grid)
 
     return builder.emit_elements("interpolate", element, source.data, table, result="interpolated")
@@ -131,8 +131,8 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
 
 def interpolate(x: Integer, table: te.Tensor) -> Integer:
     """Return the value of an interpolation table's function for a 16-bit integer."""
-    place = (x >> 7) + STEPS // 2
-    low, high = (table(place + n).astype("int32") for n in (0, 1))
+    position = (x >> 7) + STEPS // 2
+    low, high = (table(position + n).astype("int32") for n in (0, 1))
     return call_fixed_point("fixed_between", x, low, high)
 
 

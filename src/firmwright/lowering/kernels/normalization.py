@@ -88,9 +88,9 @@ def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | No
             return real(1.0) / te.sqrt(spread + real(epsilon))
 
         def element(*indices: Integer) -> Integer:
-            row, place = indices[:rows], indices[1:2] if by_channel else indices[rows:]
+            row, position = indices[:rows], indices[1:2] if by_channel else indices[rows:]
             deviation = (center(*indices) * count - totals(*row)).astype("float32")
-            return deviation * factors(*row) * gain(*place) + bias(*place)
+            return deviation * factors(*row) * gain(*position) + bias(*position)
 
         totals, squares = add_up("totals", lambda q: q), add_up("squares", lambda q: q * q)
         factors = te.compute(shape[:rows], invert_root, name="factors")

@@ -48,8 +48,8 @@ def average_pool(
     windows = windows_of(call)
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
-    places = prod(w.size for w in windows)
-    if not windows or source.largest * places >= INT32_LIMIT:
+    taps = prod(w.size for w in windows)
+    if not windows or source.largest * taps >= INT32_LIMIT:
         return None
     shape = static_shape(call)
 
@@ -68,8 +68,8 @@ def average_pool(
         return builder.emit_te("average_pool", compute_from_stored, source.data)
 
     factors = to_fixed_point(source.scale / np.float64(grid.scale))
-    by_count = [divide_multiplier(factors, n) for n in range(1, places + 1)]
-    largest = source.largest * places << max(int(f.left_shift[0]) for f in by_count)
+    by_count = [divide_multiplier(factors, n) for n in range(1, taps + 1)]
+    largest = source.largest * taps << max(int(f.left_shift[0]) for f in by_count)
 
     def compute_from_centered(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
         sums = sum_windows(data, windows, shape, int(source.zero_point[0]))
@@ -210,8 +210,8 @@ def sum_axes(
     loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
 
     def term(*kept: Any) -> Integer:
-        places = iter(kept[a] for a in range(len(kept)) if not (keep and a in loops))
-        where = [loops[a] if a in loops else next(places) for a in range(len(data.shape))]
+        kept_indices = iter(kept[a] for a in range(len(kept)) if not (keep and a in loops))
+        where = [loops[a] if a in loops else next(kept_indices) for a in range(len(data.shape))]
         return data(*where).astype("int32") - zero_point
 
     return te.compute(extents, lambda *i: te.sum(term(*i), axis=list(loops.values())), name="total")

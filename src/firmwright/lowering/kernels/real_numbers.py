@@ -65,9 +65,9 @@ def quantize_real(
 
     def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Any:
         x = data(*indices)
-        place = call_fixed_point("fixed_float_place", x, first, last, multiplier, steps.exponent)
-        begin = table(mark_bounded(place))
-        return to_storage(call_fixed_point("fixed_float_steps", x, place, begin), grid)
+        position = call_fixed_point("fixed_float_place", x, first, last, multiplier, steps.exponent)
+        begin = table(mark_bounded(position))
+        return to_storage(call_fixed_point("fixed_float_steps", x, position, begin), grid)
 
     return builder.emit_elements("quantize", element, real, table, result="quantized")
 

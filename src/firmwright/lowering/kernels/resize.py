@@ -51,10 +51,12 @@ def resize_bilinear(
         rows, columns = (interpolate(n, m, mode) for n, m in zip(lengths, extents, strict=True))
         return resize_bytes(builder, source.data, static_shape(call), axes, (rows, columns))
     sums, average = SUM_TYPES[dtype]
-    places = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
+    resized_axes = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
 
     def element(indices: Any, data: te.Tensor) -> Integer:
-        rows, columns = (p.find_neighbors(indices[a]) for p, a in zip(places, axes, strict=True))
+        rows, columns = (
+            p.find_neighbors(indices[a]) for p, a in zip(resized_axes, axes, strict=True)
+        )
         total = 0
         for row, vertical in rows:
             for column, horizontal in columns:

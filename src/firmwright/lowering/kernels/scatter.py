@@ -69,22 +69,22 @@ class Scatter:
             result = script.buffer_proxy(result)
             with script.seq_scope():
                 with ExitStack() as loops:
-                    place = enter_loops(loops, shape)
-                    result[place] = data[place]
+                    target = enter_loops(loops, shape)
+                    result[target] = data[target]
                 with ExitStack() as loops:
                     position = enter_loops(loops, self.turns)
                     found = self.read_indices(indices, position)
-                    place = self.compute_place(found, shape)
+                    target = self.compute_position(found, shape)
                     update = updates[self.read_update(position)]
-                    result[place] = COMBINATIONS[self.reduction](result[place], update)
+                    result[target] = COMBINATIONS[self.reduction](result[target], update)
             return builder.get()
 
-    def compute_place(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
+    def compute_position(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
         """Store the indices of index tensors in variables, and return all indices."""
-        place = []
+        target = []
         for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
             if isinstance(index, tirx.Var):
-                place.append(index)
+                target.append(index)
                 continue
             dtype = "int64" if str(index.ty.dtype) in ("int64", "uint32", "uint64") else "int32"
             kept = IRBuilder.name(f"place_{axis}", script.alloc_buffer([1], dtype))
@@ -93,8 +93,8 @@ class Scatter:
             if self.from_end:
                 with if_then(kept[0] < 0):
                     kept[0] = kept[0] + tirx.const(length, dtype)
-            place.append(kept[0])
-        return tuple(place)
+            target.append(kept[0])
+        return tuple(target)
 
 
 def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:

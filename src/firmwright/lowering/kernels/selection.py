@@ -63,22 +63,22 @@ class Selection:
                 def at(position: Any) -> tuple[Any, ...]:
                     return (*row[: self.axis], position, *row[self.axis :])
 
-                place = IRBuilder.name("place", script.alloc_buffer([1], "int32"))
-                place = script.buffer_proxy(place)
+                rank = IRBuilder.name("place", script.alloc_buffer([1], "int32"))
+                rank = script.buffer_proxy(rank)
                 with script.serial(0, shape[self.axis]) as i:
                     new = data[at(IRBuilder.name("i", i))]
                     with if_then(tirx.Or(i < self.count, self.comes_before(new, values[at(last)]))):
-                        place[0] = 0
+                        rank[0] = 0
                         with script.serial(0, self.count) as j:
                             old = values[at(IRBuilder.name("j", j))]
                             with if_then(tirx.And(j < i, self.stays_before(old, new))):
-                                place[0] = place[0] + 1
+                                rank[0] = rank[0] + 1
                         with script.serial(0, self.count) as k:
                             target = last - IRBuilder.name("k", k)
-                            with if_then(tirx.And(place[0] < target, target <= i)):
+                            with if_then(tirx.And(rank[0] < target, target <= i)):
                                 values[at(target)] = values[at(target - 1)]
                                 indices[at(target)] = indices[at(target - 1)]
-                            with if_then(place[0] == target):
+                            with if_then(rank[0] == target):
                                 values[at(target)] = new
                                 indices[at(target)] = tirx.Cast(self.index, i)
             return builder.get()

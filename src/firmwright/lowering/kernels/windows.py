@@ -108,13 +108,13 @@ def sum_windows(
     steps = {w.axis: te.reduce_axis((0, w.size)) for w in windows}
 
     def term(*output: Any) -> Integer:
-        places = list(output)
+        positions = list(output)
         inside = []
         for w in windows:
-            place = places[w.axis] = w.input_index(output[w.axis], steps[w.axis])
+            position = positions[w.axis] = w.input_index(output[w.axis], steps[w.axis])
             if w.is_padded:
-                inside += [place >= 0, place < w.extent]
-        value = data(*places).astype("int32") - zero_point
+                inside += [position >= 0, position < w.extent]
+        value = data(*positions).astype("int32") - zero_point
         return te.if_then_else(te.all(*inside), value, 0) if inside else value
 
     return te.compute(

@@ -55,15 +55,17 @@ class Facts:
         self.ranks = {name: len(tensor.dims) for name, tensor in self.constants.items()}
         self.ranks |= infer_ranks(model, self)
 
-    def rank(self, node: onnx.NodeProto, place: int) -> int:
-        if node.input[place] not in self.ranks:
-            refuse(node, f"the rank of '{node.input[place]}' is unknown; export with opset 7")
-        return self.ranks[node.input[place]]
+    def rank(self, node: onnx.NodeProto, position: int) -> int:
+        if node.input[position] not in self.ranks:
+            refuse(node, f"the rank of '{node.input[position]}' is unknown; export with opset 7")
+        return self.ranks[node.input[position]]
 
-    def values(self, node: onnx.NodeProto, place: int) -> list[int]:
-        if node.input[place] not in self.constants:
-            refuse(node, f"'{node.input[place]}' is not a constant; export the model with opset 7")
-        return [int(v) for v in numpy_helper.to_array(self.constants[node.input[place]]).flat]
+    def values(self, node: onnx.NodeProto, position: int) -> list[int]:
+        if node.input[position] not in self.constants:
+            refuse(
+                node, f"'{node.input[position]}' is not a constant; export the model with opset 7"
+            )
+        return [int(v) for v in numpy_helper.to_array(self.constants[node.input[position]]).flat]
 
 
 def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from firmwright.errors import UserError
-from firmwright.wire_format import NotProtobufError, Place, find_parts
+from firmwright.wire_format import NotProtobufError, Span, find_parts
 
 if TYPE_CHECKING:
     import onnx
@@ -51,15 +51,15 @@ def read_locations(stream: BinaryIO, size: int) -> Iterator[str]:
     for graph in find_parts(stream, (0, size), GRAPH):
         for tensor in find_parts(stream, graph, INITIALIZER):
             for entry in find_parts(stream, tensor, EXTERNAL_DATA):
-                key = [read_text(stream, place) for place in find_parts(stream, entry, KEY)]
+                key = [read_text(stream, span) for span in find_parts(stream, entry, KEY)]
                 if key == ["location"]:
                     yield from (
-                        read_text(stream, place) for place in find_parts(stream, entry, VALUE)
+                        read_text(stream, span) for span in find_parts(stream, entry, VALUE)
                     )
 
 
-def read_text(stream: BinaryIO, place: Place) -> str:
-    start, end = place
+def read_text(stream: BinaryIO, span: Span) -> str:
+    start, end = span
     if end - start > LONGEST_LOCATION:
         raise NotProtobufError
     stream.seek(start)

@@ -65,10 +65,10 @@ def build_statement(
             """Add the products of the first ``count`` weights of a byte."""
             packed = stored[column, number, byte]
             last = tirx.const(2**bits - 1, "uint8")
-            for place in range(count):
-                shifted = packed >> tirx.const(bits * place, "uint8") if place else packed
+            for position in range(count):
+                shifted = packed >> tirx.const(bits * position, "uint8") if position else packed
                 weight = tirx.Cast("float32", shifted & last) - zero[0]
-                index = number * block + byte * per_byte + place
+                index = number * block + byte * per_byte + position
                 part[0] = part[0] + data[row, index] * weight
 
         def add_block(row: Any, column: Any, number: Any, count: int) -> None:

@@ -46,37 +46,37 @@ def make_weights_unsigned(model: onnx.ModelProto) -> None:
     """Replace constant int8 weights that are multiplied by uint8 activations; keep all results."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     found = [
-        (node, places)
+        (node, positions)
         for node in model.graph.node
-        for places in WEIGHTS.get(node.op_type, ())
-        if len(node.input) > places.weight
-        and (tensor := constants.get(node.input[places.weight])) is not None
+        for positions in WEIGHTS.get(node.op_type, ())
+        if len(node.input) > positions.weight
+        and (tensor := constants.get(node.input[positions.weight])) is not None
         and tensor.data_type == TensorProto.INT8
     ]
     if not found:
         return
     types = find_types(model)
-    for node, places in found:
-        activation = places.activation
+    for node, positions in found:
+        activation = positions.activation
         if activation is None or types.get(node.input[activation]) == TensorProto.UINT8:
-            shift_weight(model.graph, node, places, constants)
+            shift_weight(model.graph, node, positions, constants)
 
 
 def shift_weight(
     graph: onnx.GraphProto,
     node: onnx.NodeProto,
-    places: Weight,
+    positions: Weight,
     constants: Mapping[str, onnx.TensorProto],
 ) -> None:
     """Add :data:`OFFSET` to a node's weight and zero point."""
-    node.input.extend([""] * (places.zero_point + 1 - len(node.input)))
-    given = node.input[places.zero_point]
+    node.input.extend([""] * (positions.zero_point + 1 - len(node.input)))
+    given = node.input[positions.zero_point]
     if given and given not in constants:
         return  # the network computes the zero point
     zero = numpy_helper.to_array(constants[given]) if given else np.zeros((), "int8")
-    weight = numpy_helper.to_array(constants[node.input[places.weight]])
-    for place, array in ((places.weight, weight), (places.zero_point, zero)):
-        name = f"{node.input[place] or 'zero'} as uint8 of {node.output[0]}"
+    weight = numpy_helper.to_array(constants[node.input[positions.weight]])
+    for position, array in ((positions.weight, weight), (positions.zero_point, zero)):
+        name = f"{node.input[position] or 'zero'} as uint8 of {node.output[0]}"
         shifted = (array.astype("int16") + OFFSET).astype("uint8")
         graph.initializer.append(numpy_helper.from_array(shifted, name))
-        node.input[place] = name
+        node.input[position] = name

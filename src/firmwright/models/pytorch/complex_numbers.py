@@ -239,16 +239,16 @@ def cut(importer: Importer, node: torch.fx.Node) -> Expr:
     axis, start, end, step = stated + defaults[len(stated) :]
     value = importer.env[node.args[0]]
     axis %= len(static_shape(value)) - 1
-    places = np.arange(static_shape(value)[axis])[slice(start, end, step)]
-    return importer.block_builder.emit(op.take(value, relax.const(places, "int64"), axis))
+    positions = np.arange(static_shape(value)[axis])[slice(start, end, step)]
+    return importer.block_builder.emit(op.take(value, relax.const(positions, "int64"), axis))
 
 
 def select(importer: Importer, node: torch.fx.Node) -> Expr:
     x, axis, index = node.args
     value = importer.env[x]
     axis %= len(static_shape(value)) - 1
-    place = relax.const(index % static_shape(value)[axis], "int64")
-    return importer.block_builder.emit(op.take(value, place, axis))
+    position = relax.const(index % static_shape(value)[axis], "int64")
+    return importer.block_builder.emit(op.take(value, position, axis))
 
 
 COMPLEX: dict[str, Convert] = {

@@ -312,8 +312,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         """Count a negative index from the end; TVM uses it as a position before the tensor."""
         source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
         length = int(self.shape_of(source)[axis])
-        place = relax.const(index % length, "int64")
-        return self.block_builder.emit(relax.op.take(source, place, axis))
+        position = relax.const(index % length, "int64")
+        return self.block_builder.emit(relax.op.take(source, position, axis))
 
     def _clamp(self, node: torch.fx.Node) -> relax.Expr:
         """Clamp integers by the stated limits; TVM uses infinity for a missing limit."""

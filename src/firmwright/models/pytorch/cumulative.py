@@ -28,8 +28,8 @@ def find_extremes(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     axis %= len(static_shape(x))
     emit = importer.block_builder.emit_te
     values = emit(lambda data: find_values(data, axis, largest), x)
-    places = emit(lambda data, found: find_places(data, found, axis), x, values)
-    return importer.block_builder.emit(relax.Tuple([values, places]))
+    positions = emit(lambda data, found: find_positions(data, found, axis), x, values)
+    return importer.block_builder.emit(relax.Tuple([values, positions]))
 
 
 def add_exponentials(importer: Importer, node: torch.fx.Node) -> relax.Expr:
@@ -54,8 +54,8 @@ def add_relative(data: te.Tensor, largest: te.Tensor, axis: int) -> te.Tensor:
     return te.compute(data.shape, element, "sum")
 
 
-def at(index: Any, axis: int, place: Any) -> tuple[Any, ...]:
-    return (*index[:axis], place, *index[axis + 1 :])
+def at(index: Any, axis: int, position: Any) -> tuple[Any, ...]:
+    return (*index[:axis], position, *index[axis + 1 :])
 
 
 def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
@@ -74,15 +74,15 @@ def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
     return te.compute(data.shape, element, "extreme")
 
 
-def find_places(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
+def find_positions(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
     """Return the last index up to each element at which the value equals ``found``."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
 
     def element(*index: Any) -> Any:
         equal = data[at(index, axis, step.var)] == found[index]
         inside = tirx.And(step.var <= index[axis], equal)
-        place = tirx.Cast("int64", step.var)
-        return te.max(tirx.Select(inside, place, tirx.const(0, "int64")), axis=step)
+        position = tirx.Cast("int64", step.var)
+        return te.max(tirx.Select(inside, position, tirx.const(0, "int64")), axis=step)
 
     return te.compute(data.shape, element, "place")
 

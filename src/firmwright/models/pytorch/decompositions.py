@@ -209,8 +209,8 @@ def choose_rank(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     """Return the k-th smallest element of an axis, and its index."""
     if not x.dim():
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    values, places = torch.topk(x, k, dim, largest=False)
-    chosen = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
+    values, positions = torch.topk(x, k, dim, largest=False)
+    chosen = values.narrow(dim, k - 1, 1), positions.narrow(dim, k - 1, 1)
     return chosen if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
 
 
@@ -258,9 +258,9 @@ def measure_distances(x: Tensor, y: Tensor, p: float, _: int | None = None) -> T
 def scatter_to_mask(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Replace the masked elements by the first elements of the source, in order."""
     x, mask = torch.broadcast_tensors(x, mask)
-    place = mask.reshape(-1).long().cumsum(0) - 1
-    place = place.clamp(0, source.numel() - 1)
-    return torch.where(mask, source.reshape(-1)[place].reshape(x.shape), x)
+    position = mask.reshape(-1).long().cumsum(0) - 1
+    position = position.clamp(0, source.numel() - 1)
+    return torch.where(mask, source.reshape(-1)[position].reshape(x.shape), x)
 
 
 def combine_bags(
@@ -281,10 +281,10 @@ def combine_bags(
     rows = weight[indices]
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
-    place = torch.arange(indices.shape[0])
+    position = torch.arange(indices.shape[0])
     begin = offsets[:-1] if include_last_offset else offsets
     end = torch.cat([begin[1:], torch.full((1,), indices.shape[0], dtype=begin.dtype)])
-    inside = (place >= begin.unsqueeze(1)) & (place < end.unsqueeze(1))
+    inside = (position >= begin.unsqueeze(1)) & (position < end.unsqueeze(1))
     if padding_idx >= 0:
         inside = inside & (indices != padding_idx)
     count = inside.sum(1, keepdim=True)

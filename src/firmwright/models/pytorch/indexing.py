@@ -38,20 +38,20 @@ Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 class Selection:
     """The axes of a tensor that are indexed together, and the position of their result.
 
-    ``order`` has the indexed axes first. ``place`` is an int64 tensor, which counts along all
+    ``order`` has the indexed axes first. ``position`` is an int64 tensor, which counts along all
     indexed axes in row order.
     """
 
     order: tuple[int, ...]
     count: int
     others: Shape
-    place: relax.Expr
+    position: relax.Expr
     first: int
     """The axis of the result at which the axes of the index begin."""
 
     @property
     def index_shape(self) -> Shape:
-        return static_shape(self.place)
+        return static_shape(self.position)
 
     @property
     def result_order(self) -> list[int]:
@@ -73,17 +73,17 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
             "a mask selects a number of elements that is known only at run time; use torch.where, "
             "which keeps all elements"
         )
-    place, count = None, 1
+    position, count = None, 1
     for axis, index in reversed(indices.items()):
         index = count_from_start(builder, index, shape[axis])
         term = relax.op.multiply(index, relax.const(count, "int64")) if count > 1 else index
-        place = builder.emit(term if place is None else relax.op.add(place, term))
+        position = builder.emit(term if position is None else relax.op.add(position, term))
         count *= shape[axis]
     axes = [*indices]
     rest = [axis for axis in range(len(shape)) if axis not in indices]
     adjacent = axes == [*range(axes[0], axes[-1] + 1)]
     others = tuple(shape[axis] for axis in rest)
-    return Selection((*axes, *rest), count, others, place, axes[0] if adjacent else 0)
+    return Selection((*axes, *rest), count, others, position, axes[0] if adjacent else 0)
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
@@ -108,7 +108,7 @@ def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     chosen = select(importer, x, node.args[1])
     rows = permute(builder, x, chosen.order)
     rows = builder.emit(relax.op.reshape(rows, (chosen.count, *chosen.others)))
-    found = builder.emit(relax.op.take(rows, chosen.place, axis=0))
+    found = builder.emit(relax.op.take(rows, chosen.position, axis=0))
     return permute(builder, found, chosen.result_order)
 
 
@@ -126,11 +126,11 @@ def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     update = builder.emit(relax.op.broadcast_to(update, tuple(leading[a] for a in order)))
     update = permute(builder, update, invert(order))
     updates = builder.emit(relax.op.reshape(update, (prod(chosen.index_shape), *chosen.others)))
-    place = builder.emit(relax.op.reshape(chosen.place, (prod(chosen.index_shape), 1)))
+    position = builder.emit(relax.op.reshape(chosen.position, (prod(chosen.index_shape), 1)))
     moved = permute(builder, data, chosen.order)
     rows = builder.emit(relax.op.reshape(moved, (chosen.count, *chosen.others)))
     mode = "add" if (options and options[0]) or node.kwargs.get("accumulate") else "update"
-    rows = builder.emit(relax.op.scatter_nd(rows, place, updates, mode))
+    rows = builder.emit(relax.op.scatter_nd(rows, position, updates, mode))
     moved = builder.emit(relax.op.reshape(rows, static_shape(moved)))
     return permute(builder, moved, invert(chosen.order))
 
@@ -156,10 +156,10 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     If the source is larger than the index, its first elements are used.
     """
     builder, x = importer.block_builder, importer.env[node.args[0]]
-    axis, places, source, *options = node.args[1:]
-    shape = static_shape(importer.env[places])
+    axis, positions, source, *options = node.args[1:]
+    shape = static_shape(importer.env[positions])
     rank, dtype = len(shape), dtype_of(x)
-    place = count_from_start(builder, importer.env[places], static_shape(x)[axis])
+    position = count_from_start(builder, importer.env[positions], static_shape(x)[axis])
     if isinstance(source, torch.fx.Node):
         update = importer.env[source]
         ends = [0] * rank, [*shape]
@@ -172,7 +172,7 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     own = node.kwargs.get("include_self", options[1] if len(options) > 1 else True)
 
     def write(data: relax.Expr, update: relax.Expr, mode: str) -> relax.Expr:
-        return builder.emit(relax.op.scatter_elements(data, place, update, axis, mode))
+        return builder.emit(relax.op.scatter_elements(data, position, update, axis, mode))
 
     begin = (
         x if own else write(x, relax.const(np.full(shape, start_of(mode, dtype)), dtype), "update")
@@ -207,8 +207,8 @@ def unfold(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     shape = static_shape(data)
     axis %= len(shape)
     starts = np.arange(0, shape[axis] - size + 1, step)
-    places = relax.const(starts[:, None] + np.arange(size), "int64")
-    found = builder.emit(relax.op.take(data, places, axis=axis))
+    positions = relax.const(starts[:, None] + np.arange(size), "int64")
+    found = builder.emit(relax.op.take(data, positions, axis=axis))
     order = [a for a in range(len(shape) + 1) if a != axis + 1]
     return permute(builder, found, [*order, axis + 1])
 

@@ -22,8 +22,8 @@ def describe(node: torch.fx.Node) -> str:
     """Return an operator, its node, and its line in the model's source if the file has one."""
     lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
     own = [line for line in lines if "site-packages/torch/" not in line[0]]
-    place = ", {} line {}".format(*own[-1]) if own else ""
-    return f"{node.target} (node '{node.name}'{place})"
+    location = ", {} line {}".format(*own[-1]) if own else ""
+    return f"{node.target} (node '{node.name}'{location})"
 
 
 def draws_numbers(node: torch.fx.Node) -> bool:

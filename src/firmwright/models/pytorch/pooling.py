@@ -33,14 +33,14 @@ class Windows:
     parts: int = 0
     """The number of results of adaptive windows, whose begin and end are fractions; else 0."""
 
-    def place(self, result: Any, tap: Any) -> tuple[Any, Any]:
+    def locate(self, result: Any, tap: Any) -> tuple[Any, Any]:
         """Return the element that a result reads, and whether the element is in its window."""
         if not self.parts:
-            place = result * self.step - self.pad + tap * self.dilation
-            return place, tirx.And(place >= 0, place < self.length)
-        place = tirx.floordiv(result * self.length, self.parts) + tap
+            index_of = result * self.step - self.pad + tap * self.dilation
+            return index_of, tirx.And(index_of >= 0, index_of < self.length)
+        index_of = tirx.floordiv(result * self.length, self.parts) + tap
         end = tirx.floordiv((result + 1) * self.length + self.parts - 1, self.parts)
-        return place, place < end
+        return index_of, index_of < end
 
 
 def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
@@ -75,10 +75,10 @@ def find_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     rank = 3 if "3d" in str(node.target) else 2
     windows = find_windows(node, static_shape(x)[-rank:])
     largest = emit(lambda data: find_values(data, shape, windows), x)
-    places = emit(lambda data, found: find_places(data, found, windows), x, largest)
+    positions = emit(lambda data, found: find_positions(data, found, windows), x, largest)
     if dtype_of(largest) != kind:
         largest = builder.emit(relax.op.astype(largest, kind))
-    return builder.emit(relax.Tuple([largest, places]))
+    return builder.emit(relax.Tuple([largest, positions]))
 
 
 def find_adaptive_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
@@ -107,14 +107,14 @@ def read_taps(
 ) -> tuple[Any, Any, Any]:
     """Return an element of a window, whether it is inside, and its position in the image."""
     first = len(index) - len(windows)
-    pairs = [w.place(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
+    pairs = [w.locate(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
     inside = tirx.all(*(is_inside for _, is_inside in pairs))
     start = tirx.const(lowest_of(str(data.dtype)), str(data.dtype))
-    places = [place for place, _ in pairs]
-    value = tirx.if_then_else(inside, data(*index[:first], *places), start)
-    position = places[0]
-    for place, w in zip(places[1:], windows[1:], strict=True):
-        position = position * w.length + place
+    positions = [index_of for index_of, _ in pairs]
+    value = tirx.if_then_else(inside, data(*index[:first], *positions), start)
+    position = positions[0]
+    for index_of, w in zip(positions[1:], windows[1:], strict=True):
+        position = position * w.length + index_of
     return value, inside, position
 
 
@@ -126,15 +126,15 @@ def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows
     )
 
 
-def find_places(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
+def find_positions(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
     """Return the position in the image of each maximum: the first one, or for NaN the last one."""
     taps, last = make_taps(windows), prod(w.length for w in windows) - 1
 
     def element(*index: Any) -> Any:
         value, inside, position = read_taps(data, index, windows, taps)
         chosen = tirx.And(inside, value == found(*index))
-        place = tirx.Select(chosen, tirx.Cast("int64", position), tirx.const(last, "int64"))
-        return te.min(place, taps)
+        index_of = tirx.Select(chosen, tirx.Cast("int64", position), tirx.const(last, "int64"))
+        return te.min(index_of, taps)
 
     return te.compute(found.shape, element, "place")
 

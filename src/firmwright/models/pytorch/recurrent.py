@@ -153,11 +153,11 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
     for layer in range(layers):
         by_direction = []
         for side in range(directions):
-            place = layer * directions + side
-            label = f"{node.name}/{place}"
-            weights = arrays[place * each : (place + 1) * each]
+            position = layer * directions + side
+            label = f"{node.name}/{position}"
+            weights = arrays[position * each : (position + 1) * each]
             direction = Direction(builder, label, weights)
-            first = [get_state(importer, direction, s, i, place) for i, s in enumerate(states)]
+            first = [get_state(importer, direction, s, i, position) for i, s in enumerate(states)]
             shown, end = direction.run(CELLS[node.target], steps, first, side == 1)
             by_direction.append(shown)
             ends.append(end)
@@ -172,20 +172,20 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
 
 
 def get_state(
-    importer: Any, direction: Direction, state: torch.fx.Node, number: int, place: int
+    importer: Any, direction: Direction, state: torch.fx.Node, number: int, position: int
 ) -> Expr:
     """Return a state (batch, size) before the first step; a state of zeros has a step's name."""
     whole = importer.env[state]
     if state.target is not torch.ops.aten.full.default:
-        return importer.block_builder.emit(pick(whole, place, 0))
+        return importer.block_builder.emit(pick(whole, position, 0))
     shape, value = state.args
     direction.scope = f"{STEP}-1/"
     filled = op.full(shape[1:], relax.const(value, dtype_of(whole)), dtype_of(whole))
     return direction.bind(filled, f"state_{number}")
 
 
-def pick(value: Expr, place: int, axis: int) -> Expr:
-    return op.take(value, relax.const(place, "int64"), axis)
+def pick(value: Expr, position: int, axis: int) -> Expr:
+    return op.take(value, relax.const(position, "int64"), axis)
 
 
 def stack(builder: relax.BlockBuilder, parts: Sequence[Expr], axis: int) -> Expr:

@@ -89,8 +89,8 @@ def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
     alike = all(np.allclose(*pair, atol=1e-5) for pair in zip(weights, by_size, strict=True))
     if not alike or (corners and any(len(matrix) == 1 for matrix in weights)):
         return {}
-    place = "align_corners" if corners else "half_pixel"
-    return {"method": "linear", "coordinate_transformation_mode": place}
+    transformation = "align_corners" if corners else "half_pixel"
+    return {"method": "linear", "coordinate_transformation_mode": transformation}
 
 
 def combine_pixels(
@@ -105,8 +105,8 @@ def combine_pixels(
     padded = np.pad(weights, ((0, 0), (0, count)))
     total = None
     for offset in range(count):
-        places = relax.const(np.minimum(first + offset, pixels - 1).astype("int64"), "int64")
-        term = builder.emit(relax.op.take(x, places, axis))
+        positions = relax.const(np.minimum(first + offset, pixels - 1).astype("int64"), "int64")
+        term = builder.emit(relax.op.take(x, positions, axis))
         if count > 1:
             shape = [results if i == axis else 1 for i in range(4)]
             factors = padded[np.arange(results), first + offset].reshape(shape)

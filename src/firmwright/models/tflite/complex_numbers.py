@@ -55,22 +55,22 @@ def transform_rows(data: te.Tensor, circle: te.Tensor) -> te.Tensor:
     column, so that each sum over all places serves length / places frequencies.
     """
     (count, width), length = (int(d) for d in data.shape), int(circle.shape[0])
-    places = 2 ** ((length.bit_length() - 1) // 2)
-    columns = length // places
-    place = te.reduce_axis((0, places), "place")
+    turns = 2 ** ((length.bit_length() - 1) // 2)
+    columns = length // turns
+    turn_of = te.reduce_axis((0, turns), "place")
     column = te.reduce_axis((0, columns), "column")
     zero = tirx.const(0, "float32")
 
-    def sum_places(row: Any, frequency: Any, at: Any, part: Any) -> Any:
-        position = place * columns + at
+    def sum_rows(row: Any, frequency: Any, at: Any, part: Any) -> Any:
+        position = turn_of * columns + at
         value = te.if_then_else(position < width, data[row, te.min(position, width - 1)], zero)
-        return te.sum(value * circle[(place * frequency * columns) % length, part], axis=place)
+        return te.sum(value * circle[(turn_of * frequency * columns) % length, part], axis=turn_of)
 
-    partial = te.compute((count, places, columns, 2), sum_places, "partial")
+    partial = te.compute((count, turns, columns, 2), sum_rows, "partial")
 
     def sum_columns(row: Any, frequency: Any, part: Any) -> Any:
         turn = (column * frequency) % length
-        real, imaginary = (partial[row, frequency % places, column, p] for p in (0, 1))
+        real, imaginary = (partial[row, frequency % turns, column, p] for p in (0, 1))
         other = tirx.Select(part == 0, zero - circle[turn, 1], circle[turn, 0])
         return te.sum(real * circle[turn, part] + imaginary * other, axis=column)
 

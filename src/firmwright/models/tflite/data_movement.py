@@ -22,9 +22,9 @@ def shape_of(converter: Any, tensor: Any) -> list[int]:
     return [int(d) for d in converter.get_tensor_shape(tensor)]
 
 
-def take_elements(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
+def take_elements(data: relax.Expr, axis: int, positions: Indices) -> relax.Expr:
     """Return the elements at constant indices of an axis."""
-    return relax.op.take(data, relax.const(places.astype("int32"), "int32"), axis, mode="fast")
+    return relax.op.take(data, relax.const(positions.astype("int32"), "int32"), axis, mode="fast")
 
 
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
@@ -40,8 +40,8 @@ def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     for axis, extent in zip((1, 2), converter.get_tensor_value(size), strict=True):
         length = shape_of(converter, source)[axis]
         flags = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
-        places = nearest_indices(length, int(extent), *flags)
-        data = converter.bb.normalize(take_elements(data, axis, places))
+        positions = nearest_indices(length, int(extent), *flags)
+        data = converter.bb.normalize(take_elements(data, axis, positions))
     return data
 
 
@@ -54,10 +54,10 @@ def nearest_indices(
     offset = np.float32(0.5 if half_pixel_centers else 0)
     real = (np.arange(extent, dtype="float32") + offset) * scale
     if align_corners:
-        places = np.trunc(real + np.copysign(np.float32(0.5), real))
+        positions = np.trunc(real + np.copysign(np.float32(0.5), real))
     else:
-        places = np.floor(real)
-    inside: Indices = np.clip(places.astype("int64"), 0, length - 1)
+        positions = np.floor(real)
+    inside: Indices = np.clip(positions.astype("int64"), 0, length - 1)
     return inside
 
 
@@ -69,8 +69,8 @@ def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
     data = converter.get_tensor_expr(source)
     for axis, (before, after) in enumerate(converter.get_tensor_value(paddings).tolist()):
         if before or after:
-            places = np.arange(shape_of(converter, source)[axis])
-            padded: Indices = np.pad(places, (before, after), mode=mode)  # type: ignore[call-overload]
+            positions = np.arange(shape_of(converter, source)[axis])
+            padded: Indices = np.pad(positions, (before, after), mode=mode)  # type: ignore[call-overload]
             data = converter.bb.normalize(take_elements(data, axis, padded))
     return data
 
@@ -87,29 +87,29 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
     lengths, rank = iter(enumerate(shape)), len(shape)
     begins, ends, strides = (converter.get_tensor_value(b).tolist() for b in bounds)
 
-    def has_bit(mask: int, place: int) -> bool:
-        return bool(mask >> place & 1)
+    def has_bit(mask: int, position: int) -> bool:
+        return bool(mask >> position & 1)
 
     taken: list[tuple[int, int, int, int]] = []
     added = sum(has_bit(options.NewAxisMask(), p) for p in range(len(begins)))
-    for place in range(len(begins)):
-        if has_bit(options.EllipsisMask(), place):
+    for position in range(len(begins)):
+        if has_bit(options.EllipsisMask(), position):
             for _ in range(rank - (len(begins) - 1 - added)):
                 next(lengths)
-        elif not has_bit(options.NewAxisMask(), place):
+        elif not has_bit(options.NewAxisMask(), position):
             axis, length = next(lengths)
-            begin = None if has_bit(options.BeginMask(), place) else begins[place]
-            end = None if has_bit(options.EndMask(), place) else ends[place]
-            stride = strides[place]
-            if has_bit(options.ShrinkAxisMask(), place):
-                begin, stride = begins[place] % length, 1
+            begin = None if has_bit(options.BeginMask(), position) else begins[position]
+            end = None if has_bit(options.EndMask(), position) else ends[position]
+            stride = strides[position]
+            if has_bit(options.ShrinkAxisMask(), position):
+                begin, stride = begins[position] % length, 1
                 end = begin + 1
             taken.append((axis, *slice(begin, end, stride).indices(length)))
     data = converter.get_tensor_expr(source)
     for axis, begin, end, stride in taken:
-        places = np.arange(begin, end, stride)
+        positions = np.arange(begin, end, stride)
         if stride < 0:
-            data = converter.bb.normalize(take_elements(data, axis, places))
+            data = converter.bb.normalize(take_elements(data, axis, positions))
     forward = [t for t in taken if t[3] > 0]
     if forward:
         data = relax.op.strided_slice(data, *map(list, zip(*forward, strict=True)))

@@ -108,12 +108,12 @@ def clear_undefined(results: Sequence[Array], options: Options) -> list[Array]:
     """Replace the results after the last object, which LiteRT does not write, by zeros."""
     boxes, classes, scores, count = results
     per_box, number = options["max_classes_per_detection"], int(count.reshape(-1)[0])
-    places = np.arange(scores.size)
+    positions = np.arange(scores.size)
     if options.get("use_regular_nms"):
-        defined = places < number
+        defined = positions < number
     else:
-        of_box = places % per_box < min(per_box, options["num_classes"])
-        defined = of_box & (places // per_box < number)
+        of_box = positions % per_box < min(per_box, options["num_classes"])
+        defined = of_box & (positions // per_box < number)
     kept = [np.where(defined, each, 0).astype("float32") for each in (classes, scores)]
     return [np.where(defined[:, np.newaxis], boxes, 0).astype("float32"), *kept, count]
 

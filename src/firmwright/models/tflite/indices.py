@@ -32,8 +32,8 @@ def convert_gather(converter: Any, op: Any) -> relax.Expr:
         shape = [*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :]]
 
         def read(*at: Any) -> Any:
-            place = indices[(*at[:batch], *at[axis : axis + inner])]
-            return data[(*at[:axis], place, *at[axis + inner :])]
+            position = indices[(*at[:batch], *at[axis : axis + inner])]
+            return data[(*at[:axis], position, *at[axis + inner :])]
 
         return te.compute(shape, read, "gathered")
 
@@ -81,9 +81,9 @@ def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
 
     Rows of bytes with a result in float32 are scaled with one scale, or with one scale per row.
     """
-    places, table = converter.get_input_tensors(op)
+    positions, table = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    indices, rows = map(converter.get_tensor_expr, (places, table))
+    indices, rows = map(converter.get_tensor_expr, (positions, table))
     found = converter.bb.normalize(relax.op.take(rows, indices, axis=0))
     if table.qnn_params is None or target.qnn_params is not None:
         return found

@@ -219,19 +219,19 @@ def prepare(
     indices = {name: index for name, index in placed if name in handed}
     order = [index for name, index in placed if name not in handed]
 
-    def place(given: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
+    def number_tensors(given: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
         yield from ((index, given[name]) for name, index in indices.items())
         yield from zip(order, [a for n, a in given.items() if n not in indices], strict=True)
 
     def step(given: Mapping[str, Array]) -> list[Array]:
-        for index, array in place(given):
+        for index, array in number_tensors(given):
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         return [interpreter.get_tensor(detail["index"]).copy() for detail in outputs]
 
     first = {s.tensor.name: read_initial(s) for s in states if s.output}
     try:
-        for index, array in place({**inputs[0], **first}):
+        for index, array in number_tensors({**inputs[0], **first}):
             interpreter.resize_tensor_input(index, array.shape)
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:

@@ -26,7 +26,7 @@ PEEPHOLES = ("input", "forget", "output")
 
 
 @dataclass(frozen=True)
-class Places:
+class TensorPositions:
     """The index of the first input of each group; a group has its inputs in the order of gates."""
 
     weights: int = 1
@@ -39,9 +39,9 @@ class Places:
     auxiliary: int | None = None
 
 
-ONLY = Places()
-FORWARD = Places(states=35, norms=None, auxiliary=40)
-BACKWARD = Places(18, 22, 26, 29, 33, states=37, norms=None, auxiliary=44)
+ONLY = TensorPositions()
+FORWARD = TensorPositions(states=35, norms=None, auxiliary=40)
+BACKWARD = TensorPositions(18, 22, 26, 29, 33, states=37, norms=None, auxiliary=44)
 AUXILIARY_INPUT = 39
 
 STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
@@ -127,9 +127,9 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
     axis = 0 if options.TimeMajor() else 1
     results: list[relax.Expr] = []
     states: list[relax.Expr] = []
-    for cell, given, place in zip(cells, data, (FORWARD, BACKWARD), strict=True):
-        before = read_states(converter, tensors, place)
-        result, after = run_cell(converter, cell, given, before, axis, place is BACKWARD)
+    for cell, given, positions in zip(cells, data, (FORWARD, BACKWARD), strict=True):
+        before = read_states(converter, tensors, positions)
+        result, after = run_cell(converter, cell, given, before, axis, positions is BACKWARD)
         results.append(result)
         states.extend(after)
     if options.MergeOutputs():
@@ -158,13 +158,13 @@ def find(tensors: Sequence[Any], position: int) -> Any | None:
     return tensors[position] if given else None
 
 
-def read_states(converter: Any, tensors: Sequence[Any], place: Places) -> States:
-    first, second = (converter.get_tensor_expr(tensors[place.states + i]) for i in (0, 1))
+def read_states(converter: Any, tensors: Sequence[Any], positions: TensorPositions) -> States:
+    first, second = (converter.get_tensor_expr(tensors[positions.states + i]) for i in (0, 1))
     return first, second
 
 
 def read_float_cell(
-    converter: Any, tensors: Sequence[Any], place: Places, options: Any
+    converter: Any, tensors: Sequence[Any], positions: TensorPositions, options: Any
 ) -> FloatCell:
     """Return the constants of a cell. Raises UserError for weights that are not supported."""
 
@@ -175,17 +175,20 @@ def read_float_cell(
     def read_values(start: int | None, gates: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         return {g: read_floats(converter, tensor) for g, tensor in read(start, gates).items()}
 
-    groups = [read(start, GATES) for start in (place.weights, place.auxiliary, place.recurrent)]
+    groups = [
+        read(start, GATES)
+        for start in (positions.weights, positions.auxiliary, positions.recurrent)
+    ]
     weights, auxiliary, recurrent = (
         [group[g] for g in GATES if g in group] for group in groups
     )  # fmt: skip
-    projection, bias = (find(tensors, place.projection + i) for i in (0, 1))
+    projection, bias = (find(tensors, positions.projection + i) for i in (0, 1))
     return FloatCell(
         sources=[read_weights(converter, each) for each in (weights, auxiliary) if each],
         recurrent=read_weights(converter, recurrent),
-        biases=read_values(place.biases, GATES),
-        peepholes=read_values(place.peepholes, PEEPHOLES),
-        norms=read_values(place.norms, GATES),
+        biases=read_values(positions.biases, GATES),
+        peepholes=read_values(positions.peepholes, PEEPHOLES),
+        norms=read_values(positions.norms, GATES),
         projection=None if projection is None else read_weights(converter, [projection]),
         projection_bias=None if bias is None else read_floats(converter, bias),
         symmetric=not options.AsymmetricQuantizeInputs(),

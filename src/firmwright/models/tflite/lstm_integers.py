@@ -349,8 +349,8 @@ def call_gate(
 ) -> Any:
     """Return a function of a value and of the table's number for it (``list_exponentials``)."""
     x = tirx.Var("x", "int32")
-    place = tirx.call_pure_extern("int32", "gate_place", x, number(bits), number(step))
-    start = table[place].astype("int32")
+    gate_index = tirx.call_pure_extern("int32", "gate_place", x, number(bits), number(step))
+    start = table[gate_index].astype("int32")
     return tirx.Let(x, value, tirx.call_pure_extern("int32", name, x, *given, start))
 
 

@@ -43,8 +43,8 @@ def convert_reduce_prod(converter: Any, op: Any) -> relax.Expr:
     def compute(data: te.Tensor) -> te.Tensor:
         def multiply(*at: Any) -> Any:
             total = None
-            for place in np.ndindex(*map(len, factors)):
-                index = [p if a in reduced else at[a] for a, p in enumerate(place)]
+            for position in np.ndindex(*map(len, factors)):
+                index = [p if a in reduced else at[a] for a, p in enumerate(position)]
                 value = data(*index).astype("int32") - zero_points[0]
                 total = value if total is None else scale_product(total.astype("int64") * value)
             moved = scale_product(total) + zero_points[1]

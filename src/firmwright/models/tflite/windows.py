@@ -32,10 +32,10 @@ def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
         step = te.reduce_axis((0, length), "step")
 
         def total(*at: Any) -> Any:
-            place = length - 1 - step if options.Reverse() else step
-            after, before = (place, at[axis]) if options.Reverse() else (at[axis], place)
+            position = length - 1 - step if options.Reverse() else step
+            after, before = (position, at[axis]) if options.Reverse() else (at[axis], position)
             counted = before < after if options.Exclusive() else before <= after
-            value = data(*at[:axis], place, *at[axis + 1 :])
+            value = data(*at[:axis], position, *at[axis + 1 :])
             return te.sum(te.if_then_else(counted, value, tirx.const(0, data.dtype)), axis=step)
 
         return te.compute(data.shape, total, "cumulated")

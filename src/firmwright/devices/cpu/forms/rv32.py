@@ -173,7 +173,7 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     padded[:, : layer.taps] = layer.matrix[:, found.order]
     scales = scale_arrays(layer)
     shifts = scales.pop("shifts").astype("int64")
-    places = np.arange(layer.out_channels) << SHIFT_BITS | shifts
+    packed = np.arange(layer.out_channels) << SHIFT_BITS | shifts
     columns = [array.astype("int64") for array in scales.values()]
     weights: list[Array] = []
     numbers: list[Array] = []
@@ -183,7 +183,7 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
         of_blocks = fill_blocks(grouping.channels, tile.channels)
         weights += [padded[rows, :taps].T.reshape(-1) for rows in of_blocks]
         blocks = [column[of_blocks] for column in columns]
-        at = np.pad(places[of_blocks], ((0, 0), (0, tile.channels % 2)))
+        at = np.pad(packed[of_blocks], ((0, 0), (0, tile.channels % 2)))
         narrow = layer.out_channels <= NARROW
         blocks.append(at[:, ::2] | at[:, 1::2] << 16 if narrow else at[:, : tile.channels])
         block = np.concatenate(blocks, axis=1).reshape(-1)

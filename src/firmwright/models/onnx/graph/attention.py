@@ -19,7 +19,7 @@ from firmwright.models.onnx.graph.body import (
     read_inputs,
     refuse,
     refuse_inconsistent,
-    refuse_places,
+    refuse_tensors,
 )
 from firmwright.models.onnx.graph.microsoft import dequantize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
@@ -95,12 +95,12 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
     batch, keys = scores.batch, scores.keys
     shape = walk.shape(mask) or ()
     if shape in ((batch,), (2 * batch,)):
-        places = body.constant(np.arange(keys), "int32")
+        positions = body.constant(np.arange(keys), "int32")
         whole = body.constant([batch, 1, 1, 1], "int64")
-        counts = add("Less", places, add("Reshape", body.cut(mask, 0, 0, batch), whole))
+        counts = add("Less", positions, add("Reshape", body.cut(mask, 0, 0, batch), whole))
         if shape[0] > batch:
             begin = add("Reshape", body.cut(mask, 0, batch, 2 * batch), whole)
-            counts = add("And", counts, add("Not", add("Less", places, begin)))
+            counts = add("And", counts, add("Not", add("Less", positions, begin)))
     elif shape in ((batch, keys), (batch, scores.queries, keys)):
         whole = body.constant([batch, 1, -1, keys], "int64")
         counts = add("Greater", add("Reshape", mask, whole), body.constant(0, "int32"))
@@ -135,7 +135,7 @@ def attend_to_itself(
             f"{list(sizes)}; expected their sum, and queries as wide as keys",
         )
     begins = (0, sizes[0], 2 * sizes[0])
-    parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
+    parts = [split_heads(body, project(*span), heads) for span in zip(begins, sizes, strict=True)]
     scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)
     if mask and walk.shape(mask) in ((shape[0], 1), (1, 1)):
         mask = ""  # a summand that is equal for all keys has no effect
@@ -146,7 +146,7 @@ def attend_to_itself(
 
 def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     data, weights, bias, mask, _, added = read_inputs(node, 6)
-    refuse_places(node, {4: "past"}, NO_CACHE)
+    refuse_tensors(node, {4: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
         refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
     if not bias:  # without a bias, ONNX Runtime, the reference, ends the process
@@ -163,7 +163,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a QAttention, whose input and weights are quantized."""
     data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
-    refuse_places(node, {8: "past"}, NO_CACHE)
+    refuse_tensors(node, {8: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
         refuse(
             node,
@@ -193,8 +193,8 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """
     query, key, value, bias, mask, added = read_inputs(node, 6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")
-    refuse_places(node, dict(enumerate(cache, 6)), NO_CACHE)
-    refuse_places(node, {-4: "qk"}, "leave it out")
+    refuse_tensors(node, dict(enumerate(cache, 6)), NO_CACHE)
+    refuse_tensors(node, {-4: "qk"}, "leave it out")
     shapes = [walk.shape(name) for name in (query, key, value) if name]
     if None in shapes:
         return None

@@ -101,20 +101,20 @@ def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[
     return packed
 
 
-def spread(body: NodeBuilder, name: str, places: str) -> str:
+def spread(body: NodeBuilder, name: str, positions: str) -> str:
     """Append a scale or a zero point, repeated for each element of its block."""
-    return body.add("Gather", name, places, axis=get_attribute(body.node, "axis", 1))
+    return body.add("Gather", name, positions, axis=get_attribute(body.node, "axis", 1))
 
 
 def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a DequantizeLinear in blocks as (x - zero point) · scale."""
-    body, places = begin(node, walk)
+    body, positions = begin(node, walk)
     kind, scale = widen_scale(body, walk)
     stored = body.add("Cast", node.input[0], to=kind)
     if len(node.input) > 2 and node.input[2]:
         point = body.add("Cast", node.input[2], to=kind)
-        stored = body.add("Sub", stored, spread(body, point, places))
-    result = body.add("Mul", stored, spread(body, scale, places))
+        stored = body.add("Sub", stored, spread(body, point, positions))
+    result = body.add("Mul", stored, spread(body, scale, positions))
     to = get_attribute(node, "output_dtype", 0) or kind
     return body.finish(result if to == kind else body.add("Cast", result, to=to))
 
@@ -135,7 +135,7 @@ def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
     A cast rounds floats of 8 and 4 bits, and clamps them if the node requires this.
     """
-    body, places = begin(node, walk)
+    body, positions = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""
     kind = get_attribute(node, "output_dtype", 0) or TensorProto.UINT8
     if point:
@@ -144,13 +144,13 @@ def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     to_float = is_small_float(result_type)
     precision, scale = widen_scale(body, walk)
     data = body.add("Cast", node.input[0], to=precision)
-    result = body.add("Div", data, spread(body, scale, places))
+    result = body.add("Div", data, spread(body, scale, positions))
     if not to_float:
         result = body.add("Round", result)
     if point:
         zero = body.add("Cast", point, to=TensorProto.FLOAT)
         result = body.add("Cast", result, to=TensorProto.FLOAT)
-        result = body.add("Add", result, spread(body, zero, places))
+        result = body.add("Add", result, spread(body, zero, positions))
     if to_float:
         saturate = get_attribute(node, "saturate", 1)
         return body.finish(body.add("Cast", result, to=kind, saturate=saturate))

@@ -54,13 +54,13 @@ def refuse_inconsistent(node: onnx.NodeProto, problem: str) -> NoReturn:
     refuse(node, f"{problem}; export the model again")
 
 
-def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str) -> None:
+def refuse_tensors(node: onnx.NodeProto, positions: Mapping[int, str], workaround: str) -> None:
     """Raise UserError if a node has one of these inputs (0, 1, …) or outputs (-1, -2, …)."""
-    for place, name in places.items():
-        stated = node.input[place:] if place >= 0 else node.output[-place - 1 :]
+    for position, name in positions.items():
+        stated = node.input[position:] if position >= 0 else node.output[-position - 1 :]
         if stated and stated[0]:
-            kind = "input" if place >= 0 else "output"
-            refuse(node, f"its {kind} {name} cannot be compiled; {way_out}")
+            kind = "input" if position >= 0 else "output"
+            refuse(node, f"its {kind} {name} cannot be compiled; {workaround}")
 
 
 class NodeBuilder:

@@ -134,14 +134,14 @@ def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     for grams, first in list_grams(node):
         size = grams.shape[1]
         skips = get_attribute(node, "max_skip_count", 0) if size > 1 else 0
-        places = np.array([begin + step * np.arange(size) for step in range(1, skips + 2)
+        positions = np.array([begin + step * np.arange(size) for step in range(1, skips + 2)
                            for begin in range(length - step * (size - 1))], "int64")  # fmt: skip
-        if not places.size or not grams.size:
+        if not positions.size or not grams.size:
             continue
         same = ""
         for i in range(size):
             element = body.unsqueeze(
-                body.add("Gather", x, body.constant(places[:, i], "int64"), axis=1), -1
+                body.add("Gather", x, body.constant(positions[:, i], "int64"), axis=1), -1
             )
             equal = body.add("Equal", element, body.constant(grams[:, i], "int64"))
             same = body.add("And", same, equal) if same else equal

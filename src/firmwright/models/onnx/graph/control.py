@@ -57,21 +57,21 @@ def insert(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 def erase(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     tensors = list(get_sequence(node, walk))
-    del tensors[find_place(node, walk, tensors, -1)]
+    del tensors[find_position(node, walk, tensors, -1)]
     walk.sequences[node.output[0]] = tensors
     return []
 
 
 def pick(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     tensors = get_sequence(node, walk)
-    return rename(node, tensors[find_place(node, walk, tensors, 0)])
+    return rename(node, tensors[find_position(node, walk, tensors, 0)])
 
 
-def find_place(node: onnx.NodeProto, walk: Specializer, tensors: list[str], default: int) -> int:
-    place = get_number(node, walk, 1, default)
-    if not -len(tensors) <= place < len(tensors):
-        refuse_inconsistent(node, f"its position is {place}, in a sequence of {len(tensors)}")
-    return place
+def find_position(node: onnx.NodeProto, walk: Specializer, tensors: list[str], default: int) -> int:
+    position = get_number(node, walk, 1, default)
+    if not -len(tensors) <= position < len(tensors):
+        refuse_inconsistent(node, f"its position is {position}, in a sequence of {len(tensors)}")
+    return position
 
 
 def measure(node: onnx.NodeProto, walk: Specializer) -> Nodes:

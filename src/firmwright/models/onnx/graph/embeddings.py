@@ -33,13 +33,13 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     body = NodeBuilder(node, walk)
     inputs = read_inputs(node, 18)
 
-    def restore(place: int, values: str) -> str:
-        return dequantize(body, values, inputs[place + 6], inputs[place + 11])
+    def restore(position: int, values: str) -> str:
+        return dequantize(body, values, inputs[position + 6], inputs[position + 11])
 
     def look_up(table: int, rows: str) -> str:
         return restore(table, body.add("Gather", inputs[table], rows, axis=0))
 
-    norm = [restore(place, inputs[place]) for place in (5, 6)]
+    norm = [restore(position, inputs[position]) for position in (5, 6)]
     return embed(body, walk, look_up, norm, inputs[7], "")
 
 

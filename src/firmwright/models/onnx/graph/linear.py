@@ -77,14 +77,14 @@ def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     result = ""
     for size in range(shape[-1], 0, -1):
         column = body.add("Gather", rest, body.constant([0], "int64"), axis=2)
-        place = body.add("ArgMax", body.add("Abs", column), axis=1, keepdims=1)
+        position = body.add("ArgMax", body.add("Abs", column), axis=1, keepdims=1)
         rows = body.constant(np.arange(size)[:, None], "int64")
-        chosen = body.add("Equal", rows, place)
+        chosen = body.add("Equal", rows, position)
         row = body.reduce("ReduceSum", body.add("Where", chosen, rest, zero), 1)
         first = body.add("Gather", rest, body.constant([0], "int64"), axis=1)
         others = body.add("Where", chosen, first, rest)
         pivot, row = (cut(body, row, 2, *ends) for ends in ((0, 1), (1, size)))
-        stays = body.add("Equal", place, body.constant(0, "int64"))
+        stays = body.add("Equal", position, body.constant(0, "int64"))
         signed = body.add("Where", stays, pivot, body.add("Neg", pivot))
         result = body.add("Mul", result, signed) if result else signed
         if size > 1:
@@ -98,8 +98,8 @@ def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def cut(body: NodeBuilder, name: str, axis: int, first: int, end: int) -> str:
     """Append a part of a tensor along an axis."""
-    places = (body.constant([n], "int64") for n in (first, end, axis))
-    return body.add("Slice", name, *places)
+    positions = (body.constant([n], "int64") for n in (first, end, axis))
+    return body.add("Slice", name, *positions)
 
 
 def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -118,8 +118,8 @@ def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     hop = int(walk.constants[step].item())
     starts = np.arange((shape[1] - width) // hop + 1) * hop
     body = NodeBuilder(node, walk)
-    places = body.constant(starts[:, None] + np.arange(width), "int64")
-    frames = body.add("Gather", node.input[0], places, axis=1)
+    positions = body.constant(starts[:, None] + np.arange(width), "int64")
+    frames = body.add("Gather", node.input[0], positions, axis=1)
     if window:
         frames = body.add(
             "Mul", frames, body.add("Reshape", window, body.constant([-1, 1], "int64"))

@@ -11,7 +11,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse_places
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    read_inputs,
+    refuse_tensors,
+)
 from firmwright.models.onnx.graph.microsoft import add_bias
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -76,7 +81,7 @@ def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
 
 
 def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    refuse_places(node, {-2: "inv_std_var"}, NO_TRAINING)
+    refuse_tensors(node, {-2: "inv_std_var"}, NO_TRAINING)
     data, gamma = read_inputs(node, 2)
     if not walk.shape(data):
         return None
@@ -86,7 +91,7 @@ def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a normalization of the sum of an input, a skip connection and a bias."""
-    refuse_places(node, {-2: "mean", -3: "inv_std_var"}, NO_TRAINING)
+    refuse_tensors(node, {-2: "mean", -3: "inv_std_var"}, NO_TRAINING)
     body = NodeBuilder(node, walk)
     is_simple = node.op_type == "SkipSimplifiedLayerNormalization"
     data, skip, gamma, beta, bias = read_inputs(node, 5)

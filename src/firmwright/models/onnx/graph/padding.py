@@ -38,8 +38,8 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     body = NodeBuilder(node, walk)
     result = node.input[0]
     for axis, ends in pads.items():
-        places = find_places(mode, shape[axis], *ends)
-        result = body.add("Gather", result, body.constant(places, "int64"), axis=axis)
+        positions = find_positions(mode, shape[axis], *ends)
+        result = body.add("Gather", result, body.constant(positions, "int64"), axis=axis)
     return body.finish(result)
 
 
@@ -87,7 +87,7 @@ def count_left(length: int, before: int, after: int) -> int:
     return length + min(before, 0) + min(after, 0)
 
 
-def find_places(
+def find_positions(
     mode: Literal["reflect", "wrap"], length: int, before: int, after: int
 ) -> npt.NDArray[np.int64]:
     """Return the source index of each element of a padded axis; negative pads are applied first."""

@@ -62,10 +62,10 @@ def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
     if not vectors:
         return None
     body, operands = NodeBuilder(node, walk), list(node.input)
-    for place in vectors:
-        operands[place] = body.unsqueeze(operands[place], place)
+    for position in vectors:
+        operands[position] = body.unsqueeze(operands[position], position)
     product = body.add("MatMulInteger", *operands)
-    return body.finish(body.squeeze(product, *(place - 2 for place in vectors)))
+    return body.finish(body.squeeze(product, *(position - 2 for position in vectors)))
 
 
 RANKS: dict[str, Rewrite] = {

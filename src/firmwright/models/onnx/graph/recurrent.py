@@ -102,12 +102,12 @@ class Direction:
         self.dtype = walk.dtype(node.input[0])
         self.size, self.weights = self.read_weights()
         bias = node.input[3] if len(node.input) > 3 else ""
-        place = self.pick(bias, index) if bias else ""
-        self.biases = [self.cut(place, i * gates, gates, 0) for i in range(2)] if bias else []
+        position = self.pick(bias, index) if bias else ""
+        self.biases = [self.cut(position, i * gates, gates, 0) for i in range(2)] if bias else []
         self.parts: dict[tuple[int, int, int], tuple[str, str]] = {}
         peepholes = node.input[7] if len(node.input) > 7 else ""
-        place = self.pick(peepholes, index) if peepholes else ""
-        self.peepholes = [self.cut(place, i, 1, 0) for i in range(3)] if peepholes else []
+        position = self.pick(peepholes, index) if peepholes else ""
+        self.peepholes = [self.cut(position, i, 1, 0) for i in range(3)] if peepholes else []
 
     def read_weights(self) -> tuple[int, list[str]]:
         """Return the size of a state, and the weights of the input and of the state."""
@@ -123,9 +123,9 @@ class Direction:
         ends = [self.body.constant([i * self.size], "int64") for i in (first, first + gates)]
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
-    def get_initial_state(self, place: int, hold: Hold | None) -> str:
+    def get_initial_state(self, position: int, hold: Hold | None) -> str:
         """Return the initial value of a state, which is zero by default."""
-        name = self.node.input[5 + place] if len(self.node.input) > 5 + place else ""
+        name = self.node.input[5 + position] if len(self.node.input) > 5 + position else ""
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
             return self.pick(name, self.index, axis)
@@ -139,7 +139,7 @@ class Direction:
         value = np.full((self.batch, self.size), known, self.dtype)
         if hold is None:
             return self.body.constant(value, self.dtype)
-        name = self.body.name_tensor(f"state_{place}")
+        name = self.body.name_tensor(f"state_{position}")
         hold(name, value)
         element = helper.np_dtype_to_tensor_dtype(value.dtype)
         self.walk.types[name] = helper.make_tensor_type_proto(element, value.shape)
@@ -168,15 +168,15 @@ class Direction:
         self.body.scope = scope
         return weights, bias
 
-    def apply(self, place: int, value: str, label: str = "") -> str:
-        """Return the function number ``place`` of the operator's definition, applied to a value."""
-        return self.functions[place].add(self.body, value, self.dtype, label)
+    def apply(self, position: int, value: str, label: str = "") -> str:
+        """Return the result of function number ``position`` of the operator for a value."""
+        return self.functions[position].add(self.body, value, self.dtype, label)
 
-    def add_peephole(self, gate: str, place: int, cell: str) -> str:
+    def add_peephole(self, gate: str, position: int, cell: str) -> str:
         """Add the weighted cell state to a gate, if the operator has peephole weights."""
         if not self.peepholes:
             return gate
-        return self.body.add("Add", gate, self.body.add("Mul", self.peepholes[place], cell))
+        return self.body.add("Add", gate, self.body.add("Mul", self.peepholes[position], cell))
 
 
 def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:

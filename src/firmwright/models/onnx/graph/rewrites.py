@@ -136,10 +136,10 @@ def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
     """Rewrite ConvInteger as Conv, because TVM lacks ConvInteger, but its Conv accepts integers."""
     body = NodeBuilder(node, walk)
     operands = []
-    for place in (0, 1):
-        number = body.add("Cast", node.input[place], to=TensorProto.INT32)
-        zero = node.input[place + 2] if len(node.input) > place + 2 else ""
-        rank = len(walk.shape(node.input[place]) or ())
+    for position in (0, 1):
+        number = body.add("Cast", node.input[position], to=TensorProto.INT32)
+        zero = node.input[position + 2] if len(node.input) > position + 2 else ""
+        rank = len(walk.shape(node.input[position]) or ())
         if zero:
             along = body.constant([-1, *[1] * (rank - 1)], "int64")
             zero = body.add("Reshape", body.add("Cast", zero, to=TensorProto.INT32), along)

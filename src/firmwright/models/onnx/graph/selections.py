@@ -41,8 +41,8 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     negative = body.add("Less", index, body.constant(0, "int64"))
     index = body.add("Where", negative, body.add("Add", index, count), index)
     index = body.unsqueeze(index, axis)
-    places = np.arange(int(depth.item())).reshape(along_axis(axis, len(shape) + 1))
-    hot = body.add("Equal", index, body.constant(places, "int64"))
+    positions = np.arange(int(depth.item())).reshape(along_axis(axis, len(shape) + 1))
+    hot = body.add("Equal", index, body.constant(positions, "int64"))
     off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
     return body.finish(body.add("Where", hot, on, off))
 
@@ -55,11 +55,13 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
     body = NodeBuilder(node, walk)
     time, batch = get_attribute(node, "time_axis", 0), get_attribute(node, "batch_axis", 1)
     step = np.arange(shape[time]).reshape(along_axis(time, len(shape)))
-    place = body.constant(step, "int64")
+    position = body.constant(step, "int64")
     along = body.constant(along_axis(batch, len(shape)), "int64")
     length = body.add("Reshape", node.input[1], along)
     last = body.add("Sub", length, body.constant(1, "int64"))
-    source = body.add("Where", body.add("Less", place, length), body.add("Sub", last, place), place)
+    source = body.add(
+        "Where", body.add("Less", position, length), body.add("Sub", last, position), position
+    )
     indices = body.add("Expand", source, body.constant(shape, "int64"))
     return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
 
@@ -72,16 +74,16 @@ def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
     axis = get_attribute(node, "axis", -2) % len(shape)
     body = NodeBuilder(node, walk)
     steps = np.arange(part[axis]).reshape(along_axis(axis, len(shape)))
-    places = body.constant(steps, "int64")
+    positions = body.constant(steps, "int64")
     if len(node.input) > 2 and node.input[2]:
         begin = body.constant(along_axis(0, len(shape)), "int64")
         begin = body.add("Reshape", node.input[2], begin)
-        places = body.add("Add", places, body.add("Cast", begin, to=TensorProto.INT64))
+        positions = body.add("Add", positions, body.add("Cast", begin, to=TensorProto.INT64))
     if get_attribute(node, "mode", "linear") == "circular":
-        places = body.add("Mod", places, body.constant(shape[axis], "int64"))
-    places = body.add("Expand", places, body.constant(part, "int64"))
+        positions = body.add("Mod", positions, body.constant(shape[axis], "int64"))
+    positions = body.add("Expand", positions, body.constant(part, "int64"))
     data = node.input[:2]
-    return body.finish(body.add("ScatterElements", data[0], places, data[1], axis=axis))
+    return body.finish(body.add("ScatterElements", data[0], positions, data[1], axis=axis))
 
 
 def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

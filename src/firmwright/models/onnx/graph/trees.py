@@ -84,8 +84,8 @@ class Forest:
     def make_weights(self, results: int, other: float) -> npt.NDArray[Any]:
         """Return weights (leaves, results); a result that a leaf omits has the weight ``other``."""
         weights = np.full((self.leaf_count, results), other, self.dtype)
-        for place, weight in self.leaves.items():
-            weights[place] = weight
+        for position, weight in self.leaves.items():
+            weights[position] = weight
         return weights
 
 
@@ -99,7 +99,7 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
     is_leaf = np.array([mode == "LEAF" for mode in modes], bool)
     numbers = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
     labels = zip(ints("nodes_treeids"), ints("nodes_nodeids"), strict=True)
-    places = dict(zip(labels, numbers, strict=True))
+    positions = dict(zip(labels, numbers, strict=True))
     values, weights = read_numbers(node, "nodes_values"), read_numbers(node, f"{kind}_weights")
     missing = ints("nodes_missing_value_tracks_true") or [0] * len(modes)
     names = ("treeids", "featureids", "truenodeids", "falsenodeids")
@@ -109,12 +109,12 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
         modes, values, missing, *columns, strict=True
     ):
         if mode != "LEAF":
-            yes, no = (places[tree, end] for end in ends)
+            yes, no = (positions[tree, end] for end in ends)
             splits.append(Split(feature, value, MODES.index(mode), bool(lost), yes, no))
     leaves: dict[tuple[int, int], float] = {}
     columns = [ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids")]
     for tree, label, result, weight in zip(*columns, weights, strict=True):
-        at = ~places[tree, label], result
+        at = ~positions[tree, label], result
         leaves[at] = leaves.get(at, 0) + weight
     children = {end for split in splits for end in (split.yes, split.no)}
     roots = [number for number in numbers if number not in children]
@@ -215,22 +215,24 @@ class Tables:
         array = np.array(values, dtype or np.min_scalar_type(max(values)))
         return self.body.constant(array, array.dtype)
 
-    def look_up(self, table: str, place: str) -> str:
-        return self.body.add("Cast", self.body.add("Gather", table, place), to=TensorProto.INT32)
+    def look_up(self, table: str, position: str) -> str:
+        return self.body.add("Cast", self.body.add("Gather", table, position), to=TensorProto.INT32)
 
-    def choose(self, x: str, place: str) -> str:
+    def choose(self, x: str, position: str) -> str:
         """Append one step, which moves from these nodes to their successors."""
         body = self.body
-        value = body.add("GatherElements", x, self.look_up(self.feature, place), axis=1)
-        limit = body.add("Gather", self.value, place)
+        value = body.add("GatherElements", x, self.look_up(self.feature, position), axis=1)
+        limit = body.add("Gather", self.value, position)
         goes = COMPARISONS[self.modes[0]](body, value, limit)
         for mode in self.modes[1:]:
-            here = body.add("Equal", self.look_up(self.mode, place), body.constant(mode, "int32"))
+            here = body.add(
+                "Equal", self.look_up(self.mode, position), body.constant(mode, "int32")
+            )
             goes = body.add("Where", here, COMPARISONS[mode](body, value, limit), goes)
         if self.has_missing:
-            lost = body.add("Gather", self.missing, place)
+            lost = body.add("Gather", self.missing, position)
             goes = body.add("Or", goes, body.add("And", body.add("IsNaN", value), lost))
-        return body.add("Where", goes, *(self.look_up(end, place) for end in self.ends))
+        return body.add("Where", goes, *(self.look_up(end, position) for end in self.ends))
 
 
 def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
@@ -242,10 +244,10 @@ def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
     x = body.add("Reshape", x, body.constant([-1, shape[-1]], "int64"))
     tables = Tables(body, forest, dtype)
     rows = shape[0] if len(shape) > 1 else 1
-    place = body.constant([tables.roots] * rows, "int32")
+    position = body.constant([tables.roots] * rows, "int32")
     for _ in range(forest.measure_depth()):
-        place = tables.choose(x, place)
-    return body.add("Sub", place, body.constant(tables.first_leaf, "int32"))
+        position = tables.choose(x, position)
+    return body.add("Sub", position, body.constant(tables.first_leaf, "int32"))
 
 
 SUM, AVERAGE, MIN, MAX = "SUM", "AVERAGE", "MIN", "MAX"

@@ -250,10 +250,10 @@ def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]
     first = body.add("Min", first, body.constant(1 - SMALLEST, "float32"))
     both = body.add("Concat", first, body.add("Sub", one, first), axis=1)
     count = pairs[-1][1] + 1
-    places = np.zeros((count, count), "int64")
+    positions = np.zeros((count, count), "int64")
     for number, (i, j) in enumerate(pairs):
-        places[i, j], places[j, i] = number, len(pairs) + number
-    matrix = body.add("Gather", both, body.constant(places, "int64"), axis=1)
+        positions[i, j], positions[j, i] = number, len(pairs) + number
+    matrix = body.add("Gather", both, body.constant(positions, "int64"), axis=1)
     return body.add("PairwiseProbabilities", matrix)
 
 

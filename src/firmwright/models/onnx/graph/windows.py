@@ -26,7 +26,7 @@ from firmwright.models.onnx.graph.body import (
 )
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
-Places = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 
 
 def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -67,9 +67,9 @@ def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     pooled = walk.shape(node.output[0])
     if pooled is None:
         return None
-    places = find_window_places(node, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
-    begin = np.maximum(-places.min(axis=0), 0)
-    end = np.maximum(places.max(axis=0) + 1 - shape[2:], 0)
+    positions = find_window_positions(node, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
+    begin = np.maximum(-positions.min(axis=0), 0)
+    end = np.maximum(positions.max(axis=0) + 1 - shape[2:], 0)
     padded = onnx.NodeProto()
     padded.CopyFrom(node)
     kept = [a for a in node.attribute if a.name not in ("auto_pad", "ceil_mode", "pads")]
@@ -92,9 +92,9 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if pooled is None:
         return None
     image, count = shape[2:], shape[0] * shape[1]
-    places = find_window_places(node, image, pooled[2:])
-    inside = np.all((places >= 0) & (places < np.array(image)), axis=-1)
-    clipped = tuple(np.where(inside, places[..., a], 0) for a in range(len(image)))
+    positions = find_window_positions(node, image, pooled[2:])
+    inside = np.all((positions >= 0) & (positions < np.array(image)), axis=-1)
+    clipped = tuple(np.where(inside, positions[..., a], 0) for a in range(len(image)))
     table = np.where(inside, np.ravel_multi_index(clipped, image), prod(image))
     stored = table
     if get_attribute(node, "storage_order", 0):
@@ -117,9 +117,9 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     return body.finish(*(body.add("Reshape", r, whole) for r in (largest, index)))
 
 
-def find_window_places(
+def find_window_positions(
     node: onnx.NodeProto, image: tuple[int, ...], pooled: tuple[int, ...]
-) -> Places:
+) -> Positions:
     """Return the pixels of each window as constants (results, elements of a window, axes)."""
     axes = len(image)
     kernel = get_attribute(node, "kernel_shape", [])
@@ -134,8 +134,8 @@ def find_window_places(
         begin = [t // 2 if same == "SAME_UPPER" else t - t // 2 for t in total]
     starts = np.array([*product(*map(range, pooled))]) * strides - begin
     steps = np.array([*product(*map(range, kernel))]) * dilations
-    places: Places = starts[:, None] + steps
-    return places
+    positions: Positions = starts[:, None] + steps
+    return positions
 
 
 def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -180,13 +180,13 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
     def reshape(name: str, *shape: int) -> str:
         return body.add("Reshape", name, body.constant(shape, "int64"))
 
-    places = find_window_places(with_kernel(node, kernel), tuple(image), tuple(size))
+    positions = find_window_positions(with_kernel(node, kernel), tuple(image), tuple(size))
     offset = reshape(node.input[2], batch * moves, taps, 2, points)
     neighbors = []
     for axis in range(2):
         moved = body.add("Gather", offset, body.constant(axis, "int64"), axis=2)
-        place = body.add("Add", moved, body.constant(places[..., axis].T, dtype))
-        neighbors.append(add_neighbors(body, dtype, place, image[axis]))
+        position = body.add("Add", moved, body.constant(positions[..., axis].T, dtype))
+        neighbors.append(add_neighbors(body, dtype, position, image[axis]))
     planes = body.constant(np.arange(batch * moves).reshape(-1, 1, 1) * prod(image), "int64")
     data = reshape(node.input[0], batch * moves, channels // moves, *image)
     total = ""
@@ -218,11 +218,11 @@ class Neighbors(NamedTuple):
     weights: list[str]
 
 
-def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], place: str, length: int) -> Neighbors:
+def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], position: str, length: int) -> Neighbors:
     """Append the neighbors of positions along an axis; the weight is zero outside the image."""
     zero, one, last = (body.constant(n, dtype) for n in (0, 1, length - 1))
-    low = body.add("Floor", place)
-    rest = body.add("Sub", place, low)
+    low = body.add("Floor", position)
+    rest = body.add("Sub", position, low)
     pixels, weights = [], []
     for pixel, weight in ((low, body.add("Sub", one, rest)), (body.add("Add", low, one), rest)):
         inside = body.add("Min", body.add("Max", pixel, zero), last)
@@ -294,12 +294,12 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
     neighbors = []
     for axis, along in enumerate(([0, -1, 1], [0, 1, -1])):
-        place = add_region_places(body, walk, dtype, axis, sizes[axis] * samples)
-        place = body.add("Reshape", place, body.constant(along, "int64"))
+        position = add_region_positions(body, walk, dtype, axis, sizes[axis] * samples)
+        position = body.add("Reshape", position, body.constant(along, "int64"))
         far, zero, last = (body.constant(n, dtype) for n in (-1, 0, image[axis] - 1))
-        inside = body.add("Min", body.add("Max", place, zero), last)
-        beyond = body.add("Greater", place, body.constant(image[axis], dtype))
-        outside = body.add("Or", body.add("Less", place, far), beyond)
+        inside = body.add("Min", body.add("Max", position, zero), last)
+        beyond = body.add("Greater", position, body.constant(image[axis], dtype))
+        outside = body.add("Or", body.add("Less", position, far), beyond)
         found = add_neighbors(body, dtype, inside, image[axis])
         weights = [body.add("Where", outside, zero, w) for w in found.weights]
         neighbors.append(Neighbors(found.pixels, weights))
@@ -315,7 +315,7 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     return body.finish(body.add("Transpose", largest, perm=[0, 3, 1, 2]))
 
 
-def add_region_places(
+def add_region_positions(
     body: NodeBuilder, walk: Specializer, dtype: np.dtype[Any], axis: int, count: int
 ) -> str:
     """Append the ``count`` sample positions of each region along an axis: (regions, count)."""
