@@ -26,9 +26,9 @@ from firmwright.pipeline.artifacts import (
     NETWORK_VALUES,
 )
 from firmwright.pipeline.custom_operators import load_custom_operators, refuse_unused
-from firmwright.pipeline.diagnostics import error_at_key
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.key_errors import error_at_key
 from firmwright.transforms.integers.inputs import Limits, round_inputs
 from firmwright.verify.network_values import describe_values
 
