@@ -80,7 +80,7 @@ class WholeFloats:
 
     def scale(self, factor: float, bits: int, low: int = 0) -> WholeFloats:
         """quantlab's requantization: factors about ``factor`` · 2^``bits``, per channel."""
-        along = (1, self.channels, 1, 1)
+        along = (self.channels, 1, 1)
         factors = np.rint(self.random.uniform(0.5, 1.5, along) * factor * 2**bits)
         self.add("Mul", self.constant(factors))
         self.add("Add", self.constant(self.random.integers(-(2**bits) * 8, 2**bits * 8, along)))
@@ -129,6 +129,21 @@ def residual_block(network: WholeFloats, channels: int) -> None:
     network.conv(channels).shift(2.0**9, (-128, 127))
     network.add("Add", start)
     network.shift(2, (0, 127))
+
+
+def add_unclipped(network: WholeFloats, channels: int, factor: float = 1.0) -> None:
+    """Append the sum of two convolutions without a clip, as quantlab; NEMO scales both by 32."""
+    start = network.x
+    network.conv(channels, largest=20).scale(2**-6, 12)
+    if factor == 1:
+        network.add("Add", start)
+        return
+    right = network.add("Mul", network.constant(factor))
+    network.x = start
+    network.add("Mul", network.constant(factor))
+    network.add("Add", right)
+    network.add("Div", network.constant(factor))
+    network.add("Floor")
 
 
 def diana_network(size: int = 16) -> WholeFloats:

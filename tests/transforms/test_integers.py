@@ -20,6 +20,7 @@ from firmwright.transforms.integers.remarks import explain_floats
 from tests.networks.firmware import lowered, run_generated
 from tests.networks.whole_floats import (
     WholeFloats,
+    add_unclipped,
     diana_network,
     nemo_network,
     quantlab_network,
@@ -115,6 +116,57 @@ def test_divisors_of_any_shape_give_what_onnx_runtime_gives(name: str, tmp_path:
     expected = onnx.run_reference(data, samples).outputs
     found = run_generated(data, samples, tmp_path, format_name="onnx")
     np.testing.assert_array_equal(found, expected)
+
+
+def sum_of_blocks(*factors: float, last: Callable[[WholeFloats], object]) -> WholeFloats:
+    """Sums of 9 bits, which layers read without a clip before."""
+    network = WholeFloats((1, 6, 8, 8)).conv(6).scale(2**-9, 16)
+    for factor in factors:
+        add_unclipped(network, 6, factor)
+    return network.apply(last).shift(2.0**9, (0, 127))
+
+
+def convolve(network: WholeFloats) -> WholeFloats:
+    return network.conv(4, largest=20)
+
+
+SUMS_OF_MORE_BITS: dict[str, Callable[[], WholeFloats]] = {
+    "quantlab": partial(sum_of_blocks, 1.0, last=convolve),
+    "NEMO": partial(sum_of_blocks, 32.0, last=convolve),
+    "three terms": partial(sum_of_blocks, 1.0, 8.0, last=convolve),
+    "a factor in the weights": partial(
+        sum_of_blocks, 1.0, last=lambda n: n.add("Mul", n.constant(3)) and convolve(n)
+    ),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", SUMS_OF_MORE_BITS)
+def test_layers_read_the_terms_of_sums_of_more_than_8_bits(name: str, tmp_path: Path) -> None:
+    network = SUMS_OF_MORE_BITS[name]()
+    assert set(sum_types(network)) == {"int32"}
+    data = network.model().SerializeToString()
+    random = np.random.default_rng(5)
+    samples = [{"input": random.normal(0, 1, (1, 6, 8, 8)).astype("float32")} for _ in range(2)]
+    expected = onnx.run_reference(data, samples).outputs
+    found = run_generated(data, samples, tmp_path, format_name="onnx")
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(expected)) > 10
+
+
+NOT_SPLIT: dict[str, Callable[[WholeFloats], object]] = {
+    "a depthwise layer": lambda n: n.conv(6, groups=6, largest=20),
+    "a sum with an offset": lambda n: n.add("Add", n.constant(1)) and convolve(n),
+    "a clip below the largest sum": lambda n: (
+        n.add("Clip", n.constant(0), n.constant(400)) and convolve(n)
+    ),
+    "a factor that exceeds the weights": lambda n: n.add("Mul", n.constant(9)) and convolve(n),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SPLIT)
+def test_other_layers_after_sums_of_more_than_8_bits_stay_in_floats(name: str) -> None:
+    assert sum_types(sum_of_blocks(1.0, last=NOT_SPLIT[name]))[-1] == "float32"
 
 
 STAYING: dict[str, tuple[WholeFloats, str]] = {

@@ -222,7 +222,7 @@ class ChannelsLast:
         return state_last_type(moved, call)
 
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Compute elements with channels last; None if a broadcast operand has another rank."""
+        """Compute elements with channels last; None if a broadcast tensor has another rank."""
         arguments, rank = [], len(static_shape(call))
         if rank not in (3, 4):
             return None
@@ -235,6 +235,9 @@ class ChannelsLast:
                 arguments.append(self.read_last(argument))
             elif all(length == 1 for length in shape) and index > 0:
                 arguments.append(self.read_first(argument))
+            elif isinstance(argument, Constant) and len(shape) < rank:
+                whole = relax.op.reshape(argument, [1] * (rank - len(shape)) + list(shape))
+                arguments.append(self.read_last(self.builder.emit(whole)))
             else:
                 return None
         return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)

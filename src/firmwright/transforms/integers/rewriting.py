@@ -37,6 +37,7 @@ from firmwright.transforms.integers.ranges import (
     find_ranges,
     step_range,
 )
+from firmwright.transforms.integers.split_sums import split_sum
 from firmwright.transforms.integers.steps import (
     Array,
     Step,
@@ -85,7 +86,7 @@ class IntegerNetwork:
 
     ``plain`` maps each old variable to a new variable of the same type. ``stored`` contains the
     variables that store whole numbers as 8-bit integers. ``sums`` contains the int32 sums of
-    layers.
+    layers. ``joined`` contains the terms of sums of more than 8 bits, side by side along an axis.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class IntegerNetwork:
         self.plain: dict[relax.Var, relax.Expr] = {p: p for p in main.params}
         self.stored: dict[relax.Var, relax.Expr] = {}
         self.sums: dict[relax.Var, relax.Expr] = {}
+        self.joined: dict[tuple[relax.Var, int], relax.Expr] = {}
 
     def run(self) -> tvm.IRModule:
         main = self.module["main"]
@@ -176,6 +178,8 @@ class IntegerNetwork:
             return None
         weights = read_constant(call.args[1], self.values)
         data = self.read_stored(call.args[0])
+        if data is None and weights is not None:
+            data, weights = self.read_terms(call, weights)
         if data is None or weights is None or np.abs(weights + 0.5).max() > 128:
             return None
         integers = relax.const(weights.astype("int8"), "int8")
@@ -185,6 +189,29 @@ class IntegerNetwork:
         convolve = getattr(relax.op.nn, operator_name(call).rpartition(".")[2])
         stated = {name: getattr(call.attrs, name) for name in names}
         return convolve(data, integers, **stated, out_dtype="int32")
+
+    def read_terms(
+        self, call: tvm.ir.Call, weights: Array
+    ) -> tuple[relax.Expr | None, Array | None]:
+        """Return the terms of a sum that a layer reads, side by side, and the weights per term."""
+        axes = find_input_axes(call)
+        terms = axes and split_sum(call.args[0], self.values, self.ranges, self.is_term)
+        if not axes or not terms:
+            return None, None
+        kinds = (d for d in STORED if all(self.ranges[t].lies_within(d) for t in terms))
+        dtype = next(kinds, None)
+        stored = [self.read_stored(term) for term in terms]
+        if dtype is None or any(s is None for s in stored):
+            return None, None
+        place = call.args[0], axes[0]
+        if place not in self.joined:
+            joined = relax.op.concat([self.cast(s, dtype) for s in stored], axes[0])
+            self.joined[place] = self.builder.emit(joined)
+        columns = [weights * factor for factor in terms.values()]
+        return self.joined[place], np.concatenate(columns, axes[1])
+
+    def is_term(self, variable: relax.Var) -> bool:
+        return choose_type(self.ranges.get(variable)) is not None
 
     def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
         """Return the sum of two tensors of whole numbers, in int32; None for other operators."""
@@ -320,6 +347,15 @@ class IntegerNetwork:
             count = relax.const(affine.shift, dtype)
             tensor = relax.op.right_shift(tensor, count)
         return tensor
+
+
+def find_input_axes(call: tvm.ir.Call) -> tuple[int, int] | None:
+    """Return the channels' axes of a layer's data and weights; None for groups and vectors."""
+    if operator_name(call) == "relax.matmul":
+        data, weights = (static_shape(a) for a in call.args)
+        return (len(data) - 1, 0) if len(weights) == 2 else None
+    layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
+    return (layouts[0].index("C"), layouts[1].index("I")) if call.attrs.groups == 1 else None
 
 
 def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
