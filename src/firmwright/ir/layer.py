@@ -25,6 +25,7 @@ class LayerKind(str, Enum):
     SUMS = "sums"
     ADD = "add"
     MULTIPLY = "multiply"
+    WRAPPED_SUM = "wrapped_sum"
     MATMUL = "matmul"
     SOFTMAX = "softmax"
     FLOAT_CONV2D = "float_conv2d"
@@ -277,6 +278,15 @@ class Product(Pair):
     @property
     def input_elements(self) -> tuple[int, int]:
         return self.elements, self.channels
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedSum(Pair):
+    """The lowest byte of a sum or a difference, without scales; ``sign`` is 1 or -1."""
+
+    kind: ClassVar[LayerKind] = LayerKind.WRAPPED_SUM
+
+    sign: int
 
 
 @dataclass(frozen=True)

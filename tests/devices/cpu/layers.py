@@ -32,6 +32,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.pairs import make_addition, make_product
+from firmwright.lowering.wrapped_sums import make_wrapped_sum
 from firmwright.planning import make_plan
 from firmwright.project.network import Network
 from tests.devices.cpu.float_layers import (
@@ -57,7 +58,7 @@ Array = npt.NDArray[Any]
 
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
 
-PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
+PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY, LayerKind.WRAPPED_SUM)
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
 """Magnitudes of large sums, near the limits of forms."""
@@ -355,6 +356,9 @@ def draw_sums(generator: np.random.Generator) -> Sums:
 def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
     """Return a random sum, difference or product, with the arithmetic of TFLite or ONNX."""
     dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
+    if kind is LayerKind.WRAPPED_SUM:
+        sign = int(generator.choice([1, -1]))
+        return make_wrapped_sum(int(generator.integers(1, 200)), dtypes[0], sign)
     limits = [np.iinfo(dtype) for dtype in dtypes]
     points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
     scales = generator.uniform(0.02, 0.2, 3).astype("float32")

@@ -31,6 +31,7 @@ from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.lowering.softmax_rows import read_softmax
+from firmwright.lowering.wrapped_sums import read_wrapped_sum
 from firmwright.targets import Context
 
 
@@ -117,7 +118,8 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
         layer = None if shifted is None else choose_biases(shifted)
     if layer is None:
         layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
-    return layer or read_softmax(function, rounding) or read_sums(function)
+    layer = layer or read_softmax(function, rounding) or read_sums(function)
+    return layer or read_wrapped_sum(function)
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:

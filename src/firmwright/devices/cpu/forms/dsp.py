@@ -20,6 +20,7 @@ from firmwright.devices.cpu.forms.dsp_bytes import (
 )
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
 PIXELS, CHANNELS = 2, 2
@@ -154,4 +155,5 @@ FORMS = (
         cost=1.1,
         sentence="Four columns are widened without their zero point; SMLAD computes two products.",
     ),
+    make_wrapped_sum_form("dsp_wrapped_sum", "armv7e-m-dsp", "UADD8 or USUB8 computes four bytes."),
 )

@@ -20,6 +20,7 @@ from firmwright.devices.cpu.forms.vectors import (
     compute_signed_bias,
     pad_channels,
 )
+from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
@@ -165,4 +166,5 @@ FORMS = (
         sentence="Two multiplications and a shift for four elements at once.",
         in_place=("input_0", "input_1"),
     ),
+    make_wrapped_sum_form("mve_wrapped_sum", "armv8.1-m-mve", "VADD or VSUB computes 16 bytes."),
 )

@@ -34,6 +34,7 @@ from firmwright.devices.cpu.forms.tap_order import (
     find_tap_order,
     largest_group_weight,
 )
+from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
@@ -303,5 +304,8 @@ FORMS = (
         cost=2.7,
         sentence="Four rows by four columns at once, which are copied one after the other.",
         headers=("multiply.h",),
+    ),
+    make_wrapped_sum_form(
+        "rv32m_wrapped_sum", "rv32m", "Four bytes share a word; masks stop carries between them."
     ),
 )

@@ -16,6 +16,7 @@ from firmwright.devices.cpu.forms.plane import Axis, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.devices.cpu.forms.split_factors import find_split_factors
 from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
+from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.layer import Array, Layer, LayerKind, MatrixProduct
 
 RESULTS = frozenset({"xcvalu", "xcvmac", "xcvsimd"})
@@ -237,5 +238,8 @@ FORMS = (
         cost=0.7,
         sentence="cv.sdotsp.b computes four products, for four rows by four columns.",
         headers=("xcv.h",),
+    ),
+    make_wrapped_sum_form(
+        "xcv_wrapped_sum", "xcvsimd", "cv.add.b or cv.sub.b computes four bytes."
     ),
 )
