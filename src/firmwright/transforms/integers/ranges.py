@@ -107,7 +107,7 @@ def find_range(value: relax.Expr, found: dict[relax.Var, Range], values: Values)
         joined = [o.join() for o in known]
         low, high = min(o.low for o in joined), max(o.high for o in joined)
         return Range(low, high, all(o.is_whole for o in joined))
-    if name == "relax.add" and len(known) == 2 and is_float(value):
+    if name == "relax.add" and len(known) == 2:
         return add_ranges(known[0], known[1], value)
     return None
 
@@ -142,12 +142,12 @@ def check_range(found: Range, value: relax.Expr) -> Range | None:
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a sum of two tensors of whole numbers, if float32 adds them exactly."""
+    """Return the range of a sum of two tensors of whole numbers, if float32 adds exactly."""
     exact = left.is_whole and right.is_whole and left.magnitude + right.magnitude < EXACT
     if not exact or static_shape(value.args[0]) != static_shape(value.args[1]):
         return None
     left, right = left.join(), right.join()
-    return Range(left.low + right.low, left.high + right.high, True)
+    return check_range(Range(left.low + right.low, left.high + right.high, True), value)
 
 
 def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:

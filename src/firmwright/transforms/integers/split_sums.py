@@ -1,7 +1,7 @@
 """Finds the tensors of 8-bit whole numbers whose sum equals a tensor of more than 8 bits.
 
-A layer that reads a sum of two tensors needs no wider integers: it equals one layer that reads both
-tensors, side by side in the channels, with the weights once per tensor.
+A layer that reads a sum of two tensors needs no wider integers. It equals one layer that reads both
+tensors, side by side in the channels. This layer has the weights once per tensor.
 """
 
 from __future__ import annotations
