@@ -28,7 +28,7 @@ from firmwright.bundle.archive import write_archive
 from firmwright.bundle.bundle import read_bundle
 from firmwright.created_folders import mark_all, mark_folder
 from firmwright.emulator import block_counter
-from firmwright.toolchain.built_files import place
+from firmwright.toolchain.built_files import name_result
 from tests.hammer.campaign import FindingError
 
 RECIPE = "model: tiny.onnx\nplatform: {platform}\nrun: {{samples: 1}}\n"
@@ -174,7 +174,7 @@ def lay_library(trap: Trap) -> None:
         mark_folder(trap.folder / folder)
         kept = trap.folder / folder / ".cache"
         mark_all(kept)
-        shutil.copyfile(made, place(made, kept, name, ".so"))
+        shutil.copyfile(made, name_result(made, kept, name, ".so"))
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,11 @@ class CustomTarget:
 
         return self._call(self._target.prepare, (tvm.IRModule,), module, context)
 
-    def location(self, module: tvm.IRModule, context: Context, /) -> Placement:
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
         from firmwright.targets.result_checks import check_placement
 
-        method = self._target.location
+        method = self._target.place
         placement = self._call(method, (Placement,), module, context)
         self._refuse(method, check_placement(module, placement))
         return placement
