@@ -37,7 +37,7 @@ STAGE = Stage(
     ),
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
     condition="the key `evaluate`",
-    applies=lambda job: job.recipe.evaluate and not job.origin,
+    applies=lambda job: job.recipe.evaluate and (not job.origin or job.precision),
     scope=Scope.TARGET,
     archive=ACCURACY.pack,
     about=("evaluate",),

@@ -15,7 +15,7 @@ STAGE = Stage(
         "inputs",
         *("quantize.calibration.inputs", "quantize.calibration.samples", "quantize.equalize"),
         *("quantize.arithmetic", "quantize.activations", "quantize.weights", "quantize.layers"),
-        "quantize.per_channel",
+        *("quantize.per_channel", "quantize.search"),
     ),
     inputs=lambda job: job.recipe.list_files("quantize"),
     condition="the key `quantize`",

@@ -107,6 +107,13 @@ def task_tune() -> Iterator[dict[str, Any]]:
     yield from tune_task.make_tasks(get_jobs())
 
 
+def task_search() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that find the type of each layer's weights: search:digits-rv32-bare."""
+    from firmwright.precision import tasks as search_task
+
+    yield from search_task.make_tasks(get_jobs())
+
+
 def task_stages() -> Iterator[dict[str, Any]]:
     """Yield every stage of every recipe: model:digits … bundle:digits-rv32-bare.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
+from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.task import make_tasks
 from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
@@ -20,18 +21,36 @@ from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 def main(scratch: str, arguments: Sequence[str], text: str) -> int:
     """Build the recipe with the variants of a tuned file's ``text``, up to its run.
 
-    Print the result; return the exit code. The folder ``scratch`` contains the results, the log of
-    the build, and the state of doit.
+    Print the result; return the exit code.
     """
     folder = Path(scratch)
+    failed, trial = build_trial(folder, arguments, (VARIANTS, text), make_trial_job, ("run",))
+    if not failed:
+        print(msgspec.json.encode(read_tried(trial, folder.name)).decode())
+    return failed
+
+
+def build_trial(
+    folder: Path,
+    arguments: Sequence[str],
+    file: tuple[str, str],
+    make_job: Callable[[Job, Path], Job],
+    stages: Sequence[str],
+) -> tuple[int, Job]:
+    """Build a trial up to ``stages``; return the exit code and the job of the trial.
+
+    ``file`` is the name and the text of the file that the trial reads. The ``folder`` contains the
+    file, the results, the log of the build, and the state of doit.
+    """
     enter_repository()  # a search has another folder
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
     dodo.get_jobs.cache_clear()  # a copied process still has the cached jobs of the original
     (job,) = dodo.get_jobs()
-    (folder / VARIANTS).write_text(text, encoding="utf-8")
-    trial = make_trial_job(job, folder)
+    name, text = file
+    (folder / name).write_text(text, encoding="utf-8")
+    trial = make_job(job, folder)
 
     def task_stages() -> Iterator[dict[str, Any]]:
         yield from make_tasks([trial])
@@ -39,11 +58,9 @@ def main(scratch: str, arguments: Sequence[str], text: str) -> int:
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
     # doit forgets the variables when it is called, so the command repeats them.
-    command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *arguments]
-    failed = run_tasks(tasks, command)
-    if not failed:
-        print(msgspec.json.encode(read_tried(trial, folder.name)).decode())
-    return failed
+    names = [trial.task_name(stage) for stage in stages if trial.has_stage(stage)]
+    command = ["run", "--output-file", str(folder / LOG), *names, *arguments]
+    return run_tasks(tasks, command), trial
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ COMMANDS = {
     "watch": "build, and build again whenever a file changes",
     "lock": "write the digest of each input of a recipe; a build with other inputs then fails",
     "tune": "find the fastest C of each layer, and store it for later builds",
+    "search": "find the type of each layer's weights, and store it for later builds",
     "reproduce": "build each recipe twice in different environments, and compare the bundles",
     "list": "list the tasks of each recipe",
     "graph": "print the stages of a recipe, each with the stages whose results it reads",
@@ -94,6 +95,9 @@ OWN_OPTIONS: dict[str, Options] = {
         (f"--{SCHEDULER}",): {
             "help": "run the trials on a dask cluster; the scheduler's address, tcp://…"
         },
+    },
+    "search": {
+        ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel measurements"},
     },
     "explain": {
         ("--json",): {"action": "store_true", "help": "print JSON; for one recipe and platform"},
@@ -182,6 +186,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "reproduce": ["run", "reproduce"],
         "tune": ["run", *side_by_side, "tune"],
+        "search": ["run", *side_by_side, "search"],
         "list": ["list", "--all"],
         "graph": [],
         "info": ["info"],

@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from firmwright.ir.nodes import Call
 from firmwright.ir.relax import constant_array, dtype_of, operator_name
-from firmwright.ir.small_types import find_limits
+
+
+def find_integer_limits(dtype: str) -> tuple[int, int]:
+    """Return the smallest and the largest integer of a type of 1 to 64 bits, such as int3."""
+    bits = int(dtype.removeprefix("u").removeprefix("int"))
+    if dtype.startswith("u"):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,7 @@ class QuantParams:
 
     @property
     def limits(self) -> tuple[int, int]:
-        info = find_limits(self.dtype)
-        return int(info.min), int(info.max)
+        return find_integer_limits(self.dtype)
 
     def dequantize(self, integer: int) -> float:
         """Return the real number that an integer represents."""

@@ -13,7 +13,7 @@ from typing import Any
 from firmwright.data.sample_sources import DataFolders
 from firmwright.emulator import Emulator, load_emulator
 from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import lock_path, tuned_path
+from firmwright.recipe.recipe import lock_path, precision_path, tuned_path
 from firmwright.targets import Device
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, Platform
@@ -29,6 +29,7 @@ from .devices import device_files, find_installed_code, load_custom_targets
 from .tools import Tool, collect_settings, compiler_tool
 
 KERNELS_STAGE = "kernels"
+QUANTIZED_STAGE = "quantized"
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
@@ -50,7 +51,8 @@ class Job:
     The networks run at the same time if ``concurrent`` is true.
 
     ``variants`` is the file of one trial of a search. A job with ``variants`` and an origin shares
-    all results before the kernels stage with the origin.
+    all results before the kernels stage with the origin. ``precision`` is the file of one trial of
+    the search for types of weights, which shares all results before the quantized network.
     """
 
     recipe: Recipe
@@ -63,13 +65,14 @@ class Job:
     members: tuple[Job, ...] = ()
     concurrent: bool = False
     variants: Path | None = None
+    precision: Path | None = None
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
     """The notes of the stage that runs."""
 
     @property
     def network_stage(self) -> str:
         """The stage that writes the network to be compiled. The network is also the reference."""
-        return "quantized" if self.recipe.quantize else "model"
+        return QUANTIZED_STAGE if self.recipe.quantize else "model"
 
     @property
     def lowered_stage(self) -> str:
@@ -133,14 +136,20 @@ class Job:
             return False
         if self.variants is not None:
             return not self.depends_on_kernels(name)
+        if self.precision is not None:
+            return not self.depends_on(name, QUANTIZED_STAGE)
         stage = self.stages[name]
         return stage.scope is Scope.MODEL or stage.for_both
 
     def depends_on_kernels(self, stage: str) -> bool:
         """Return whether a stage reads results of the kernels stage, directly or indirectly."""
+        return self.depends_on(stage, KERNELS_STAGE)
+
+    def depends_on(self, stage: str, first: str) -> bool:
+        """Return whether a stage is ``first``, or reads its results directly or indirectly."""
         name = self.name_stage(stage)
         needs = self.stages[name].needs
-        return name == KERNELS_STAGE or any(self.depends_on_kernels(need) for need in needs)
+        return name == first or any(self.depends_on(need, first) for need in needs)
 
     def is_shared(self, stage: str) -> bool:
         """Return whether platforms share the results of a stage."""
@@ -312,13 +321,23 @@ class Job:
         return [path] if self.origin is None and path.exists() else []
 
     @property
+    def precision_files(self) -> list[Path]:
+        """Return the file with the types of weights, if the recipe has a search and it exists."""
+        if self.precision is not None:
+            return [self.precision]
+        quantize = self.recipe.quantize
+        path = precision_path(self.recipe.path)
+        return [path] if quantize and quantize.search and path.exists() else []
+
+    @property
     def description_files(self) -> dict[str, Path]:
-        """Return the other files that describe a bundle: lock, variants, platform and toolchain."""
+        """Return the other files of a bundle: lock, variants, types, platform and toolchain."""
         recipe, folder = self.recipe, self.recipe.path.parent
         toolchain = TOOLCHAINS.find_file(find_toolchain(recipe, self.platform))
         return {
             **{f"{recipe.name}.lock": path for path in self.lock_files},
             **{f"{recipe.name}.tuned": path for path in self.tuned_files},
+            **{f"{recipe.name}.precision": path for path in self.precision_files},
             f"platforms/{self.platform.name}.yaml": PLATFORMS.find_file(recipe.platform, folder),
             f"toolchains/{self.build.toolchain.name}.yaml": toolchain,
         }

@@ -35,7 +35,7 @@ from firmwright.quantize.quant_params import (
 )
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
-from firmwright.quantize.weights import choose_weight_params, find_weights
+from firmwright.quantize.weights import choose_weight_params, clamp_weights, find_weights, is_narrow
 from firmwright.recipe.quantization import QuantizeOptions
 
 QUANT_TYPES = {
@@ -101,6 +101,7 @@ def quantize(
     result = model
     if options.compensate_rounding:
         result = round_weights(result, samples, weights)
+    result = clamp_weights(result, weights, find_weights(model, layers))
     if options.bias_correction:
         result = correct_biases(model, result, samples, layers, on_grids)
     return on_grids(result)
@@ -125,7 +126,7 @@ def insert_qdq_nodes(
         options.per_channel,
         False,
         # Weights without an override, such as the factors of a normalization, save no memory.
-        QUANT_TYPES["int8" if options.weights == "int4" else options.weights],
+        QUANT_TYPES["int16" if options.weights == "int16" else "int8"],
         QUANT_TYPES[options.activations],
         # Only the names count, because the overrides state the quantization parameters.
         TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
@@ -192,10 +193,11 @@ def mute_logging() -> Iterator[None]:
 
 
 def make_override(grid: QuantParams) -> dict[str, Any]:
+    stored = "int8" if is_narrow(grid.dtype) else grid.dtype
     return {
-        "quant_type": QUANT_TYPES[grid.dtype],
+        "quant_type": QUANT_TYPES[stored],
         "scale": np.array(grid.scale, "float32"),
-        "zero_point": np.array(grid.zero_point, grid.dtype),
+        "zero_point": np.array(grid.zero_point, stored),
     }
 
 

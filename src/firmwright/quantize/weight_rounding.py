@@ -56,16 +56,23 @@ def round_weights(
     moments = second_moments(layers, constants, model, samples[:MAX_SAMPLES])
     for name, node in layers.items():
         weights = onnx.numpy_helper.to_array(constants[name])
-        rows = weights_to_rows(node, weights.astype("float64"))
-        channels = rows.shape[0] * rows.shape[1]
-        by_channel = grids[name] if len(grids[name]) > 1 else [*grids[name]] * channels
-        for group, moment in enumerate(moments[name]):
-            first = group * rows.shape[1]
-            own = by_channel[first : first + rows.shape[1]]
-            rows[group] = round_with_compensation(rows[group], moment, own)
-        values = rows_to_weights(node, rows, weights.shape).astype("float32")
+        values = round_layer(node, weights, moments[name], grids[name])
         constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
     return result
+
+
+def round_layer(
+    node: onnx.NodeProto, weights: Array, moments: Array, params: Sequence[QuantParams]
+) -> Array:
+    """Return a layer's weights, rounded; ``moments`` are the second moments of each group."""
+    rows = weights_to_rows(node, weights.astype("float64"))
+    channels = rows.shape[0] * rows.shape[1]
+    by_channel = params if len(params) > 1 else [*params] * channels
+    for group, moment in enumerate(moments):
+        first = group * rows.shape[1]
+        own = by_channel[first : first + rows.shape[1]]
+        rows[group] = round_with_compensation(rows[group], moment, own)
+    return rows_to_weights(node, rows, weights.shape).astype("float32")
 
 
 def count_inputs(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:

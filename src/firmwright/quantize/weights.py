@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
-from firmwright.ir.quant_params import QuantParams
-from firmwright.ir.small_types import find_limits
+from firmwright.ir.quant_params import QuantParams, find_integer_limits
 from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.graph import read_attributes
 from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
@@ -19,6 +19,10 @@ BIAS_STEPS = 2.0**30
 """A bias is an int32 number of steps input scale · weight scale; twice this is its limit."""
 DEAD_BIAS_STEPS = 2.0**20
 """Steps for the bias of a channel whose weights are all zero: only its resolution matters."""
+CLIPPED_RANGES = tuple(part / 20 for part in range(20, 3, -1))
+"""The parts of the range of narrow weights that are tried: few steps leave large errors between
+them, so it can be better to clamp the largest weights."""
+NARROW_TYPES = ("int2", "int3", "int5", "int6", "int7")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -71,6 +75,31 @@ def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight
         )
 
 
+def is_narrow(dtype: str) -> bool:
+    """Return whether int8 stores weights of this type, because ONNX Runtime has no such type."""
+    return dtype in NARROW_TYPES
+
+
+def clamp_weights(
+    model: onnx.ModelProto, grids: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
+) -> onnx.ModelProto:
+    """Return the model with narrow weights rounded and clamped to the limits of their types."""
+    result = deepcopy(model)
+    constants = {i.name: i for i in result.graph.initializer}
+    for weight in weights:
+        if not is_narrow(weight.dtype) or weight.name not in grids:
+            continue
+        params = grids[weight.name]
+        values = onnx.numpy_helper.to_array(constants[weight.name]).astype("float64")
+        axis = weight.axis if weight.axis is not None and len(params) > 1 else 0
+        channels = np.moveaxis(values, axis, 0)
+        for index, channel in enumerate(channels):
+            channel[...] = params[index if len(params) > 1 else 0].fake_quantize(channel)
+        tensor = onnx.numpy_helper.from_array(values.astype("float32"), weight.name)
+        constants[weight.name].CopyFrom(tensor)
+    return result
+
+
 def channel_axis(node: onnx.NodeProto) -> int | None:
     """Return the axis of output channels in the node's second operand; None if it has none."""
     attributes = read_attributes(node)
@@ -107,14 +136,16 @@ def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
     """Return one channel's parameters; ``bias`` is the largest, in steps of the input's scale."""
-    largest = int(find_limits(dtype).max)
+    largest = find_integer_limits(dtype)[1]
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:
         scale = bias / DEAD_BIAS_STEPS or 1.0
     least = bias / BIAS_STEPS
-    if not powers_of_two:
-        return QuantParams(dtype, to_float32(max(scale, least)), 0)
-    candidates = [next_power_of_two(scale) / 2**n for n in range(FINER_SCALES + 1)]
-    allowed = [c for c in candidates if c >= least] or [next_power_of_two(least)]
+    if powers_of_two:
+        candidates = [next_power_of_two(scale) / 2**n for n in range(FINER_SCALES + 1)]
+        allowed = [c for c in candidates if c >= least] or [next_power_of_two(least)]
+    else:
+        parts = CLIPPED_RANGES if is_narrow(dtype) else (1.0,)
+        allowed = [to_float32(max(scale * part, least)) for part in parts]
     grids = [QuantParams(dtype, c, 0) for c in allowed]
     return min(grids, key=lambda grid: float(np.square(values - grid.fake_quantize(values)).sum()))

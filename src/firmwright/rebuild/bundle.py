@@ -92,7 +92,7 @@ def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
         else:
             write_input(folder / name, data)
     name = bundle.manifest["name"]
-    for file in (f"{name}.yaml", f"{name}.lock", f"{name}.tuned"):
+    for file in (f"{name}.yaml", f"{name}.lock", f"{name}.tuned", f"{name}.precision"):
         if f"recipe/{file}" in bundle.files:
             write_input(folder / file, bundle.files[f"recipe/{file}"])
     return folder / f"{name}.yaml", missing

@@ -118,7 +118,8 @@ class Input:
 def list_sources(job: Job) -> list[Path]:
     """Return the files of a recipe, except files of installed packages, which have versions."""
     recipe = job.recipe
-    own = (*recipe.layers.files, *recipe.bases, *user_files(job), *job.lock_files, *job.tuned_files)
+    written = (*job.lock_files, *job.tuned_files, *job.precision_files)
+    own = (*recipe.layers.files, *recipe.bases, *user_files(job), *written)
     packages = [*list_package_folders()]
     paths = dict.fromkeys(map(to_absolute, own))
     return [path for path in paths if not any(path.is_relative_to(p) for p in packages)]

@@ -58,6 +58,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     if isinstance(quantize, dict):
         yield from find_shift_errors(quantize)
         yield from find_calibration_errors(quantize)
+        yield from find_search_errors(quantize, data.get("evaluate"))
     if "name" not in data and any(find_errors(path.stem, load_schema()["properties"]["name"])):
         yield Finding(
             ("name",),
@@ -231,6 +232,23 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         for key in ("activations", "weights") if isinstance(entry, dict) else ():
             if entry.get(key, "int8") != "int8":
                 yield Finding((*pointer, key), "`arithmetic: shift` supports only int8; write int8")
+
+
+def find_search_errors(quantize: Mapping[str, Any], evaluate: Any) -> Iterator[Finding]:
+    """Yield limits of a search that cannot be measured."""
+    search = quantize.get("search")
+    if not isinstance(search, dict):
+        return
+    if quantize.get("arithmetic") == "shift":
+        message = "`arithmetic: shift` supports only int8 weights; leave one of the two out"
+        yield Finding(("quantize", "search"), message)
+    known = evaluate.keys() if isinstance(evaluate, dict) else set()
+    if "accuracy" in search and not known & {"labels", "metric"}:
+        message = (
+            "the loss of accuracy needs the right results of samples; add `evaluate` with `labels` "
+            "or a `metric`"
+        )
+        yield Finding(("quantize", "search", "accuracy"), message)
 
 
 def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:

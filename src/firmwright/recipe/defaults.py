@@ -10,6 +10,10 @@ from firmwright.documents.schema_check import quote
 from firmwright.models.formats import FORMATS, describe_unsupported
 from firmwright.recipe.catalog import Catalog
 
+PACKED_TYPES = ["int4", "int8"]
+COMPRESSED_TYPES = ["int2", "int3", "int4", "int5", "int6", "int8"]
+"""The types of weights that a search tries, without and with compression."""
+
 FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
 
 
@@ -35,7 +39,7 @@ def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> di
         },
     }
     if "quantize" in data:
-        complete["quantize"] = complete_quantization(data["quantize"])
+        complete["quantize"] = complete_quantization(data)
     return complete
 
 
@@ -50,14 +54,18 @@ def find_default_tolerance(data: Mapping[str, Any]) -> dict[str, float]:
     return {"absolute": 0.0, "relative": 0.0, "range": 1e-4, "steps": steps}
 
 
-def complete_quantization(quantize: Mapping[str, Any]) -> dict[str, Any]:
+def complete_quantization(data: Mapping[str, Any]) -> dict[str, Any]:
+    quantize = data["quantize"]
     method = "mse" if quantize["scheme"] == "pow2" else "minmax"
     calibration = quantize["calibration"]
+    narrow = COMPRESSED_TYPES if "compress" in data else PACKED_TYPES
+    search = {"search": {"types": narrow, **quantize["search"]}} if "search" in quantize else {}
     return {
         "per_channel": quantize["arithmetic"] != "shift",
         "bias_correction": "inputs" in calibration,
         **quantize,
         "calibration": {"method": method, "percentile": 99.99, **calibration},
+        **search,
     }
 
 

@@ -46,6 +46,17 @@ class KeepFloat(msgspec.Struct, frozen=True):
     operators: tuple[str, ...]
 
 
+class SearchOptions(msgspec.Struct, frozen=True):
+    """The limits of a search for the types of weights, and the types that are tried.
+
+    ``accuracy`` is the maximum loss in points, ``flash`` the maximum bytes of the firmware's flash.
+    """
+
+    types: tuple[str, ...]
+    accuracy: float | None = None
+    flash: int | None = None
+
+
 class QuantizeOptions(msgspec.Struct, frozen=True):
     """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
 
@@ -66,6 +77,7 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
     calibration: CalibrationOptions
     layers: tuple[LayerTypes, ...]
     keep_float: KeepFloat
+    search: SearchOptions | None = None
 
     @property
     def sees_samples(self) -> bool:
@@ -73,11 +85,17 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
         return self.bias_correction or self.compensate_rounding
 
     @property
+    def accepts_quantized(self) -> bool:
+        """Whether a quantized model becomes a float network first, which is quantized again."""
+        return self.arithmetic == "shift" or self.search is not None
+
+    @property
     def has_newer_types(self) -> bool:
         """Whether any tensor has 16 or 4 bits, which ONNX supports since operator set 21."""
         types = [self.activations, self.weights]
         types += [t for entry in self.layers for t in (entry.activations, entry.weights) if t]
-        return any(not t.endswith("int8") for t in types)
+        types += self.search.types if self.search else ()
+        return any(t.endswith(("int16", "int4")) for t in types)
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):

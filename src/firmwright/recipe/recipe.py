@@ -370,6 +370,11 @@ def lock_path(recipe: Path) -> Path:
     return recipe.with_suffix(".lock")
 
 
+def precision_path(recipe: Path) -> Path:
+    """Return the path of a recipe's precision file; see :mod:`firmwright.recipe.precision`."""
+    return recipe.with_suffix(".precision")
+
+
 def tuned_path(recipe: Path) -> Path:
     """Return the path of a recipe's tuned file; see :mod:`firmwright.recipe.tuned`."""
     return recipe.with_suffix(".tuned")

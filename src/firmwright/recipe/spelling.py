@@ -57,6 +57,7 @@ def _normalize_target(stated: Any) -> Any:
 _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "count": int,
     "frequency": parse_frequency,
+    "points": lambda text: float(text.split("point")[0]),
     "percentage": lambda text: float(text.removesuffix("%")),
     "sha256": str.lower,
     "size": parse_size,

@@ -40,7 +40,7 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     A quantized model is converted to a float model first.
     """
     module = artifacts.MODEL_MODULE.read(job)
-    again = require(job.recipe.quantize).arithmetic == "shift" and is_quantized(module)
+    again = require(job.recipe.quantize).accepts_quantized and is_quantized(module)
     if interface.format == "onnx" and not again:
         return FloatModel((job.folder("model") / "model.onnx").read_bytes(), interface.inputs, None)
     module = prepare_module(module, {"FoldBatchNorm"})

@@ -12,7 +12,7 @@ from firmwright.errors import to_printable
 from firmwright.models.onnx import importer
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
+from firmwright.pipeline.layer_precision import apply_precision
 from firmwright.pipeline.samples import read_real_samples
 from firmwright.quantize.calibration import unpack_distributions
 from firmwright.quantize.description import describe_quantization
@@ -28,11 +28,11 @@ def run(job: Job, folder: Path) -> None:
 
     In shift arithmetic, write also ``model.relax``, which then defines the network.
     """
-    wanted = require(job.recipe.quantize)
     source = artifacts.MODEL_INTERFACE.read(job)
     calibration = artifacts.CALIBRATION.read(job)
     distributions = unpack_distributions(calibration.tensors, artifacts.DISTRIBUTIONS.read(job))
     model = onnx.load(artifacts.PREPARED_MODEL.read(job))
+    wanted = apply_precision(job, model)
     samples = []
     if wanted.sees_samples:
         given = wanted.calibration

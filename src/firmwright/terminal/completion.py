@@ -26,6 +26,7 @@ DOIT_COMMANDS = (
     "help",
     "lock",
     "locked",
+    "search",
     "tune",
 )
 """The commands of doit and the task groups of firmwright that a user types."""

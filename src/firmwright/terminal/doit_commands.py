@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 plugin.entry_points_impl = lambda: find_plugins
 """doit calls this for each kind of plug-ins."""
 
-BESIDE_A_BUILD = ("task_tune", "task_reproduce")
+BESIDE_A_BUILD = ("task_tune", "task_search", "task_reproduce")
 """The creators of tasks that no build needs."""
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
@@ -109,7 +109,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         if params["num_process"] < 0:  # doit would run no task and report success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
-        if any(name.partition(":")[0] == "tune" for name in args):
+        if any(name.partition(":")[0] in ("search", "tune") for name in args):
             self.loader.load_tasks = partial(load_search, params, self.loader.load_tasks)
         altered = params._non_default_keys or params["always"] or params["single"]
         if args in ([], ["build"]) and not altered:

@@ -1,0 +1,100 @@
+"""Reads the types of weights that a search found, after a check.
+
+A file of another network or of other limits is rejected, because its result does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import onnx
+
+from firmwright.documents.document import Document
+from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.quantize.chosen_layers import choose_layers
+from firmwright.quantize.weights import find_weights
+from firmwright.recipe.precision import Precision, read_precision
+from firmwright.recipe.quantization import KeepFloat, LayerTypes, QuantizeOptions, SearchOptions
+
+from .job import Job
+from .options import require
+
+FLOAT = "float32"
+
+
+def digest_weights(model: onnx.ModelProto, options: QuantizeOptions) -> str:
+    """Return the SHA-256 of the names, types and values of a float network's weights."""
+    digest = hashlib.sha256()
+    for weight in find_weights(model, choose_layers(model, options)):
+        facts = (weight.name, weight.input, weight.dtype, weight.values.shape)
+        digest.update(repr(facts).encode() + weight.values.tobytes())
+    return digest.hexdigest()
+
+
+def apply_precision(job: Job, model: onnx.ModelProto) -> QuantizeOptions:
+    """Return the recipe's options with the types of the job's precision file.
+
+    Raises DiagnosticError if the file belongs to another network, or if its limits differ.
+    """
+    options = require(job.recipe.quantize)
+    for path in job.precision_files:
+        document, found = read_precision(path)
+        wrong = [*find_differences(job, document, found, options.search, model)]
+        if wrong:
+            raise DiagnosticError(wrong)
+        return use_precision(options, found)
+    if options.search is not None:
+        job.note(f"quantize.search: no search has run; run `{search_command(job)}`")
+    return options
+
+
+def use_precision(options: QuantizeOptions, found: Precision) -> QuantizeOptions:
+    """Return the options with the types of the layers."""
+    types = {name: layer.weights for name, layer in found.layers.items()}
+    kept = tuple(name for name, dtype in types.items() if dtype == FLOAT)
+    entries = [LayerTypes(name, weights=dtype) for name, dtype in types.items() if dtype != FLOAT]
+    return msgspec.structs.replace(
+        options,
+        layers=(*options.layers, *entries),
+        keep_float=KeepFloat((*options.keep_float.layers, *kept), options.keep_float.operators),
+    )
+
+
+def find_differences(
+    job: Job,
+    document: Document,
+    found: Precision,
+    search: SearchOptions | None,
+    model: onnx.ModelProto,
+) -> Iterator[Diagnostic]:
+    """Yield the differences between a precision file and the recipe and its network."""
+    hint = f"search again with `{search_command(job)}`, or remove the file"
+    here = digest_weights(model, require(job.recipe.quantize))
+    if found.network != here:
+        message = f"searched for another network; the network of this recipe is {here}"
+        yield document.make_diagnostic(("network",), f"{message}; {hint}")
+    for key in ("flash", "accuracy") if search else ():
+        there, asked = getattr(found, key), getattr(search, key)
+        if there != asked:
+            message = f"searched for {there or 'no limit'}; the recipe states {asked or 'no limit'}"
+            yield document.make_diagnostic((key,), f"{message}; {hint}")
+
+
+def search_command(job: Job) -> str:
+    """Return the command that searches for the recipe with the values of the command line."""
+    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
+    return shlex.join(["firmwright", "search", str(job.recipe.layers), *overrides])
+
+
+def make_trial_job(job: Job, folder: Path) -> Job:
+    """Return the job of a trial, with its results in ``folder``, from the quantized network on."""
+    return replace(job, origin=job, precision=folder / TRIAL_FILE, outdir=folder)
+
+
+TRIAL_FILE = "types.precision"
+"""The precision file in the folder of a trial, which the build reads."""

@@ -1,0 +1,190 @@
+"""Finds the type of each layer's weights within the limits of a recipe.
+
+The errors of the types are measured per layer. An assignment has the least sum of errors within a
+number of bytes. A trial builds its firmware, which confirms the flash and the accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+
+from firmwright.errors import DiagnosticError, UserError
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.layer_precision import digest_weights
+from firmwright.pipeline.options import require
+from firmwright.pipeline.samples import read_real_samples
+from firmwright.precision.assignment import (
+    Choice,
+    count_bytes,
+    list_assignments,
+    remove_inferior,
+)
+from firmwright.precision.sensitivity import Measured, Sensitivity
+from firmwright.precision.trials import TrialResult, run_trial
+from firmwright.quantize.calibration import unpack_distributions
+from firmwright.recipe.precision import LayerPrecision, Precision, write_precision
+from firmwright.recipe.quantization import QuantizeOptions, SearchOptions
+from firmwright.recipe.recipe import precision_path
+from firmwright.tune import trials as tune_trials
+
+MOST_TRIALS = 8
+"""The maximum number of assignments that a search builds."""
+CLOSE_ENOUGH = 0.01
+"""A search for the smallest firmware ends at this part of the bytes of the largest types."""
+
+Assignment = tuple[Choice, ...]
+
+
+@dataclass
+class Search:
+    """A search for a job: the layers, and the results of trials by assignment."""
+
+    job: Job
+    limits: SearchOptions
+    network: str
+    layers: Sequence[Measured]
+    tried: dict[Assignment, TrialResult] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.choices = [remove_inferior(layer.choices) for layer in self.layers]
+
+    def describe(self, assignment: Assignment, tried: TrialResult | None = None) -> Precision:
+        """Return the content of a precision file for an assignment."""
+        layers = {
+            layer.layer: LayerPrecision(choice.weights, choice.bytes, choice.error)
+            for layer, choice in zip(self.layers, assignment, strict=True)
+        }
+        flash, loss = (tried.flash, tried.loss) if tried else (0, None)
+        limits = self.limits
+        return Precision(self.network, flash, layers, limits.flash, limits.accuracy, loss)
+
+    def build(self, assignment: Assignment) -> TrialResult:
+        """Return the result of the trial of an assignment. Raises UserError if it fails."""
+        if assignment not in self.tried:
+            tried = run_trial(self.job, self.describe(assignment))
+            if tried.failure:
+                raise UserError(f"a trial failed: {tried.failure}")
+            self.tried[assignment] = tried
+            lost = "" if tried.loss is None else f", {tried.loss:g} points less accurate"
+            self.job.note(f"trial {len(self.tried)}: {tried.flash:,} bytes of flash{lost}")
+        return self.tried[assignment]
+
+    def is_accurate(self, tried: TrialResult) -> bool:
+        limit = self.limits.accuracy
+        return limit is None or (tried.loss is not None and tried.loss <= limit)
+
+    def fits(self, tried: TrialResult) -> bool:
+        return self.limits.flash is None or tried.flash <= self.limits.flash
+
+    def find(self) -> Assignment:
+        """Return the confirmed assignment. Raises DiagnosticError if no trial is confirmed."""
+        found = self.find_smallest() if self.limits.flash is None else self.find_most_accurate()
+        if found is None:
+            raise DiagnosticError([self.job.recipe.make_diagnostic(*self.explain_failure())])
+        return found
+
+    def find_most_accurate(self) -> Assignment | None:
+        """Return the first assignment within the limit of flash whose accuracy is confirmed.
+
+        The first trial shows the flash of the code and of all other constants.
+        """
+        flash = require(self.limits.flash)
+        others, smallest = 0, tuple(each[0] for each in self.choices)
+        while len(self.tried) < MOST_TRIALS:
+            assignment = next(self.list_new(flash - others), None)
+            if assignment is None:
+                self.build(smallest)
+                return None
+            tried = self.build(assignment)
+            if self.fits(tried) and self.is_accurate(tried):
+                return assignment
+            others = max(others, tried.flash - count_bytes(assignment))
+        return None
+
+    def list_new(self, limit: int) -> Iterator[Assignment]:
+        """Yield the assignments within a number of bytes that have not been tried."""
+        return (each for each in list_assignments(self.choices, limit) if each not in self.tried)
+
+    def find_smallest(self) -> Assignment | None:
+        """Return an accurate assignment with few bytes, by bisection of the bytes."""
+        low = sum(each[0].bytes for each in self.choices)
+        high = sum(each[-1].bytes for each in self.choices)
+        best = next(list_assignments(self.choices, high))
+        if not self.is_accurate(self.build(best)):
+            return None
+        enough = max(1, round(high * CLOSE_ENOUGH))
+        while high - low > enough and len(self.tried) < MOST_TRIALS:
+            limit = (low + high) // 2
+            assignment = next(list_assignments(self.choices, limit))
+            if self.is_accurate(self.build(assignment)):
+                best, high = assignment, count_bytes(assignment)
+            else:
+                low = limit
+        return best
+
+    def explain_failure(self) -> tuple[tuple[str, ...], str]:
+        """Return the key of the limit that no trial met, and a message with the best trial."""
+        fitting = [tried for tried in self.tried.values() if self.fits(tried)]
+        if not fitting:
+            least = min(tried.flash for tried in self.tried.values())
+            message = (
+                f"the smallest firmware that was built needs {least:,} bytes; raise the limit, or "
+                "add smaller `types`"
+            )
+            return ("quantize", "search", "flash"), message
+        best = min(fitting, key=lambda tried: tried.loss or 0)
+        message = (
+            f"the best of {len(self.tried)} trials loses {best.loss:g} points with {best.flash:,} "
+            "bytes of flash; raise a limit, or add larger `types`"
+        )
+        return ("quantize", "search", "accuracy"), message
+
+
+def search(job: Job) -> None:
+    """Write the types of all weights into the precision file of the recipe.
+
+    Raises UserError if the recipe has no search, or if no types meet its limits.
+    """
+    options = refuse_unsearched(job)
+    model = onnx.load(artifacts.PREPARED_MODEL.read(job))
+    calibration = artifacts.CALIBRATION.read(job)
+    distributions = unpack_distributions(calibration.tensors, artifacts.DISTRIBUTIONS.read(job))
+    given = options.calibration
+    interface = artifacts.MODEL_INTERFACE.read(job)
+    assert given.inputs is not None
+    samples = read_real_samples(job, interface.inputs, given.inputs, given.samples)
+    compressed = job.recipe.compress is not None
+    folder = job.cache / "sensitivity"
+    measured = Sensitivity(model, distributions, options, samples, folder, compressed)
+    layers = measured.measure(tune_trials.side_by_side)
+    if not layers:
+        job.note("no layer has weights whose type can be chosen; a search is not needed")
+        return
+    found = Search(job, require(options.search), digest_weights(model, options), layers)
+    assignment = found.find()
+    path = precision_path(job.recipe.path)
+    changed = write_precision(path, found.describe(assignment, found.build(assignment)))
+    job.note(f"{path}: {'written' if changed else 'is as it was'}")
+
+
+def refuse_unsearched(job: Job) -> QuantizeOptions:
+    """Return the options of the quantization. Raises UserError if a search is impossible."""
+    if job.members:
+        recipes = ", ".join(str(member.recipe.path) for member in job.members)
+        raise UserError(
+            f"{job.recipe.path}: a firmware of several networks has no search; search for the "
+            f"types of its networks: {recipes}"
+        )
+    options = job.recipe.quantize
+    if options is None or options.search is None:
+        raise UserError(
+            f"{job.recipe.path}: the recipe states no limits; add `quantize: {{search: {{flash: "
+            "128 KiB}}`, or `accuracy`"
+        )
+    if not job.has_firmware:
+        raise UserError(f"{job.recipe.path}: the firmware cannot be built: {job.not_built}")
+    return options

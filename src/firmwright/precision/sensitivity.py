@@ -1,0 +1,234 @@
+"""Measures how types of weights change a network: the bytes, and the error of the outputs.
+
+One layer at a time has weights of another type. All other weights, and all tensors between layers,
+stay float32. The results are kept by the digest of all inputs of the measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx
+import onnxruntime
+
+from firmwright.compression.coders import Array, list_encoded
+from firmwright.data.samples import Sample, sample_digest
+from firmwright.documents.whole_file import write_whole
+from firmwright.precision.assignment import Choice
+from firmwright.progress import report
+from firmwright.quantize.calibration import Distribution
+from firmwright.quantize.chosen_layers import LayerChoice, choose_layers, match_nodes
+from firmwright.quantize.engine import choose_activation_params
+from firmwright.quantize.graph import session_options
+from firmwright.quantize.weight_rounding import (
+    MAX_INPUTS,
+    ROUNDED_OPERATORS,
+    count_inputs,
+    round_layer,
+    second_moments,
+)
+from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, find_weights
+from firmwright.recipe.quantization import QuantizeOptions
+
+METHOD = 1
+"""The version of the measurement, which is part of each digest."""
+MAX_SAMPLES = 32
+"""The maximum number of calibration samples on which errors are measured."""
+MIN_PACKED = 512
+"""Layers with fewer weights store bytes, unless the recipe compresses constants."""
+FLOAT = "float32"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A layer with the choices for its weights."""
+
+    layer: str
+    choices: tuple[Choice, ...]
+
+
+class Sensitivity:
+    """Measures the layers of a float network ``model`` that the recipe does not fix.
+
+    ``folder`` keeps the results. ``compressed`` states whether the build compresses constants.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        distributions: Mapping[str, Distribution],
+        options: QuantizeOptions,
+        samples: Sequence[Sample],
+        folder: Path,
+        compressed: bool,
+    ) -> None:
+        self.model, self.options, self.folder = model, options, folder
+        self.samples, self.compressed = samples, compressed
+        self.constants = {i.name: i for i in model.graph.initializer}
+        layers = choose_layers(model, options)
+        grids = choose_activation_params(model, distributions, options, layers)
+        self.scales = {name: grid.scale for name, grid in grids.items()}
+        free = find_free_layers(model, options, layers)
+        self.weights = {
+            free[w.name].name: w
+            for w in find_weights(model, layers)
+            if w.name in free and w.input in grids
+        }
+        self.nodes = {node.name: node for node in free.values()}
+        self.digest = self.digest_inputs()
+
+    def digest_inputs(self) -> bytes:
+        """Return the digest of everything but the layer on which a measurement depends."""
+        digest = hashlib.sha256(self.model.SerializeToString(deterministic=True))
+        assert self.options.search is not None
+        facts = (
+            METHOD, self.options.search.types, self.options.compensate_rounding,
+            self.options.per_channel, self.options.scheme, self.compressed,
+            sorted(self.scales.items()), [sample_digest(sample) for sample in self.samples],
+        )  # fmt: skip
+        digest.update(repr(facts).encode())
+        return digest.digest()
+
+    def measure(self, threads: int) -> list[Measured]:
+        """Return the choices of each layer, in the order of the network. Report the progress."""
+        kept = {name: self.read_kept(name) for name in self.weights}
+        missing = [name for name, found in kept.items() if found is None]
+        moments = self.measure_moments(missing)
+        if missing:
+            _ = self.wanted  # before the threads, which would compute it twice
+        with ThreadPoolExecutor(threads) as pool:
+            found = pool.map(lambda name: self.measure_layer(name, moments), missing)
+            report("layers", len(kept) - len(missing), len(kept))
+            for done, layer in enumerate(found, len(kept) - len(missing) + 1):
+                kept[layer.layer] = layer
+                write_whole(self.place(layer.layer), msgspec.json.encode(layer))
+                report("layers", done, len(kept))
+        return [layer for layer in kept.values() if layer is not None]
+
+    def place(self, layer: str) -> Path:
+        """Return the file that keeps the result of a layer."""
+        return self.folder / f"{hashlib.sha256(self.digest + layer.encode()).hexdigest()}.json"
+
+    def read_kept(self, layer: str) -> Measured | None:
+        """Return the result of an earlier search, or None."""
+        try:
+            return msgspec.json.decode(self.place(layer).read_bytes(), type=Measured)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def measure_moments(self, layers: Sequence[str]) -> dict[str, Array]:
+        """Return the second moments of the inputs of layers whose rounding is compensated."""
+        if not self.options.compensate_rounding:
+            return {}
+        nodes = {
+            self.nodes[name].input[1]: self.nodes[name]
+            for name in layers
+            if self.nodes[name].op_type in ROUNDED_OPERATORS
+            and count_inputs(self.nodes[name], self.constants) <= MAX_INPUTS
+        }
+        return second_moments(nodes, self.constants, self.model, self.samples) if nodes else {}
+
+    def measure_layer(self, layer: str, moments: Mapping[str, Array]) -> Measured:
+        """Return the bytes and the error of a layer for each type of the search."""
+        assert self.options.search is not None
+        weight, node, choices = self.weights[layer], self.nodes[layer], []
+        for dtype in self.options.search.types:
+            if dtype == FLOAT:
+                choices.append(Choice(dtype, 4 * weight.values.size, 0.0))
+                continue
+            typed = replace(weight, dtype=dtype)
+            steps, rounded = self.round(typed, node, moments.get(weight.name))
+            size = self.count_bytes(steps, dtype, node)
+            choices.append(Choice(dtype, size, self.measure_error(weight.name, rounded)))
+        return Measured(layer, tuple(choices))
+
+    def round(
+        self, weight: Weight, node: onnx.NodeProto, moments: Array | None
+    ) -> tuple[Array, Array]:
+        """Return a layer's weights as integers, and as the real numbers that they represent."""
+        options = self.options
+        params = choose_weight_params(
+            weight, self.scales[weight.input], options.per_channel, options.scheme == "pow2"
+        )
+        values = weight.values
+        if moments is not None:
+            values = round_layer(node, values, moments, params).astype("float64")
+        shape = [1] * values.ndim
+        if weight.axis is not None and len(params) > 1:
+            shape[weight.axis] = len(params)
+        scales = np.array([one.scale for one in params]).reshape(shape)
+        steps = np.clip(np.rint(values / scales), *params[0].limits)
+        return steps, (steps * scales).astype("float32")
+
+    def count_bytes(self, steps: Array, dtype: str, node: onnx.NodeProto) -> int:
+        """Return the bytes of a layer's weights in flash, without their scales."""
+        if dtype == "int16":
+            stored = steps.astype("int16")
+        elif dtype == "int4" and self.is_packed(steps, node):
+            pairs = np.pad(steps.reshape(-1), (0, steps.size % 2)).astype("int8").reshape(-1, 2)
+            stored = (pairs[:, 0] & 15 | pairs[:, 1] << 4).astype("int8")
+        else:
+            stored = steps.astype("int8")
+        saved = [one.saved for one in list_encoded(stored)] if self.compressed else []
+        return int(stored.nbytes) - max(saved, default=0)
+
+    def is_packed(self, steps: Array, node: onnx.NodeProto) -> bool:
+        """Return whether a byte contains two weights of 4 bits."""
+        groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+        return groups == 1 and steps.size >= MIN_PACKED
+
+    def measure_error(self, name: str, values: Array) -> float:
+        """Return the energy of the outputs' error over the energy of the outputs.
+
+        ``values`` replace the weights ``name``. Each output counts alike.
+        """
+        energies = [0.0] * len(self.wanted[0])
+        errors = [0.0] * len(self.wanted[0])
+        for sample, wanted in zip(self.samples[:MAX_SAMPLES], self.wanted, strict=True):
+            found = self.session.run(None, {**sample, name: values})
+            for output, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+                right = np.asarray(theirs, "float64")
+                energies[output] += float(np.square(right).sum())
+                errors[output] += float(np.square(np.asarray(ours, "float64") - right).sum())
+        ratios = [e / (energy or 1.0) for e, energy in zip(errors, energies, strict=True)]
+        return float(f"{sum(ratios) / len(ratios):.4g}")
+
+    @cached_property
+    def session(self) -> Any:
+        """The float network, whose weights are inputs with the original weights as defaults."""
+        model = deepcopy(self.model)
+        for weight in self.weights.values():
+            tensor = self.constants[weight.name]
+            value = onnx.helper.make_tensor_value_info(weight.name, tensor.data_type, tensor.dims)
+            model.graph.input.append(value)
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
+        )
+
+    @cached_property
+    def wanted(self) -> list[Any]:
+        """The outputs of the float network for each sample."""
+        return [self.session.run(None, dict(sample)) for sample in self.samples[:MAX_SAMPLES]]
+
+
+def find_free_layers(
+    model: onnx.ModelProto, options: QuantizeOptions, layers: LayerChoice
+) -> dict[str, onnx.NodeProto]:
+    """Return the layers by their weights, except layers whose type the recipe states."""
+    nodes = list(model.graph.node)
+    fixed = {n for e in options.layers if e.weights for n in match_nodes(nodes, e.match)}
+    found: dict[str, onnx.NodeProto] = {}
+    for node in nodes:
+        excluded = node.name in fixed or node.name in layers.kept_float
+        if node.op_type in WEIGHTED and not excluded:
+            found.setdefault(node.input[1], node)
+    return found

@@ -1,0 +1,101 @@
+"""Runs the trials of a search: builds with given types of weights, in copies of this process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from firmwright.cluster.jobs import Stop
+from firmwright.cluster.local import run_here
+from firmwright.cluster.order import Order, ReadOutput, make_order
+from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import ACCURACY, FIRMWARE_SIZE
+from firmwright.pipeline.command_line import NO_USER_CODE, rebase_paths, refuses_code
+from firmwright.pipeline.job import Job
+from firmwright.recipe.precision import Precision, format_precision
+from firmwright.verify.run_records import AccuracyRecord, Rates
+
+TRIAL = "firmwright.tasks.precision_trial"
+"""The program that builds a trial."""
+
+FIRMWARE = "firmware"
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """The result of a trial, or the ``failure`` that explains a missing result.
+
+    ``flash`` is the flash of the firmware in bytes. ``loss`` is the lost accuracy in points, None
+    if the recipe does not evaluate.
+    """
+
+    failure: str = ""
+    flash: int = 0
+    loss: float | None = None
+
+
+class Observer:
+    """Ignores the events of a run on this machine."""
+
+    def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
+
+    def start(self, job: str, worker: str) -> None: ...
+
+    def lose(self, job: str) -> None: ...
+
+
+def run_trial(job: Job, found: Precision) -> TrialResult:
+    """Build the network with the types of ``found``, and return its flash and its loss."""
+    text = format_precision(found)
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    order = make_trial_order(job, name, text)
+    (tried,) = run_here([order], read_trial, 1, Observer(), Stop())
+    return tried
+
+
+def make_trial_order(job: Job, name: str, text: str) -> Order:
+    """Return the order of a trial. All trials of a job use one folder, one after another."""
+    arguments = [
+        f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
+    ]
+    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
+    arguments += [f"recipe={job.recipe.layers}", f"outdir={job.outdir}"]
+    folder = job.cache / "precision" / job.platform.name
+    files = [job.recipe.path, *job.recipe.bases]
+    return make_order(name, TRIAL, files, folder, arguments, {}, text)
+
+
+def read_trial(_: Order, read: ReadOutput) -> TrialResult:
+    """Return the result of a trial from its output. Return errors instead of raising them."""
+    try:
+        return msgspec.json.decode(read(), type=TrialResult)
+    except UserError as error:
+        return TrialResult(str(error))
+
+
+def read_tried(job: Job) -> TrialResult:
+    """Return the result of a trial after its job has run."""
+    loss = compute_loss(ACCURACY.read(job)) if job.has_stage("accuracy") else None
+    return TrialResult("", FIRMWARE_SIZE.read(job).flash_bytes, loss)
+
+
+def compute_loss(record: AccuracyRecord) -> float:
+    """Return by how many points the firmware's accuracy is below the first network's accuracy.
+
+    The accuracy is the custom metric, else the mean average precision, else top-1.
+    """
+    if record.metric is not None:
+        return subtract(record.metric, 100)
+    if record.boxes is not None:
+        rates = record.boxes.networks.items()
+        return subtract({name: one.mean_average_precision for name, one in rates}, 100)
+    return subtract(record.top1, 1)
+
+
+def subtract(rates: Rates, points: int) -> float:
+    """Return the first rate minus the firmware's rate, in points."""
+    return round(points * (next(iter(rates.values())) - rates[FIRMWARE]), 6)
