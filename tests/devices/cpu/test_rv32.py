@@ -18,6 +18,7 @@ from tests.devices.cpu.shapes import Shape
 from tests.devices.cpu.test_forms import run_layers
 
 FORM = FORMS[0]
+DENSE = next(form for form in FORMS if form.kind is LayerKind.DENSE)
 
 
 def make_convolution(shape: Shape, magnitude: int) -> Layer:
@@ -47,6 +48,20 @@ def test_a_tile_of_three_channels_takes_many(tmp_path: Path, cache: Path) -> Non
     layers = [make_convolution(Shape(5, NARROW + 1, 2, 3), 60)]
     network = make_network(layers, [FORM.with_tile(Tile(4, 3))], shared=False)
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+@pytest.mark.parametrize("sizes", [(5, 10), (6, 12), (5, 20)])
+def test_a_size_of_groups_may_not_be_a_multiple_of_the_largest_unit(
+    sizes: tuple[int, int], tmp_path: Path, cache: Path
+) -> None:
+    """The loop of the larger groups has more inputs at once than the smaller groups have."""
+    layer = make_layer(LayerKind.DENSE, Shape(sizes[1], 16), np.random.default_rng(0))
+    magnitudes = np.repeat([255 // size for size in sizes], 8).reshape(16, 1, 1, 1)
+    layer = replace(layer, weights=np.where(layer.weights < 0, -magnitudes, magnitudes))
+    packing = DENSE.pack_layer(layer)
+    assert tuple(packing.arrays["runs"][::2]) == sizes
+    network = make_network([layer], [DENSE], shared=False)
+    run_layers(network, [layer], tmp_path, cache, "rv32-bare", "zig", ())
 
 
 def test_auto_shares_what_is_small() -> None:
