@@ -19,8 +19,8 @@ from firmwright.pipeline.stage import Scope, Stage
 
 
 def inputs(job: Job) -> list[Path]:
-    quantize = require(job.recipe.quantize)
-    samples = job.recipe.list_files("quantize") if quantize.sees_samples else []
+    quantize = job.recipe.quantize
+    samples = job.recipe.list_files("quantize") if quantize and quantize.sees_samples else []
     return [*samples, *job.precision_files]
 
 
