@@ -129,13 +129,13 @@ class IntegerRewriter:
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
         """Round integers to new parameters; keep integers whose parameters match."""
-        grid = read_quant_params(call)
-        if grid is None:
+        params = read_quant_params(call)
+        if params is None:
             return None
         source = self.builder.value(call.args[0])
-        if isinstance(source, QuantizedTensor) and has_quant_params(source, grid):
+        if isinstance(source, QuantizedTensor) and has_quant_params(source, params):
             return source.data
-        return self.rounding.quantize(self.builder, call.args[0], grid)
+        return self.rounding.quantize(self.builder, call.args[0], params)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
         """Convolve integers; a grouped transposed convolution needs weights with one scale."""

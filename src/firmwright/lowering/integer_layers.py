@@ -77,7 +77,7 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
     found = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
     if found is None:
         return None
-    definitions, argument, grid = found
+    definitions, argument, params = found
     sums, bias = split_addition(argument, definitions, lambda v: read_bias(v, definitions))
     anchor = definitions.get(sums)
     operands = read_operands(anchor, definitions)
@@ -90,7 +90,7 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
     linear = make(anchor, weights)
     if linear is None:
         return None
-    return make_layer(linear, operator_name(anchor), data, weights, bias, grid, rounding)
+    return make_layer(linear, operator_name(anchor), data, weights, bias, params, rounding)
 
 
 def find_quantized(
@@ -128,16 +128,16 @@ def read_output(
     call = definitions.get(result)
     if call is None or operator_name(call) != "relax.quantize":
         return None
-    grid = read_quant_params(call)
-    if grid is None or grid.dtype not in dtypes:
+    params = read_quant_params(call)
+    if params is None or params.dtype not in dtypes:
         return None
     nearest: RoundFunction = round_half_away if rounding == "tflite" else np.rint
-    argument, grid = fuse_activation(definitions, call.args[0], grid, nearest)
-    low = max([grid.low, *(int(np.ceil(b)) for b, _ in bounds if np.isfinite(b))])
-    high = min([grid.high, *(int(np.floor(b)) for _, b in bounds if np.isfinite(b))])
+    argument, params = fuse_activation(definitions, call.args[0], params, nearest)
+    low = max([params.low, *(int(np.ceil(b)) for b, _ in bounds if np.isfinite(b))])
+    high = min([params.high, *(int(np.floor(b)) for _, b in bounds if np.isfinite(b))])
     if low > high:
         return None
-    return argument, OutputQuantParams(grid.dtype, grid.scale, grid.zero_point, low, high)
+    return argument, OutputQuantParams(params.dtype, params.scale, params.zero_point, low, high)
 
 
 def read_bias(added: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
@@ -284,13 +284,13 @@ def make_layer(
     data: QuantizedTensor,
     weights: QuantizedTensor,
     bias: QuantizedTensor | None,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
     """Return the layer that computes the sums; None if the sums might not fit their type."""
     values, channels = linear.weights, linear.out_channels
     largest = int(values[0].size) * data.largest * weights.largest
-    limit = find_limit(data, grid)
+    limit = find_limit(data, params)
     if largest >= limit or int(values.min()) < -128 or int(values.max()) > 127:
         return None
     scale = data.scale * weights.scale
@@ -306,7 +306,7 @@ def make_layer(
     sums = QuantizedTensor(
         data.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype_of(data.data)
     )
-    scaling = make_scaling(sums, grid, rounding, channels)
+    scaling = make_scaling(sums, params, rounding, channels)
     kind = WIDE_KINDS.get(linear.kind) if data.width == 16 else linear.kind
     if scaling is None or kind is None:
         return None
@@ -315,26 +315,26 @@ def make_layer(
         input_dtype=dtype_of(data.data),
         input_zero_point=int(data.zero_point[0]),
         scaling=scaling,
-        output_dtype=grid.dtype,
-        zero_point=grid.zero_point,
-        low=grid.low,
-        high=grid.high,
+        output_dtype=params.dtype,
+        zero_point=params.zero_point,
+        low=params.low,
+        high=params.high,
     )
     return fold_constant_channels(layer)
 
 
-def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:
+def find_limit(data: QuantizedTensor, params: OutputQuantParams) -> int:
     """Return the limit of the sums in magnitude; 0 if the result's width is not supported.
 
     8-bit activations need an 8-bit result. 16-bit activations need int16 with the zero point 0.
     """
     if data.width == 8:
-        return INT32_LIMIT if grid.dtype in BYTES else 0
-    return WIDE_LIMIT if grid.dtype == "int16" and grid.zero_point == 0 else 0
+        return INT32_LIMIT if params.dtype in BYTES else 0
+    return WIDE_LIMIT if params.dtype == "int16" and params.zero_point == 0 else 0
 
 
 def make_scaling(
-    sums: QuantizedTensor, grid: OutputQuantParams, rounding: str, channels: int
+    sums: QuantizedTensor, params: OutputQuantParams, rounding: str, channels: int
 ) -> Scaling | None:
     """Return the factors from sums to steps of the output.
 
@@ -344,10 +344,10 @@ def make_scaling(
     if rounding == "onnx" and sums.has_wide_sums:
         return None
     if rounding == "onnx":
-        factors = sums.scale.astype("float32") / grid.scale
+        factors = sums.scale.astype("float32") / params.scale
         zeros = np.zeros(channels, "int64")
         return Scaling(LayerRounding.FLOAT, zeros, zeros, np.resize(factors, channels))
-    quotient = find_quotient(sums, grid, single=False)
+    quotient = find_quotient(sums, params, single=False)
     if quotient.max() >= 1:  # such scales would enlarge sums
         return None
     fixed = to_fixed_point(quotient)

@@ -42,7 +42,7 @@ class Operand:
     """A region's parameter, its quantization parameters, and the axes that a product reads."""
 
     parameter: Expr
-    grid: QuantizedTensor
+    params: QuantizedTensor
     axes: Axes
 
 
@@ -54,27 +54,27 @@ def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | No
     found = find_quantized_call(function, rounding, 2, (PRODUCT,))
     if found is None:
         return None
-    definitions, call, grid = found
+    definitions, call, params = found
     operands = [o for a in call.args if (o := read_operand(a, definitions)) is not None]
     parameters = [operand.parameter for operand in operands]
     if len(operands) < 2 or {*parameters} != {*function.params}:
         return None
     roles = tuple(ROLES[parameters.index(p)] for p in function.params)
     operator = PRODUCT if len(static_shape(call.args[1])) == 2 else BATCH_MATMUL
-    return make_product(operands[0], operands[1], roles, operator, grid, rounding)
+    return make_product(operands[0], operands[1], roles, operator, params, rounding)
 
 
 def read_operand(argument: Expr, definitions: Definitions) -> Operand | None:
     """Return the operand that an argument reads; None if it is not quantized bytes."""
     seen, source = find_views(argument, definitions)
-    grid = read_bytes(source, definitions)
-    if grid is None:
+    params = read_bytes(source, definitions)
+    if params is None:
         return None
-    stored, parameter = find_views(grid.data, definitions)
+    stored, parameter = find_views(params.data, definitions)
     axes: Axes | None = lay_axes(static_shape(parameter))
     for view in (*stored, *seen):
         axes = None if axes is None else change_axes(axes, view)
-    return None if axes is None or len(axes) < 2 else Operand(parameter, grid, axes)
+    return None if axes is None or len(axes) < 2 else Operand(parameter, params, axes)
 
 
 def find_views(argument: Expr, definitions: Definitions) -> tuple[list[Call], Expr]:
@@ -135,7 +135,7 @@ def make_product(
     right: Operand,
     roles: tuple[str, ...],
     operator: str,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     rounding: str,
 ) -> MatrixProduct | None:
     """Return the products of two operands.
@@ -146,21 +146,23 @@ def make_product(
     if stacks is None or stacks[0][2][1] > 1:
         return None
     inner = stacks[0][2][0]
-    largest = inner * left.grid.largest * right.grid.largest
-    dtype, scale = dtype_of(left.grid.data), left.grid.scale * right.grid.scale
-    sums = QuantizedTensor(left.grid.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype)
-    scaling = make_scaling(sums, grid, rounding, channels=1) if largest < INT32_LIMIT else None
+    largest = inner * left.params.largest * right.params.largest
+    dtype, scale = dtype_of(left.params.data), left.params.scale * right.params.scale
+    sums = QuantizedTensor(
+        left.params.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype
+    )
+    scaling = make_scaling(sums, params, rounding, channels=1) if largest < INT32_LIMIT else None
     if scaling is None:
         return None
     layer = Layer(
-        **make_dense(1, np.full((1, inner), right.grid.largest)).list_sums(),
+        **make_dense(1, np.full((1, inner), right.params.largest)).list_sums(),
         input_dtype=dtype,
-        input_zero_point=int(left.grid.zero_point[0]),
+        input_zero_point=int(left.params.zero_point[0]),
         scaling=scaling,
-        output_dtype=grid.dtype,
-        zero_point=grid.zero_point,
-        low=grid.low,
-        high=grid.high,
+        output_dtype=params.dtype,
+        zero_point=params.zero_point,
+        low=params.low,
+        high=params.high,
     )
     return MatrixProduct(
         stacks=max(stacks[0][0][0], stacks[1][0][0]),
@@ -176,8 +178,8 @@ def make_product(
 def lay_matrices(operand: Operand, axes: Axes) -> Matrices:
     stacks, rows, columns = (step for _, step in axes)
     return Matrices(
-        dtype_of(operand.grid.data),
-        int(operand.grid.zero_point[0]),
+        dtype_of(operand.params.data),
+        int(operand.params.zero_point[0]),
         prod(size for size, _ in operand.axes),
         (stacks, rows, columns),
     )

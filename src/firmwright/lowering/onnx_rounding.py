@@ -56,42 +56,42 @@ class OnnxRounding:
         return None
 
     def quantize(
-        self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
+        self, builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams
     ) -> relax.Expr:
         table = lower_chain_by_table(
-            builder, argument, grid, lambda real, scale: np.rint(real / scale)
+            builder, argument, params, lambda real, scale: np.rint(real / scale)
         )
         if table is not None:
             return table
-        operand, grid = fuse_activation(builder.definitions, argument, grid, self.nearest)
+        operand, params = fuse_activation(builder.definitions, argument, params, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor) and source.operator:
-            requantized = requantize_as_floats(builder, source, grid)
+            requantized = requantize_as_floats(builder, source, params)
             if requantized is None:
-                requantized = requantize_in_float32(builder, source, grid)
+                requantized = requantize_in_float32(builder, source, params)
             return requantized
         call = builder.definitions.get(operand)
-        averaged = None if call is None else average(builder, call, grid)
+        averaged = None if call is None else average(builder, call, params)
         if averaged is not None:
             return averaged
-        resized = None if call is None else resize_exactly(builder, call, grid)
+        resized = None if call is None else resize_exactly(builder, call, params)
         if resized is not None:
             return resized
-        moved = quantize_before_moving(builder, operand, grid, self)
-        return quantize_real(builder, operand, grid, self) if moved is None else moved
+        moved = quantize_before_moving(builder, operand, params, self)
+        return quantize_real(builder, operand, params, self) if moved is None else moved
 
 
 def requantize_in_float32(
-    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
+    builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams
 ) -> relax.Expr:
     """Multiply sums by the quotient of the scales in float32, round half to even and clamp."""
     real = builder.emit(relax.op.astype(builder.subtract_zero_point(source), "float32"))
     factor: npt.NDArray[Any] = source.reshape_for_broadcast(
-        source.scale.astype("float32") / grid.scale
+        source.scale.astype("float32") / params.scale
     )
     scaled = builder.emit(relax.op.multiply(real, relax.const(factor, "float32")))
     rounded = builder.emit(relax.op.round(scaled))
-    zero_point = relax.const(float(grid.zero_point), "float32")
+    zero_point = relax.const(float(params.zero_point), "float32")
     moved = builder.emit(relax.op.add(rounded, zero_point))
-    clamped = builder.emit(relax.op.clip(moved, float(grid.low), float(grid.high)))
-    return builder.emit(relax.op.astype(clamped, grid.dtype))
+    clamped = builder.emit(relax.op.clip(moved, float(params.low), float(params.high)))
+    return builder.emit(relax.op.astype(clamped, params.dtype))

@@ -35,7 +35,7 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
     found = find_quantized_call(function, rounding, 2, (*SIGNS, "relax.multiply"))
     if found is None:
         return None
-    definitions, call, grid = found
+    definitions, call, params = found
     name = operator_name(call)
     terms = [t for a in call.args if (t := read_bytes(a, definitions)) is not None]
     parameters = [skip_reshapes(t.data, definitions) for t in terms]
@@ -50,41 +50,41 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
     shape = static_shape(call)
     shapes = [static_shape(t.data) for t in terms]
     if name == "relax.multiply":
-        return make_product(terms, grid, shapes, rounding) if shapes[0] == shape else None
+        return make_product(terms, params, shapes, rounding) if shapes[0] == shape else None
     if any(other != shape for other in shapes):
         return None
-    return make_addition(terms, grid, prod(shape), rounding, signs)
+    return make_addition(terms, params, prod(shape), rounding, signs)
 
 
 def make_addition(
     terms: Sequence[QuantizedTensor],
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     elements: int,
     rounding: str,
     signs: Sequence[int] = (1, 1),
 ) -> Addition | None:
     """Return the sum of two tensors with signs; None if its arithmetic might exceed 32 bits."""
     add = add_in_float32 if rounding == "onnx" else add_in_fixed_point
-    steps = add(terms, grid, signs)
+    steps = add(terms, params, signs)
     if steps is None:
         return None
     scales = [
-        sign * float(t.scale[0]) / float(grid.scale) for t, sign in zip(terms, signs, strict=True)
+        sign * float(t.scale[0]) / float(params.scale) for t, sign in zip(terms, signs, strict=True)
     ]
     return Addition(
         elements=elements,
         input_dtypes=(dtype_of(terms[0].data), dtype_of(terms[1].data)),
-        output_dtype=grid.dtype,
-        results=np.clip(steps + grid.zero_point, grid.low, grid.high),
-        low=grid.low,
-        high=grid.high,
+        output_dtype=params.dtype,
+        results=np.clip(steps + params.zero_point, params.low, params.high),
+        low=params.low,
+        high=params.high,
         factors=(scales[0], scales[1]),
     )
 
 
 def make_product(
     terms: Sequence[QuantizedTensor],
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
@@ -95,17 +95,17 @@ def make_product(
     channels = prod(shapes[1])
     is_row = all(shape[-1:] == (channels,) for shape in shapes[:2])
     multiply = multiply_in_float32 if rounding == "onnx" else multiply_in_fixed_point
-    steps = multiply(terms, grid) if shapes[0] == shapes[1] or is_row else None
+    steps = multiply(terms, params) if shapes[0] == shapes[1] or is_row else None
     if steps is None:
         return None
-    scale = np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / grid.scale
+    scale = np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / params.scale
     return Product(
         elements=prod(shapes[0]),
         input_dtypes=(dtype_of(terms[0].data), dtype_of(terms[1].data)),
-        output_dtype=grid.dtype,
-        results=np.clip(steps + grid.zero_point, grid.low, grid.high),
-        low=grid.low,
-        high=grid.high,
+        output_dtype=params.dtype,
+        results=np.clip(steps + params.zero_point, params.low, params.high),
+        low=params.low,
+        high=params.high,
         channels=channels,
         zero_points=(int(terms[0].zero_point[0]), int(terms[1].zero_point[0])),
         factor=float(scale),
@@ -123,30 +123,30 @@ def list_reals(term: QuantizedTensor) -> npt.NDArray[np.float32]:
     return list_values(term).astype("float32") * np.float32(term.scale[0])
 
 
-def divide(real: npt.NDArray[np.float32], grid: OutputQuantParams) -> Array:
+def divide(real: npt.NDArray[np.float32], params: OutputQuantParams) -> Array:
     """Return float32 numbers as whole steps of the output, as ONNX rounds them."""
     # These bounds are far beyond every result, so they do not change it.
-    quotient = np.clip(real / np.float32(grid.scale), -(2.0**20), 2.0**20)
+    quotient = np.clip(real / np.float32(params.scale), -(2.0**20), 2.0**20)
     steps: Array = np.rint(quotient).astype("int64")
     return steps
 
 
 def add_in_float32(
-    terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
+    terms: Sequence[QuantizedTensor], params: OutputQuantParams, signs: Sequence[int]
 ) -> Array:
     """Add and divide as in the ONNX graph; each result is rounded to float32."""
     left, right = (list_reals(t) * np.float32(sign) for t, sign in zip(terms, signs, strict=True))
-    return divide(left[:, None] + right[None], grid)
+    return divide(left[:, None] + right[None], params)
 
 
-def multiply_in_float32(terms: Sequence[QuantizedTensor], grid: OutputQuantParams) -> Array:
+def multiply_in_float32(terms: Sequence[QuantizedTensor], params: OutputQuantParams) -> Array:
     """Multiply and divide as in the ONNX graph; each result is rounded to float32."""
     left, right = (list_reals(t) for t in terms)
-    return divide(left[:, None] * right[None], grid)
+    return divide(left[:, None] * right[None], params)
 
 
 def add_in_fixed_point(
-    terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
+    terms: Sequence[QuantizedTensor], params: OutputQuantParams, signs: Sequence[int]
 ) -> Array | None:
     """Add like TFLite's kernel; None if its arithmetic might exceed 32 bits.
 
@@ -159,21 +159,21 @@ def add_in_fixed_point(
         for t, sign in zip(terms, signs, strict=True)
     ]
     total = scaled[0][:, None] + scaled[1][None]
-    unit = common / (2**headroom * float(grid.scale))
+    unit = common / (2**headroom * float(params.scale))
     if np.abs(total).max() >= LARGEST_TERM or unit >= 1:
         return None
     return scale_steps(total, unit)
 
 
 def multiply_in_fixed_point(
-    terms: Sequence[QuantizedTensor], grid: OutputQuantParams
+    terms: Sequence[QuantizedTensor], params: OutputQuantParams
 ) -> Array | None:
     """Multiply like TFLite's kernel; None for a factor of 1 or more.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
     left, right = (list_values(t) for t in terms)
-    factor = float(np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / grid.scale)
+    factor = float(np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / params.scale)
     return None if factor >= 1 else scale_steps(left[:, None] * right[None], factor)
 
 

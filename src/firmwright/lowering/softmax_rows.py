@@ -21,7 +21,7 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
     found = find_quantized_call(function, rounding, 1, ("relax.nn.softmax",))
     if found is None:
         return None
-    definitions, call, grid = found
+    definitions, call, params = found
     shape = static_shape(call)
     data = read_bytes(call.args[0], definitions)
     if data is None or int(call.attrs.axis) % len(shape) != len(shape) - 1:
@@ -34,9 +34,9 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
         input_dtype=dtype_of(data.data),
         input_scale=float(data.scale[0]),
         input_zero_point=int(data.zero_point[0]),
-        output_dtype=grid.dtype,
-        scale=float(grid.scale),
-        zero_point=grid.zero_point,
-        low=grid.low,
-        high=grid.high,
+        output_dtype=params.dtype,
+        scale=float(params.scale),
+        zero_point=params.zero_point,
+        low=params.low,
+        high=params.high,
     )

@@ -91,8 +91,8 @@ class TfliteRounding:
     def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
         return compare(builder, call) if operator_name(call) in COMPARISONS else None
 
-    def quantize(self, builder: RegionBuilder, argument: Expr, grid: OutputQuantParams) -> Expr:
-        operand, narrowed = fuse_activation(builder.definitions, argument, grid, self.nearest)
+    def quantize(self, builder: RegionBuilder, argument: Expr, params: OutputQuantParams) -> Expr:
+        operand, narrowed = fuse_activation(builder.definitions, argument, params, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor):
             activation_alone = operand is not argument and not source.operator
@@ -101,7 +101,7 @@ class TfliteRounding:
         kernel = None if call is None else INTEGER_KERNELS.get(operator_name(call))
         result = kernel(builder, call, narrowed) if kernel else None
         if result is None:
-            result = lower_chain_by_table(builder, argument, grid, quantize_by_reciprocal)
+            result = lower_chain_by_table(builder, argument, params, quantize_by_reciprocal)
         if result is None:
             result = quantize_before_moving(builder, operand, narrowed, self)
         return quantize_real(builder, operand, narrowed, self) if result is None else result

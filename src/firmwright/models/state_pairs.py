@@ -82,11 +82,11 @@ def check_pair(
             f"{after.dtype} {list(after.shape)}; expected equal types and shapes: state another "
             "output",
         )
-    grids = {(t.scale, t.zero_point) for t in (before, after) if t.scale is not None}
-    if len(grids) > 1:
+    params_of = {(t.scale, t.zero_point) for t in (before, after) if t.scale is not None}
+    if len(params_of) > 1:
         raise StateError(
             name,
-            f"'{name}' and '{result}' have different quantization parameters: {sorted(grids)}; "
+            f"'{name}' and '{result}' have different quantization parameters: {sorted(params_of)}; "
             "quantize both with equal parameters",
         )
 

@@ -75,13 +75,13 @@ class Sensitivity:
         self.samples, self.compressed = samples, compressed
         self.constants = {i.name: i for i in model.graph.initializer}
         layers = choose_layers(model, options)
-        grids = choose_activation_params(model, distributions, options, layers)
-        self.scales = {name: grid.scale for name, grid in grids.items()}
+        params_of = choose_activation_params(model, distributions, options, layers)
+        self.scales = {name: params.scale for name, params in params_of.items()}
         free = find_free_layers(model, options, layers)
         self.weights = {
             free[w.name].name: w
             for w in find_weights(model, layers)
-            if w.name in free and w.input in grids
+            if w.name in free and w.input in params_of
         }
         self.nodes = {node.name: node for node in free.values()}
         self.digest = self.digest_inputs()

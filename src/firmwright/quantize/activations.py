@@ -76,11 +76,11 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
     shown = {o.name for o in model.graph.output}
     if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:
         return
-    grid = read_quant_params(readers[0], model)
+    params = read_quant_params(readers[0], model)
     low, high = limits_of(node, model)
-    if quantize_unclamped(high, grid) < grid.limits[1]:
+    if quantize_unclamped(high, params) < params.limits[1]:
         return
-    if quantize_unclamped(low, grid) <= grid.limits[0]:
+    if quantize_unclamped(low, params) <= params.limits[0]:
         readers[0].input[0] = node.input[0]
         model.graph.node.remove(node)
     elif low == 0.0 and node.op_type == "Clip":
@@ -101,9 +101,9 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
     return -inf if low is None else low, inf if high is None else high
 
 
-def quantize_unclamped(value: float, grid: QuantParams) -> float:
+def quantize_unclamped(value: float, params: QuantParams) -> float:
     """Return the integer that a real number is rounded to, before clamping."""
-    return float(np.rint(value / grid.scale) + grid.zero_point)
+    return float(np.rint(value / params.scale) + params.zero_point)
 
 
 def all_reads(model: onnx.ModelProto) -> Iterator[str]:

@@ -47,9 +47,9 @@ def correct_biases(
     wanted = compute_channel_means(model, seen, [n.output[0] for n in biased])
     quantized = quantize(result)
     copies = {n.name: n for n in quantized.graph.node}
-    layers_on_grids = [copies[node.name] for node in biased]
-    evaluated = evaluate_layers(quantized, layers_on_grids, seen)
-    for node, copy, results in zip(biased, layers_on_grids, evaluated, strict=True):
+    quantized_layers = [copies[node.name] for node in biased]
+    evaluated = evaluate_layers(quantized, quantized_layers, seen)
+    for node, copy, results in zip(biased, quantized_layers, evaluated, strict=True):
         found = sum(map(average_channels, results)) / len(seen)
         bias = constants[node.input[2]]
         values = onnx.numpy_helper.to_array(bias)

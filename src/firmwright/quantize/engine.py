@@ -84,38 +84,40 @@ def quantize(
     Raises UserError for layer lists that match no layer.
     """
     layers = choose_layers(model, options)
-    grids = choose_activation_params(model, distributions, options, layers)
+    params_of = choose_activation_params(model, distributions, options, layers)
     if options.arithmetic == "shift":
-        grids = coarsen_scales(model, grids, list(find_weights(model, layers)))
+        params_of = coarsen_scales(model, params_of, list(find_weights(model, layers)))
     weights = {
         w.name: choose_weight_params(
-            w, grids[w.input].scale, options.per_channel, options.scheme == "pow2"
+            w, params_of[w.input].scale, options.per_channel, options.scheme == "pow2"
         )
         for w in find_weights(model, layers)
-        if w.input in grids
+        if w.input in params_of
     }
 
-    def on_grids(network: onnx.ModelProto) -> onnx.ModelProto:
-        return insert_qdq_nodes(network, grids, weights, layers, options)
+    def with_params(network: onnx.ModelProto) -> onnx.ModelProto:
+        return insert_qdq_nodes(network, params_of, weights, layers, options)
 
     result = model
     if options.compensate_rounding:
         result = round_weights(result, samples, weights)
     result = clamp_weights(result, weights, find_weights(model, layers))
     if options.bias_correction:
-        result = correct_biases(model, result, samples, layers, on_grids)
-    return on_grids(result)
+        result = correct_biases(model, result, samples, layers, with_params)
+    return with_params(result)
 
 
 def insert_qdq_nodes(
     model: onnx.ModelProto,
-    grids: Mapping[str, QuantParams],
+    params_of: Mapping[str, QuantParams],
     weights: Mapping[str, Sequence[QuantParams]],
     layers: LayerChoice,
     options: QuantizeOptions,
 ) -> onnx.ModelProto:
     """Return the model with quantize and dequantize nodes around every layer that is not float."""
-    overrides: dict[str, list[dict[str, Any]]] = {t: [make_override(g)] for t, g in grids.items()}
+    overrides: dict[str, list[dict[str, Any]]] = {
+        t: [make_override(g)] for t, g in params_of.items()
+    }
     for weight in find_weights(model, layers):
         if weight.name in weights:
             by_channel = options.per_channel and weight.axis is not None
@@ -129,7 +131,9 @@ def insert_qdq_nodes(
         QUANT_TYPES["int16" if options.weights == "int16" else "int8"],
         QUANT_TYPES[options.activations],
         # Only the names count, because the overrides state the quantization parameters.
-        TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
+        TensorsData(
+            CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in params_of}
+        ),
         [],
         list(layers.kept_float),
         sorted({*QDQRegistry, *QLinearOpsRegistry, "PRelu"}),
@@ -192,12 +196,12 @@ def mute_logging() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def make_override(grid: QuantParams) -> dict[str, Any]:
-    stored = "int8" if is_narrow(grid.dtype) else grid.dtype
+def make_override(params: QuantParams) -> dict[str, Any]:
+    stored = "int8" if is_narrow(params.dtype) else params.dtype
     return {
         "quant_type": QUANT_TYPES[stored],
-        "scale": np.array(grid.scale, "float32"),
-        "zero_point": np.array(grid.zero_point, stored),
+        "scale": np.array(params.scale, "float32"),
+        "zero_point": np.array(params.zero_point, stored),
     }
 
 
@@ -210,17 +214,19 @@ def choose_activation_params(
     """Return the quantization parameters of each float tensor that was calibrated."""
     makers = {o: n for n in model.graph.node for o in n.output}
     shown_by = find_fused_outputs(model)
-    grids: dict[str, QuantParams] = {}
+    params_of: dict[str, QuantParams] = {}
     for name in distributions:
         visible = shown_by.get(name, name)
         maker = makers.get(visible)
         dtype = layers.types[maker.name].activations if maker else options.activations
-        grids[name] = choose_params(distributions[visible], dtype, options, get_fixed_range(maker))
+        params_of[name] = choose_params(
+            distributions[visible], dtype, options, get_fixed_range(maker)
+        )
     for node in model.graph.node:
-        parts = {grids.get(find_unmoved(name, makers)) for name in node.input}
+        parts = {params_of.get(find_unmoved(name, makers)) for name in node.input}
         if node.op_type == "Concat" and len(parts) == 1 and (common := parts.pop()):
-            grids[node.output[0]] = common
-    return grids
+            params_of[node.output[0]] = common
+    return params_of
 
 
 def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
@@ -254,20 +260,20 @@ def choose_params(
 ) -> QuantParams:
     """Return a tensor's parameters; ``fixed`` is the interval that the operator defines, if any."""
 
-    def grid(interval: Interval) -> QuantParams:
+    def params(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":
             searched = options.calibration.method == "mse" and fixed is None
             return choose_pow2_params(interval, dtype, distribution if searched else None)
         return choose_affine_params(interval, dtype, options.symmetric or dtype == "int16")
 
     def error(interval: Interval, values: Distribution) -> float:
-        return mean_squared_error(grid(interval), values)
+        return mean_squared_error(params(interval), values)
 
     if fixed is not None:
-        return grid(fixed)
+        return params(fixed)
     if options.scheme == "pow2" and options.calibration.method == "mse":
-        return grid(Interval(min(distribution.lowest, 0.0), max(distribution.highest, 0.0)))
-    return grid(choose_interval(distribution, options.calibration, error))
+        return params(Interval(min(distribution.lowest, 0.0), max(distribution.highest, 0.0)))
+    return params(choose_interval(distribution, options.calibration, error))
 
 
 class IndexedModel(ONNXModel):  # type: ignore[misc]

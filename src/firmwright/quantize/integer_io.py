@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
-from firmwright.models.grids import state_in_onnx
+from firmwright.models.stated_params import state_in_onnx
 
 DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
@@ -17,26 +17,28 @@ def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
     No other node reads these as real numbers. The model states these parameters too.
     """
     graph = model.graph
-    grids = {}
+    params_of = {}
     for value in graph.input:
         quantize = find_consumer(graph, value.name)
         if quantize is not None and quantize.op_type == "QuantizeLinear":
-            grids[value.name] = read_quant_params(quantize, model)
+            params_of[value.name] = read_quant_params(quantize, model)
             graph.node.remove(quantize)
             rename_tensor(graph, quantize.output[0], quantize.input[0])
     for value in graph.output:
         dequantize = find_producer(graph, value.name, readers=0)
         if dequantize is not None and dequantize.op_type == "DequantizeLinear":
-            grids[value.name] = read_quant_params(dequantize, model)
+            params_of[value.name] = read_quant_params(dequantize, model)
             graph.node.remove(dequantize)
             rename_tensor(graph, dequantize.input[0], dequantize.output[0])
     for value in (*graph.input, *graph.output):
-        if value.name in grids:
-            kind = onnx.helper.np_dtype_to_tensor_dtype(grids[value.name].numpy_dtype)
+        if value.name in params_of:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(params_of[value.name].numpy_dtype)
             value.type.tensor_type.elem_type = kind
     del graph.value_info[:]
-    state_in_onnx(model, {name: (grid.scale, grid.zero_point) for name, grid in grids.items()})
-    return grids
+    state_in_onnx(
+        model, {name: (params.scale, params.zero_point) for name, params in params_of.items()}
+    )
+    return params_of
 
 
 def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:

@@ -134,7 +134,7 @@ def choose_pow2_params(
     if distribution is None:
         return covering
     finer = [QuantParams(dtype, covering.scale / 2**n, 0) for n in range(FINER_SCALES + 1)]
-    return min(finer, key=lambda grid: mean_squared_error(grid, distribution))
+    return min(finer, key=lambda params: mean_squared_error(params, distribution))
 
 
 def next_power_of_two(scale: float) -> float:
@@ -142,10 +142,10 @@ def next_power_of_two(scale: float) -> float:
     return float(2.0 ** ceil(log2(scale)))
 
 
-def mean_squared_error(grid: QuantParams, distribution: Distribution) -> float:
+def mean_squared_error(params: QuantParams, distribution: Distribution) -> float:
     """Return the mean squared error of the distribution's values after quantization."""
     values = distribution.centers
-    errors = np.square(values - grid.fake_quantize(values))
+    errors = np.square(values - params.fake_quantize(values))
     return float(np.dot(errors, distribution.counts) / distribution.counts.sum())
 
 

@@ -30,8 +30,8 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface
-from firmwright.models.grids import read_grids, state_in_relax
 from firmwright.models.relax import importer as relax_importer
+from firmwright.models.stated_params import read_stated_params, state_in_relax
 from firmwright.transforms import canonicalize
 
 Array = npt.NDArray[Any]
@@ -65,9 +65,9 @@ def make_shift_network(
     module: tvm.IRModule, interface: ModelInterface
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
-    grids = read_grids((*interface.inputs, *interface.outputs))
+    params_of = read_stated_params((*interface.inputs, *interface.outputs))
     names = [tensor.name for tensor in interface.outputs]
-    module = state_in_relax(rewrite_to_shifts(canonicalize(module)), grids, names)
+    module = state_in_relax(rewrite_to_shifts(canonicalize(module)), params_of, names)
     data = tvm.ir.save_json(module).encode()
     _, described = relax_importer.import_model(data, "the quantized model", {})
     return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)

@@ -43,22 +43,24 @@ class ExponentBound:
 
 
 def coarsen_scales(
-    model: onnx.ModelProto, grids: Mapping[str, QuantParams], weights: Sequence[Weight]
+    model: onnx.ModelProto, params_of: Mapping[str, QuantParams], weights: Sequence[Weight]
 ) -> dict[str, QuantParams]:
     """Return the parameters with the least increase of scales that makes all shifts possible.
 
-    ``grids`` are powers of two; a tensor that is always zero fits any scale, and has scale 1.
+    ``params_of`` are powers of two; a tensor that is always zero fits any scale, and has scale 1.
     """
-    roots = ScaleGroups(grids)
+    roots = ScaleGroups(params_of)
     for names in find_scale_groups(model):
-        roots.merge([n for n in names if n in grids])
+        roots.merge([n for n in names if n in params_of])
     rules = [
-        r for r in find_exponent_bounds(model, grids, weights) if {r.result, r.source} <= set(grids)
+        r
+        for r in find_exponent_bounds(model, params_of, weights)
+        if {r.result, r.source} <= set(params_of)
     ]
     exponents: dict[str, int] = {}
-    for name, grid in grids.items():
+    for name, params in params_of.items():
         root = roots.find(name)
-        exponents[root] = max(exponents.get(root, -(10**6)), exponent(grid.scale))
+        exponents[root] = max(exponents.get(root, -(10**6)), exponent(params.scale))
     changed = True
     while changed:
         changed = False
@@ -67,7 +69,7 @@ def coarsen_scales(
             if exponents[roots.find(rule.result)] < least:
                 exponents[roots.find(rule.result)] = least
                 changed = True
-    return {n: replace(g, scale=2.0 ** exponents[roots.find(n)]) for n, g in grids.items()}
+    return {n: replace(g, scale=2.0 ** exponents[roots.find(n)]) for n, g in params_of.items()}
 
 
 def exponent(scale: float) -> int:
@@ -100,7 +102,7 @@ def find_scale_groups(model: onnx.ModelProto) -> Iterator[list[str]]:
 
 
 def find_exponent_bounds(
-    model: onnx.ModelProto, grids: Mapping[str, QuantParams], weights: Sequence[Weight]
+    model: onnx.ModelProto, params_of: Mapping[str, QuantParams], weights: Sequence[Weight]
 ) -> Iterator[ExponentBound]:
     """Yield the bounds that sums require of their results' scales.
 
@@ -109,10 +111,10 @@ def find_exponent_bounds(
     """
     scales = {
         w.name: choose_weight_params(
-            w, grids[w.input].scale, per_channel=False, powers_of_two=True
+            w, params_of[w.input].scale, per_channel=False, powers_of_two=True
         )[0]
         for w in weights
-        if w.input in grids
+        if w.input in params_of
     }
     for node in model.graph.node:
         if len(node.input) > 1 and node.input[1] in scales:

@@ -36,11 +36,13 @@ samples, and avoids a division by zero for a constant input. The method's author
 
 
 def round_weights(
-    model: onnx.ModelProto, samples: Sequence[Sample], grids: Mapping[str, Sequence[QuantParams]]
+    model: onnx.ModelProto,
+    samples: Sequence[Sample],
+    params_of: Mapping[str, Sequence[QuantParams]],
 ) -> onnx.ModelProto:
     """Return the float network with weights that are rounded to their quantization steps.
 
-    ``grids`` are the parameters of each weight, one or one per channel. The weights of transposed
+    ``params_of`` are the parameters of each weight, one or one per channel. Weights of transposed
     convolutions, and of results with more than MAX_INPUTS inputs, do not change: they are rounded
     to the nearest step later.
     """
@@ -50,13 +52,13 @@ def round_weights(
         n.input[1]: n
         for n in model.graph.node
         if n.op_type in ROUNDED_OPERATORS
-        and n.input[1] in grids
+        and n.input[1] in params_of
         and count_inputs(n, constants) <= MAX_INPUTS
     }
     moments = second_moments(layers, constants, model, samples[:MAX_SAMPLES])
     for name, node in layers.items():
         weights = onnx.numpy_helper.to_array(constants[name])
-        values = round_layer(node, weights, moments[name], grids[name])
+        values = round_layer(node, weights, moments[name], params_of[name])
         constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
     return result
 
@@ -102,15 +104,17 @@ def second_moments(
     return totals
 
 
-def round_with_compensation(weights: Array, moment: Array, grids: Sequence[QuantParams]) -> Array:
+def round_with_compensation(
+    weights: Array, moment: Array, params_of: Sequence[QuantParams]
+) -> Array:
     """Round (channels, K) weights to the channels' scales, with zero points 0, one K at a time."""
-    scales = np.array([grid.scale for grid in grids])
+    scales = np.array([params.scale for params in params_of])
     damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)
     spread = np.linalg.cholesky(np.linalg.inv(damped)).T
     left, result = weights.copy(), np.empty_like(weights)
     for k in range(weights.shape[1]):
         column = left[:, k]
-        result[:, k] = np.clip(np.rint(column / scales), *grids[0].limits) * scales
+        result[:, k] = np.clip(np.rint(column / scales), *params_of[0].limits) * scales
         errors = (column - result[:, k]) / spread[k, k]
         left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
     return result

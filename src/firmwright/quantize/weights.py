@@ -81,15 +81,17 @@ def is_narrow(dtype: str) -> bool:
 
 
 def clamp_weights(
-    model: onnx.ModelProto, grids: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
+    model: onnx.ModelProto,
+    params_of: Mapping[str, Sequence[QuantParams]],
+    weights: Iterable[Weight],
 ) -> onnx.ModelProto:
     """Return the model with narrow weights rounded and clamped to the limits of their types."""
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:
-        if not is_narrow(weight.dtype) or weight.name not in grids:
+        if not is_narrow(weight.dtype) or weight.name not in params_of:
             continue
-        params = grids[weight.name]
+        params = params_of[weight.name]
         values = onnx.numpy_helper.to_array(constants[weight.name]).astype("float64")
         axis = weight.axis if weight.axis is not None and len(params) > 1 else 0
         channels = np.moveaxis(values, axis, 0)
@@ -147,5 +149,7 @@ def choose_channel_params(
     else:
         parts = CLIPPED_RANGES if is_narrow(dtype) else (1.0,)
         allowed = [to_float32(max(scale * part, least)) for part in parts]
-    grids = [QuantParams(dtype, c, 0) for c in allowed]
-    return min(grids, key=lambda grid: float(np.square(values - grid.fake_quantize(values)).sum()))
+    params_of = [QuantParams(dtype, c, 0) for c in allowed]
+    return min(
+        params_of, key=lambda params: float(np.square(values - params.fake_quantize(values)).sum())
+    )

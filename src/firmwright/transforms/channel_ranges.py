@@ -94,11 +94,11 @@ def read_integers(layer: QuantizedLayer, source: Ranges | None) -> tuple[Integer
     if source is None or source.axis != layer.source_axis:
         channels = static_shape(layer.source)[layer.source_axis]
         low, high = (
-            np.full(channels, limit - layer.grid.zero_point) for limit in layer.grid.limits
+            np.full(channels, limit - layer.params.zero_point) for limit in layer.params.limits
         )
         return low, high
     low, high = (
-        np.rint(reals / layer.grid.scale).astype("int64") for reals in (source.low, source.high)
+        np.rint(reals / layer.params.scale).astype("int64") for reals in (source.low, source.high)
     )
     return low, high
 
@@ -106,9 +106,9 @@ def read_integers(layer: QuantizedLayer, source: Ranges | None) -> tuple[Integer
 def dequantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
     if not is_per_tensor(call):
         return None
-    grid = read_quant_params(call)
+    params = read_quant_params(call)
     return make_real(
-        source.axis, *(grid.scale * (i - grid.zero_point) for i in (source.low, source.high))
+        source.axis, *(params.scale * (i - params.zero_point) for i in (source.low, source.high))
     )
 
 
@@ -116,12 +116,12 @@ def quantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
     """Return the ranges of the 8-bit integers, valid for every rounding."""
     if not is_per_tensor(call) or str(call.attrs.out_dtype) not in BYTES:
         return None
-    grid = read_quant_params(call)
-    if source.reach >= LARGEST_QUOTIENT * grid.scale:
+    params = read_quant_params(call)
+    if source.reach >= LARGEST_QUOTIENT * params.scale:
         return None
-    least = np.ceil(source.low / grid.scale - ROUNDING) + grid.zero_point
-    most = np.floor(source.high / grid.scale + ROUNDING) + grid.zero_point
-    return Ranges(source.axis, np.clip(least, *grid.limits), np.clip(most, *grid.limits))
+    least = np.ceil(source.low / params.scale - ROUNDING) + params.zero_point
+    most = np.floor(source.high / params.scale + ROUNDING) + params.zero_point
+    return Ranges(source.axis, np.clip(least, *params.limits), np.clip(most, *params.limits))
 
 
 def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:

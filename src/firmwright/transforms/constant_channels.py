@@ -195,11 +195,11 @@ def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) 
 
 def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -> relax.Expr:
     """Return the dequantized weights between the remaining channels."""
-    stored, *grid = (constant_array(a) for a in layer.dequantized_weights.args)
+    stored, *params = (constant_array(a) for a in layer.dequantized_weights.args)
     stored = np.compress(outside, stored, layer.layouts.weights.index("O"))
     if not layer.is_depthwise:
         stored = np.compress(inside, stored, layer.layouts.weights.index("I"))
-    scale, points = (a[outside] if a.size > 1 else a for a in grid)
+    scale, points = (a[outside] if a.size > 1 else a for a in params)
     attrs = layer.dequantized_weights.attrs
     constants = (relax.const(np.ascontiguousarray(a)) for a in (stored, scale, points))
     return relax.op.dequantize(*constants, int(attrs.axis), str(attrs.out_dtype))

@@ -50,7 +50,7 @@ class QuantizedLayer:
     """A layer scale · (weights · (data - zero point) + bias) whose sums fit int32.
 
     ``call`` is the convolution or product; ``result`` is the variable of the sums with the bias.
-    ``grid`` contains the quantization parameters of the data. ``weights``, minus the zero points,
+    ``params`` contains the quantization parameters of the data. ``weights``, minus the zero points,
     are (O, I, elements of the window). In a depthwise convolution, I is 1. ``bias`` has one number
     per channel. ``scale`` has one number or O numbers.
     """
@@ -58,7 +58,7 @@ class QuantizedLayer:
     call: tvm.ir.Call
     result: relax.Var
     layouts: Layouts
-    grid: QuantParams
+    params: QuantParams
     dequantized_weights: tvm.ir.Call
     weights: Integers
     bias: Integers
@@ -122,12 +122,12 @@ def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | N
         return None
     if isinstance(data.args[0], Constant):
         return None
-    grid, numbers = read_quant_params(data), read_weights(weights, layouts.weights)
-    if grid.dtype not in BYTES or numbers is None:
+    params, numbers = read_quant_params(data), read_weights(weights, layouts.weights)
+    if params.dtype not in BYTES or numbers is None:
         return None
-    scale = grid.scale * constant_array(weights.args[1]).reshape(-1).astype("float64")
+    scale = params.scale * constant_array(weights.args[1]).reshape(-1).astype("float64")
     bias = np.zeros(len(numbers), "int64")
-    return QuantizedLayer(call, binding.var, layouts, grid, weights, numbers, bias, scale)
+    return QuantizedLayer(call, binding.var, layouts, params, weights, numbers, bias, scale)
 
 
 def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
@@ -195,7 +195,7 @@ def fits_int32(layer: QuantizedLayer) -> bool:
     Terms of such a layer may move to the bias, because the layer is computed in integers before and
     after the change. The layer's bias must also have the float32 scale of the sums.
     """
-    reach = max(abs(limit - layer.grid.zero_point) for limit in layer.grid.limits)
+    reach = max(abs(limit - layer.params.zero_point) for limit in layer.params.limits)
     terms = layer.weights[0].size
     largest = terms * reach * int(abs(layer.weights).max()) + int(abs(layer.bias).max())
     stored: Any = layer.scale.astype("float32")

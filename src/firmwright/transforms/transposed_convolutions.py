@@ -120,7 +120,7 @@ def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> r
         value = convolve(builder, builder.emit(real), phases, piece, weights)
         copies = piece.shape[1] // kernel.shape[1]
         if found.bias is not None:
-            bias = repeat_grid(found.bias, constant_array(found.bias.args[0]).reshape(-1), copies)
+            bias = repeat_params(found.bias, constant_array(found.bias.args[0]).reshape(-1), copies)
             value = builder.emit(relax.op.add(value, builder.emit(bias)))
         for activation in reversed(found.activations):
             arguments = [value, *activation.args[1:]]
@@ -177,7 +177,7 @@ def convolve(
     return builder.emit(
         relax.op.nn.conv2d(
             data,
-            builder.emit(repeat_grid(weights, stored, copies)),
+            builder.emit(repeat_params(weights, stored, copies)),
             padding=(rows.before, columns.before, rows.after, columns.after),
             data_layout="NHWC",
             kernel_layout="OHWI",
@@ -186,15 +186,15 @@ def convolve(
     )
 
 
-def repeat_grid(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Expr:
+def repeat_params(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Expr:
     """Dequantize integers whose first axis contains the channels ``copies`` times."""
-    grid = []
+    params = []
     for constant in dequantize.args[1:]:
         array = constant_array(constant)
-        grid.append(relax.const(np.tile(array, copies) if array.size > 1 else array))
+        params.append(relax.const(np.tile(array, copies) if array.size > 1 else array))
     if stored.ndim == 1:
         stored = np.tile(stored, copies)
-    return relax.op.dequantize(relax.const(stored), *grid, axis=0)
+    return relax.op.dequantize(relax.const(stored), *params, axis=0)
 
 
 def interleave(

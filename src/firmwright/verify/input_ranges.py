@@ -73,7 +73,7 @@ def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
         is_only_quantized(binding.var, readers)
         if operator_name(binding.value) in PASSING
         else operator_name(binding.value) == "relax.quantize"
-        and find_grid(binding.value) != EVERYTHING
+        and find_quantized_range(binding.value) != EVERYTHING
         for binding in readers[variable]
     )
 
@@ -101,7 +101,7 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
     """Return the range outside of which a reader, and its readers, distinguish no values."""
     call, name = binding.value, operator_name(binding.value)
     if name == "relax.quantize":
-        return find_grid(call)
+        return find_quantized_range(call)
     factor = find_factor(call)
     if factor is not None:
         ends = [end / factor for end in join_ranges(binding.var, readers)]
@@ -162,7 +162,7 @@ def find_limits(call: relax.Expr) -> Range:
     return EVERYTHING
 
 
-def find_grid(quantize: tvm.ir.Call) -> Range:
+def find_quantized_range(quantize: tvm.ir.Call) -> Range:
     """Return the smallest and the largest value that a quantize can represent."""
     scale, zero_point = quantize.args[1:]
     if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):

@@ -77,7 +77,7 @@ class NetworkExporter(QuantizedExporter):
     refusal = "target: mla: operators that have no form in the ONNX graph for SiMa's compiler:"
 
     def __init__(self, module: IRModule, interface: ModelInterface, layout: str) -> None:
-        self.grids = {t.name: t for t in (*interface.inputs, *interface.outputs)}
+        self.params_of = {t.name: t for t in (*interface.inputs, *interface.outputs)}
         self.channels_last = layout == "NHWC"
         inputs, outputs = (
             tuple(self.describe_port(tensor) for tensor in tensors)
@@ -96,25 +96,25 @@ class NetworkExporter(QuantizedExporter):
         return self.channels_last and len(tensor.shape) == IMAGE_AXES
 
     def read_input(self, tensor: Tensor) -> OnnxValue:
-        grid = self.grids[tensor.name]
-        name = self.convert("QuantizeLinear", tensor.name, grid)
-        return OnnxValue(name, self.is_turned(grid))
+        params = self.params_of[tensor.name]
+        name = self.convert("QuantizeLinear", tensor.name, params)
+        return OnnxValue(name, self.is_turned(params))
 
     def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
-        grid = self.grids[tensor.name]
-        name = value.name if self.is_turned(grid) else self.to_relax_layout(value)
-        if self.is_turned(grid) and not value.channels_first:
+        params = self.params_of[tensor.name]
+        name = value.name if self.is_turned(params) else self.to_relax_layout(value)
+        if self.is_turned(params) and not value.channels_first:
             name = self.transpose(name, TO_CHANNELS_FIRST)
-        result = self.convert("DequantizeLinear", name, grid)
+        result = self.convert("DequantizeLinear", name, params)
         self.nodes.append(helper.make_node("Identity", [result], [tensor.name]))
 
-    def convert(self, kind: str, name: str, grid: Tensor) -> str:
+    def convert(self, kind: str, name: str, params: Tensor) -> str:
         """Add a node that converts between float32 and integers, if the port has a scale."""
-        if grid.scale is None:
+        if params.scale is None:
             return name
         numbers = (
-            np.array(grid.scale, "float32"),
-            np.array(grid.zero_point or 0).astype(grid.dtype),
+            np.array(params.scale, "float32"),
+            np.array(params.zero_point or 0).astype(params.dtype),
         )
         result = self.make_unique_name(f"{name}_{kind}")
         inputs = [name, *(self.add_constant(number) for number in numbers)]

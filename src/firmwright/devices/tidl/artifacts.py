@@ -214,8 +214,8 @@ def make_record(network: TidlNetwork, one: WrittenRegion, digest: str) -> TidlRe
     tensors = [*zip(one.model.inputs, one.region.inputs, strict=True),
                *zip(one.model.outputs, one.region.outputs, strict=True)]  # fmt: skip
     sides = [
-        BoundaryTensor(t.name, name, t.shape, t.dtype, grid.scale, grid.zero_point)
-        for (t, name), grid in zip(tensors, imported.quant_params, strict=True)
+        BoundaryTensor(t.name, name, t.shape, t.dtype, params.scale, params.zero_point)
+        for (t, name), params in zip(tensors, imported.quant_params, strict=True)
     ]
     return TidlRegionArtifacts(
         number=imported.files.number,

@@ -100,7 +100,7 @@ class RegionExporter(QuantizedExporter):
         if not isinstance(found, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))
         assert found.call is not None
-        data, *grid = found.call.args
+        data, *params = found.call.args
         plain = relax.const(constant_array(data).reshape(-1))
-        call = relax.op.dequantize(plain, *grid, axis=0)
+        call = relax.op.dequantize(plain, *params, axis=0)
         return self.emit_dequantized(DequantizedConstant("", call=call), (0,))

@@ -37,7 +37,7 @@ ONE = 2**28
 
 
 def leaky_relu(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Multiply by the slope's magnitude, then negate if the slope is negative.
 
@@ -47,22 +47,22 @@ def leaky_relu(
     source = builder.find_integers(call.args[0], 8)
     slope = np.float32(call.attrs.alpha)
     if source is None:
-        return leaky_relu_int16(builder, call, grid, abs(slope), negated=bool(slope < 0))
+        return leaky_relu_int16(builder, call, params, abs(slope), negated=bool(slope < 0))
     scale = np.float32(source.scale[0])
-    whole = quantize(float(scale / grid.scale))
-    sloped = quantize(float(scale * abs(slope) / grid.scale))
+    whole = quantize(float(scale / params.scale))
+    sloped = quantize(float(scale * abs(slope) / params.scale))
 
     def function(x: int) -> int:
         product = apply_multiplier(x, *(whole if x >= 0 else sloped))
         return -product if x < 0 and slope < 0 else product
 
-    return lower_by_table(builder, source, grid, function)
+    return lower_by_table(builder, source, params, function)
 
 
 def leaky_relu_int16(
     builder: RegionBuilder,
     call: tvm.ir.Call,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     slope: np.float32,
     negated: bool = False,
 ) -> relax.Expr | None:
@@ -75,7 +75,7 @@ def leaky_relu_int16(
         return None
     scale = np.float32(source.scale[0])
     slopes = (np.float32(1), slope)
-    factors = [to_fixed_point(np.array([scale * s / grid.scale], "float64")) for s in slopes]
+    factors = [to_fixed_point(np.array([scale * s / params.scale], "float64")) for s in slopes]
 
     def element(indices: Any, data: te.Tensor) -> Integer:
         x = data(*indices).astype("int32")
@@ -84,13 +84,13 @@ def leaky_relu_int16(
             for f in factors
         )
         sloped = -negative if negated else negative
-        return to_storage(te.if_then_else(x >= 0, positive, sloped), grid)
+        return to_storage(te.if_then_else(x >= 0, positive, sloped), params)
 
     return builder.emit_elements("sloped", element, source.data, result="sloped")
 
 
 def absolute(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Return absolute values, by a table for 8-bit tensors and at run time for 16-bit tensors.
 
@@ -98,17 +98,19 @@ def absolute(
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return leaky_relu_int16(builder, call, grid, np.float32(-1))
+        return leaky_relu_int16(builder, call, params, np.float32(-1))
     scale = np.float32(source.scale[0])
-    factor = quantize(float(scale / grid.scale))
+    factor = quantize(float(scale / params.scale))
 
     def function(x: int) -> int:
-        return abs(x) if scale == grid.scale else apply_multiplier(abs(x), *factor)
+        return abs(x) if scale == params.scale else apply_multiplier(abs(x), *factor)
 
-    return lower_by_table(builder, source, grid, function)
+    return lower_by_table(builder, source, params, function)
 
 
-def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def rsqrt(
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
+) -> relax.Expr | None:
     """Return the reciprocal square roots of an 8-bit or 16-bit tensor by a table.
 
     Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantizedInt8, GenericPrepare).
@@ -117,25 +119,25 @@ def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        largest = INT16_MAX * float(grid.scale)
+        largest = INT16_MAX * float(params.scale)
         return lower_by_interpolation(
-            builder, call, grid, lambda x: largest if x <= 0 else 1 / np.sqrt(np.float32(x))
+            builder, call, params, lambda x: largest if x <= 0 else 1 / np.sqrt(np.float32(x))
         )
-    mantissa, shift = quantize(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(grid.scale)))
+    mantissa, shift = quantize(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(params.scale)))
     fraction_bits = 20
 
     def function(x: int) -> int:
         if x <= 0:
-            return grid.high - grid.zero_point
+            return params.high - params.zero_point
         root, root_shift = inverse_sqrt(x)
         fixed = apply_multiplier(1, root, root_shift + fraction_bits)
         return apply_multiplier(fixed, mantissa, shift - fraction_bits)
 
-    return lower_by_table(builder, source, grid, function)
+    return lower_by_table(builder, source, params, function)
 
 
 def square_root(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Truncate the steps of a real root; negative values have the root of 0.
 
@@ -144,27 +146,27 @@ def square_root(
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return square_root_int16(builder, call, grid)
+        return square_root_int16(builder, call, params)
     scale = np.float32(source.scale[0])
 
     def function(x: int) -> int:
-        return int(np.sqrt(np.float32(max(x, 0)) * scale) / np.float32(grid.scale))
+        return int(np.sqrt(np.float32(max(x, 0)) * scale) / np.float32(params.scale))
 
-    return lower_by_table(builder, source, grid, function)
+    return lower_by_table(builder, source, params, function)
 
 
 def square_root_int16(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute the roots of a 16-bit tensor at run time, in float32 as LiteRT does."""
     source = builder.find_integers(call.args[0], 16)
-    if source is None or grid.dtype != "int16":
+    if source is None or params.dtype != "int16":
         return None
-    scale, step = (tirx.const(float(s), "float32") for s in (source.scale[0], grid.scale))
+    scale, step = (tirx.const(float(s), "float32") for s in (source.scale[0], params.scale))
 
     def element(indices: Any, data: te.Tensor) -> Integer:
         x = te.max(data(*indices).astype("int32"), 0).astype("float32")
-        return to_storage((te.sqrt(x * scale) / step).astype("int32"), grid)
+        return to_storage((te.sqrt(x * scale) / step).astype("int32"), params)
 
     return builder.emit_elements("square_root", element, source.data, result="roots")
 
@@ -207,7 +209,7 @@ def saturating_shift_left(x: int, bits: int) -> int:
 
 
 def hard_swish(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute x · relu6(x + 3) / 6 in 16-bit fixed point.
 
@@ -218,7 +220,7 @@ def hard_swish(
     if source is None:
         return None
     fine = np.float32(source.scale[0]) * np.float32(1 / 128)
-    gain, gain_shift = quantize_multiplier_int16(float(fine) / float(grid.scale))
+    gain, gain_shift = quantize_multiplier_int16(float(fine) / float(params.scale))
     slope, slope_shift = quantize_multiplier_int16(
         float(fine) / float(np.float32(3) / np.float32(32768))
     )
@@ -237,7 +239,7 @@ def hard_swish(
         product = multiply_high_16(share, rounding_multiply_high_16(fine_value, gain))
         return rounding_shift_right(product, -gain_shift)
 
-    return lower_by_table(builder, source, grid, function)
+    return lower_by_table(builder, source, params, function)
 
 
 def match_hard_swish(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
@@ -284,24 +286,24 @@ def multiply_high_16(x: int, y: int) -> int:
 
 
 def exponential(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute exp of 16-bit tensors by a table; exp(80) exceeds every output range."""
-    return lower_by_interpolation(builder, call, grid, lambda x: math.exp(min(x, 80.0)))
+    return lower_by_interpolation(builder, call, params, lambda x: math.exp(min(x, 80.0)))
 
 
 def logarithm(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute log of 16-bit tensors by a table; the lowest result if there is no logarithm.
 
     Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
     """
-    lowest = float(grid.scale) * (grid.low - grid.zero_point)
-    return lower_by_interpolation(builder, call, grid, lambda x: math.log(x) if x > 0 else lowest)
+    lowest = float(params.scale) * (params.low - params.zero_point)
+    return lower_by_interpolation(builder, call, params, lambda x: math.log(x) if x > 0 else lowest)
 
 
-def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def gelu(builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams) -> relax.Expr | None:
     """Compute GELU of 16-bit tensors by a table, from the complementary error function.
 
     Source: tensorflow/lite/kernels/internal/reference/gelu.h.
@@ -311,13 +313,13 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> 
         argument = np.float32(x) * np.float32(-math.sqrt(0.5))
         return float(np.float32(0.5 * x) * np.float32(math.erfc(argument)))
 
-    return lower_by_interpolation(builder, call, grid, function)
+    return lower_by_interpolation(builder, call, params, function)
 
 
 def gelu_tanh(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute the tanh form of GELU of 16-bit tensors by a table; see :func:`gelu`."""
     return lower_by_interpolation(
-        builder, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
+        builder, call, params, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

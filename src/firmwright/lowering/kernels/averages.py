@@ -45,7 +45,7 @@ class Sums:
 
 
 def average(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Average stored integers; None if the result may differ from the graph's result.
 
@@ -58,13 +58,13 @@ def average(
     sums = None if source is None else read_sums(call, int(source.zero_point[0]))
     if source is None or sums is None:
         return None
-    if any(has_ties(source, grid, count) for count in sums.counts):
+    if any(has_ties(source, params, count) for count in sums.counts):
         return None
     # One factor, or a table by count, whose entries for unused counts are never read.
     most = max(sums.counts)
     divisors = [n if n in sums.counts else most for n in range(min(sums.counts), most + 1)]
-    scale = source.scale.astype("float32") / np.array(divisors, "float32") / grid.scale
-    factors = FloatFactors(scale, source.largest * most, grid)
+    scale = source.scale.astype("float32") / np.array(divisors, "float32") / params.scale
+    factors = FloatFactors(scale, source.largest * most, params)
     if not factors.fits:
         return None
 
@@ -103,13 +103,13 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
     )
 
 
-def has_ties(source: QuantizedTensor, grid: OutputQuantParams, count: int) -> bool:
+def has_ties(source: QuantizedTensor, params: OutputQuantParams, count: int) -> bool:
     """Return whether averages of ``count`` integers are often half way between two output
     integers.
 
     Close to half way, float32 rounding errors determine the direction.
     """
-    ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(grid.scale)))
+    ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(params.scale)))
     simple = ratio.limit_denominator(RAREST_TIE)
     # sum · p / q = n + 1/2 requires an even q. One of q sums is such a tie.
     return simple.denominator % 2 == 0 and abs(ratio - simple) <= ratio * FLOAT_ERROR

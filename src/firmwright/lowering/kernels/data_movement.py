@@ -29,7 +29,7 @@ PARTS = relax_names("strided_slice take")
 
 
 def quantize_before_moving(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
+    builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr | None:
     """Return the integers of a moved value, computed from the integers of the inputs.
 
@@ -39,12 +39,12 @@ def quantize_before_moving(
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
         return None
-    if operator_name(call) in PARTS and not is_on_grid(builder.value(call.args[0]), grid):
+    if operator_name(call) in PARTS and not is_exact(builder.value(call.args[0]), params):
         return None
-    arguments = [quantize_argument(builder, a, grid, rounding) for a in call.args]
+    arguments = [quantize_argument(builder, a, params, rounding) for a in call.args]
     if operator_name(call) == "relax.nn.pad":
         fill = to_storage_array(
-            rounding.nearest(np.float32(call.attrs.pad_value) / grid.scale), grid
+            rounding.nearest(np.float32(call.attrs.pad_value) / params.scale), params
         )
         width = [int(n) for n in call.attrs.pad_width]
         mode = str(call.attrs.pad_mode)
@@ -60,25 +60,27 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
 
 
 def quantize_argument(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
+    builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
     """Quantize a real argument; return an index, a shape or a condition unchanged."""
     if isinstance(argument, relax.Tuple):
-        return relax.Tuple([quantize_argument(builder, f, grid, rounding) for f in argument.fields])
+        return relax.Tuple(
+            [quantize_argument(builder, f, params, rounding) for f in argument.fields]
+        )
     if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
         return builder.materialize_argument(argument)
     value = builder.value(argument)
     constant = constant_values(value)
     if constant is not None:
-        stored = to_storage_array(rounding.nearest(constant / grid.scale), grid)
-        return relax.const(stored, grid.dtype)
-    if isinstance(value, QuantizedTensor) and is_on_grid(value, grid):
+        stored = to_storage_array(rounding.nearest(constant / params.scale), params)
+        return relax.const(stored, params.dtype)
+    if isinstance(value, QuantizedTensor) and is_exact(value, params):
         return value.data
-    return rounding.quantize(builder, argument, grid)
+    return rounding.quantize(builder, argument, params)
 
 
-def is_on_grid(value: Value, grid: OutputQuantParams) -> bool:
+def is_exact(value: Value, params: OutputQuantParams) -> bool:
     """Return whether a value already has the output's parameters and needs no clamp."""
-    limits = smallest_integer(grid.dtype), largest_integer(grid.dtype)
-    whole_range = (grid.low, grid.high) == limits
-    return isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range
+    limits = smallest_integer(params.dtype), largest_integer(params.dtype)
+    whole_range = (params.low, params.high) == limits
+    return isinstance(value, QuantizedTensor) and has_quant_params(value, params) and whole_range

@@ -45,7 +45,7 @@ COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
 def add_or_subtract(
     builder: RegionBuilder,
     call: tvm.ir.Call,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     *,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
@@ -54,22 +54,22 @@ def add_or_subtract(
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
     operands = find_operands(builder, call, 8, 16)
-    if operands is None or has_power_of_two_scales(operands, grid):
+    if operands is None or has_power_of_two_scales(operands, params):
         return None
     headroom = HEADROOM_BITS[ELEMENT_BYTES[dtype_of(operands[0].data)]]
     common = 2 * max(float(o.scale[0]) for o in operands)
-    output = immediates(to_fixed_point(np.array([common / (2**headroom * float(grid.scale))])))
+    output = immediates(to_fixed_point(np.array([common / (2**headroom * float(params.scale))])))
     bound = sum(o.largest for o in operands) << (headroom - 1)
 
     def element(indices: Any, *sides: te.Tensor) -> Integer:
         total = combine(*scale_terms(sides, operands, indices, common, headroom))
-        return to_storage(apply_scale(total, *output, largest=bound), grid)
+        return to_storage(apply_scale(total, *output, largest=bound), params)
 
     return emit_binary(builder, "add", call, element, operands, "sum")
 
 
 def multiply(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Multiply the integers and scale the product by a float32 quotient of the scales.
 
@@ -79,18 +79,20 @@ def multiply(
     if operands is None:
         return None
     scales = [np.float32(o.scale[0]) for o in operands]
-    factors = to_fixed_point(np.array([scales[0] * scales[1] / grid.scale], "float64"))
+    factors = to_fixed_point(np.array([scales[0] * scales[1] / params.scale], "float64"))
     largest = operands[0].largest * operands[1].largest << int(factors.left_shift[0])
 
     def element(indices: Any, *sides: te.Tensor) -> Integer:
         first, second = (read_centered(*s, indices) for s in zip(sides, operands, strict=True))
-        return to_storage(apply_scale(first * second, *immediates(factors), largest=largest), grid)
+        return to_storage(
+            apply_scale(first * second, *immediates(factors), largest=largest), params
+        )
 
     return emit_binary(builder, "multiply", call, element, operands, "product")
 
 
 def squared_difference(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Scale both terms to twice the larger scale with 7 bits of headroom, square and scale.
 
@@ -102,19 +104,21 @@ def squared_difference(
         return None
     headroom = 7
     common = 2 * max(float(o.scale[0]) for o in operands)
-    unit = common * common / (2 ** (2 * headroom) * float(grid.scale))
+    unit = common * common / (2 ** (2 * headroom) * float(params.scale))
     output = to_fixed_point(np.array([unit]))
     largest = (2**9 << (headroom - 1)) ** 2 << int(output.left_shift[0])
 
     def element(indices: Any, *sides: te.Tensor) -> Integer:
         first, second = scale_terms(sides, operands, indices, common, headroom)
         square = call_fixed_point("fixed_square", first - second)
-        return to_storage(apply_scale(square, *immediates(output), largest=largest), grid)
+        return to_storage(apply_scale(square, *immediates(output), largest=largest), params)
 
     return emit_binary(builder, "squared_difference", call, element, operands)
 
 
-def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def prelu(
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
+) -> relax.Expr | None:
     """Scale positive values by one factor, and products of negative values and slopes by another.
 
     Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
@@ -124,8 +128,10 @@ def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
         return None
     source, slopes = operands
     scale = np.float32(source.scale[0])
-    whole = to_fixed_point(np.array([scale / grid.scale], "float64"))
-    sloped = to_fixed_point(np.array([scale * np.float32(slopes.scale[0]) / grid.scale], "float64"))
+    whole = to_fixed_point(np.array([scale / params.scale], "float64"))
+    sloped = to_fixed_point(
+        np.array([scale * np.float32(slopes.scale[0]) / params.scale], "float64")
+    )
     axis = int(call.attrs.axis) % len(static_shape(call))
 
     def element(indices: Any, data: te.Tensor, slopes_data: te.Tensor) -> Integer:
@@ -135,7 +141,7 @@ def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
         positive = apply_scale(value, *immediates(whole), largest=largest)
         largest = source.largest * slopes.largest << int(sloped.left_shift[0])
         negative = apply_scale(value * slope, *immediates(sloped), largest=largest)
-        return to_storage(te.if_then_else(value >= 0, positive, negative), grid)
+        return to_storage(te.if_then_else(value >= 0, positive, negative), params)
 
     return emit_binary(builder, "prelu", call, element, operands)
 
@@ -202,9 +208,9 @@ def find_operands(
     return operands if same else None
 
 
-def has_power_of_two_scales(operands: list[QuantizedTensor], grid: OutputQuantParams) -> bool:
+def has_power_of_two_scales(operands: list[QuantizedTensor], params: OutputQuantParams) -> bool:
     """Return whether TFLite uses another kernel for 16-bit sums, which only shifts."""
-    scales = [float(grid.scale), *(float(o.scale[0]) for o in operands)]
+    scales = [float(params.scale), *(float(o.scale[0]) for o in operands)]
     return operands[0].width == 16 and all(math.frexp(s)[0] == 0.5 for s in scales)
 
 

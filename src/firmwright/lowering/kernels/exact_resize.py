@@ -48,7 +48,7 @@ class Line:
 
 
 def resize_exactly(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Return the weighted integers; None if rounding errors determine ties at these scales.
 
@@ -69,7 +69,7 @@ def resize_exactly(
         return None
     rows, columns = (line for line in lines if line)
     unit = rows.unit * columns.unit
-    divide = find_division(source, grid, unit)
+    divide = find_division(source, params, unit)
     if divide is None:
         return None
     zero_point = int(source.zero_point[0])
@@ -89,21 +89,21 @@ def resize_exactly(
 
 
 def find_division(
-    source: QuantizedTensor, grid: OutputQuantParams, unit: int
+    source: QuantizedTensor, params: OutputQuantParams, unit: int
 ) -> Callable[[Integer], Integer] | None:
     """Return a function that converts a sum with the total weight ``unit`` to an integer.
 
     The quotient of the scales must be a simple fraction, or sums half way between two integers must
     be as rare as in a convolution. Otherwise the result is None.
     """
-    ratio = Fraction(float(source.scale[0])) / Fraction(float(grid.scale)) / unit
+    ratio = Fraction(float(source.scale[0])) / Fraction(float(params.scale)) / unit
     factor, divisor = ratio.numerator, ratio.denominator
     if 2 * source.largest * unit * factor + divisor < INT32_LIMIT:
-        return lambda total: to_storage(divide_to_even(total * factor, divisor), grid)
-    if has_ties(source, grid, unit):
+        return lambda total: to_storage(divide_to_even(total * factor, divisor), params)
+    if has_ties(source, params, unit):
         return None
-    quotient = source.scale.astype("float32") / np.float32(unit) / grid.scale
-    factors = FloatFactors(quotient.astype("float32"), source.largest * unit, grid)
+    quotient = source.scale.astype("float32") / np.float32(unit) / params.scale
+    factors = FloatFactors(quotient.astype("float32"), source.largest * unit, params)
     return (lambda total: factors.scale(total, (), 0)) if factors.fits else None
 
 

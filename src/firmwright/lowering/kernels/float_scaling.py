@@ -21,11 +21,11 @@ class FloatFactors:
     """Float32 factors of sums up to ``largest`` in magnitude, in the form that the C uses."""
 
     def __init__(
-        self, factors: npt.NDArray[np.float32], largest: int, grid: OutputQuantParams
+        self, factors: npt.NDArray[np.float32], largest: int, params: OutputQuantParams
     ) -> None:
         limits = np.full(factors.size, largest, "int64")
-        scaling = FloatScaling(factors, limits, grid.zero_point, grid.low, grid.high)
-        self.grid, self.fits = grid, scaling.fits
+        scaling = FloatScaling(factors, limits, params.zero_point, params.low, params.high)
+        self.params, self.fits = params, scaling.fits
         if self.fits:
             self.numbers = [array.astype("int32") for array in find_steps(scaling)]
 
@@ -44,21 +44,21 @@ class FloatFactors:
             if tables
             else [tirx.const(int(array[0]), "int32") for array in self.numbers]
         )
-        grid, found = self.grid, self.numbers[0] != 0
-        steps = grid.low + call_fixed_point("fixed_steps", total, multiplier, offset, shift)
-        real = grid.zero_point + call_fixed_point("fixed_float", total, offset, shift)
+        params, found = self.params, self.numbers[0] != 0
+        steps = params.low + call_fixed_point("fixed_steps", total, multiplier, offset, shift)
+        real = params.zero_point + call_fixed_point("fixed_float", total, offset, shift)
         value = steps if found.all() else real
         if found.any() and not found.all():
             value = te.if_then_else(multiplier == 0, real, steps)
-        return te.max(te.min(value, grid.high), grid.low).astype(grid.dtype)
+        return te.max(te.min(value, params.high), params.low).astype(params.dtype)
 
 
 def requantize_as_floats(
-    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
+    builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Scale sums by the quotient of the scales; None if the sums may exceed the range."""
-    quotients = (source.scale.astype("float32") / grid.scale).astype("float32")
-    factors = FloatFactors(quotients, source.largest, grid)
+    quotients = (source.scale.astype("float32") / params.scale).astype("float32")
+    factors = FloatFactors(quotients, source.largest, params)
     if not factors.fits or source.has_wide_sums:
         return None
 

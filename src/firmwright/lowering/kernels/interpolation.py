@@ -71,27 +71,27 @@ def logistic_table() -> npt.NDArray[np.uint16]:
 
 
 def logistic(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute the logistic function of a 16-bit tensor.
 
     Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h.
     """
-    return look_up_logistic(builder, call, grid, "fixed_logistic", 9, (0,))
+    return look_up_logistic(builder, call, params, "fixed_logistic", 9, (0,))
 
 
-def tanh(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def tanh(builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams) -> relax.Expr | None:
     """Compute tanh of a 16-bit tensor.
 
     Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h.
     """
-    return look_up_logistic(builder, call, grid, "fixed_tanh", 8, (0, 1))
+    return look_up_logistic(builder, call, params, "fixed_tanh", 8, (0, 1))
 
 
 def look_up_logistic(
     builder: RegionBuilder,
     call: tvm.ir.Call,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     function: str,
     bits: int,
     whole_shifts: tuple[int, ...],
@@ -101,7 +101,7 @@ def look_up_logistic(
     A scale that is a power of two is exact if its left shift is one of ``whole_shifts``.
     """
     source = builder.find_integers(call.args[0], 16)
-    if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
+    if source is None or (params.dtype, params.scale, params.zero_point) != ("int16", Q15, 0):
         return None
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
     table = builder.emit_constant("logistic_table", logistic_table())
@@ -110,7 +110,7 @@ def look_up_logistic(
         x = call_fixed_point("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
         position = call_fixed_point("fixed_place", x, bits)
         low, high = (table(position + n).astype("int32") for n in (0, 1))
-        return to_storage(call_fixed_point(function, x, low, high), grid)
+        return to_storage(call_fixed_point(function, x, low, high), params)
 
     return builder.emit_elements("interpolate", element, source.data, table, result="interpolated")
 
@@ -139,18 +139,18 @@ def interpolate(x: Integer, table: te.Tensor) -> Integer:
 def lower_by_interpolation(
     builder: RegionBuilder,
     call: tvm.ir.Call,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
     """Compute a function of a 16-bit tensor by a separate interpolation table, or return None."""
     source = builder.find_integers(call.args[0], 16)
-    if source is None or grid.dtype != "int16" or grid.zero_point != 0:
+    if source is None or params.dtype != "int16" or params.zero_point != 0:
         return None
-    scales = float(source.scale[0]), float(grid.scale)
+    scales = float(source.scale[0]), float(params.scale)
     entries = interpolation_table(function, scales, (0, 0), np.float32)
     table = builder.emit_constant("interpolation_table", entries)
 
     def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Integer:
-        return to_storage(interpolate(data(*indices).astype("int32"), table), grid)
+        return to_storage(interpolate(data(*indices).astype("int32"), table), params)
 
     return builder.emit_elements("interpolate", element, source.data, table, result="interpolated")

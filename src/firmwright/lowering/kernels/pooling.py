@@ -36,7 +36,7 @@ LARGEST_COUNT = 4096
 
 
 def average_pool(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Average each window, in any layout.
 
@@ -60,14 +60,14 @@ def average_pool(
         sums = sum_windows(data, windows, shape, 0)
 
         def element(*indices: Any) -> Integer:
-            return clamp(call_fixed_point("fixed_average", sums(*indices), count(indices)), grid)
+            return clamp(call_fixed_point("fixed_average", sums(*indices), count(indices)), params)
 
         return te.compute(shape, element, name="average")
 
-    if has_quant_params(source, grid) and not any(any(w.counted_padding) for w in windows):
+    if has_quant_params(source, params) and not any(any(w.counted_padding) for w in windows):
         return builder.emit_te("average_pool", compute_from_stored, source.data)
 
-    factors = to_fixed_point(source.scale / np.float64(grid.scale))
+    factors = to_fixed_point(source.scale / np.float64(params.scale))
     by_count = [divide_multiplier(factors, n) for n in range(1, taps + 1)]
     largest = source.largest * taps << max(int(f.left_shift[0]) for f in by_count)
 
@@ -79,7 +79,7 @@ def average_pool(
                 mantissa, left, right = (t(count(indices) - 1) for t in tables)
             else:
                 mantissa, left, right = immediates(by_count[-1])
-            return to_storage(apply_scale(sums(*indices), mantissa, left, right, largest), grid)
+            return to_storage(apply_scale(sums(*indices), mantissa, left, right, largest), params)
 
         return te.compute(shape, element, name="average")
 
@@ -93,7 +93,7 @@ def average_pool(
 
 
 def reduce_mean(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Sum centered integers, then multiply by the quotient of the scales divided by the count.
 
@@ -103,11 +103,11 @@ def reduce_mean(
     this version.
     """
     axes = [int(a) for a in call.attrs.axis]
-    return lower_reduction(builder, call, grid, prod(static_shape(call.args[0])[a] for a in axes))
+    return lower_reduction(builder, call, params, prod(static_shape(call.args[0])[a] for a in axes))
 
 
 def reduce_sum(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Scale the sum of stored integers in float32, or in integers if all results are equal.
 
@@ -116,13 +116,13 @@ def reduce_sum(
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None or dtype_of(source.data) == "uint8":  # the reference kernel runs these
-        return lower_reduction(builder, call, grid, 1)
+        return lower_reduction(builder, call, params, 1)
     lengths = static_shape(source.data)
     axes = sorted({int(a) % len(lengths) for a in call.attrs.axis})
     count, zero_point = prod(lengths[a] for a in axes), int(source.zero_point[0])
-    scale = np.float32(source.scale[0]) / grid.scale
+    scale = np.float32(source.scale[0]) / params.scale
     bias = np.float32(-zero_point) * scale * np.float32(count)
-    factors = to_fixed_point(source.scale / np.float64(grid.scale))
+    factors = to_fixed_point(source.scale / np.float64(params.scale))
     ties = find_ties(source, factors, count, scale, bias)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -139,7 +139,7 @@ def reduce_sum(
                 factor, added = constants
                 real = total.astype("float32") * factor + added
                 scaled = tirx.call_pure_extern("float32", "roundf", real).astype("int32")
-            return to_storage(scaled, grid)
+            return to_storage(scaled, params)
 
         return te.compute(extents, element, name="reduced")
 
@@ -168,7 +168,7 @@ def find_ties(
 
 
 def lower_reduction(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams, divisor: int
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams, divisor: int
 ) -> relax.Expr | None:
     """Return the sum over the operator's axes, divided and quantized."""
     source = builder.value(call.args[0])
@@ -179,7 +179,7 @@ def lower_reduction(
     largest = source.largest * prod(shape[a] for a in axes)
     if largest >= INT32_LIMIT:
         return None
-    factors = divide_multiplier(to_fixed_point(source.scale / np.float64(grid.scale)), divisor)
+    factors = divide_multiplier(to_fixed_point(source.scale / np.float64(params.scale)), divisor)
     zero_point, keep = int(source.zero_point[0]), bool(call.attrs.keepdims)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -188,7 +188,7 @@ def lower_reduction(
         shifted = largest << int(factors.left_shift[0])
 
         def element(*indices: Any) -> Integer:
-            return to_storage(apply_scale(sums(*indices), *immediates(factors), shifted), grid)
+            return to_storage(apply_scale(sums(*indices), *immediates(factors), shifted), params)
 
         return te.compute(extents, element, name="reduced")
 

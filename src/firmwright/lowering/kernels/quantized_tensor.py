@@ -158,10 +158,10 @@ def read_quant_params(call: Call) -> OutputQuantParams | None:
     )
 
 
-def has_quant_params(source: QuantizedTensor, grid: OutputQuantParams) -> bool:
+def has_quant_params(source: QuantizedTensor, params: OutputQuantParams) -> bool:
     return bool(
         source.is_per_tensor
-        and dtype_of(source.data) == grid.dtype
-        and np.float32(source.scale[0]) == grid.scale
-        and source.zero_point[0] == grid.zero_point
+        and dtype_of(source.data) == params.dtype
+        and np.float32(source.scale[0]) == params.scale
+        and source.zero_point[0] == params.zero_point
     )

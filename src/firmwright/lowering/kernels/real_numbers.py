@@ -47,7 +47,7 @@ class Steps:
 
 
 def quantize_real(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
+    builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
     """Quantize float32 values: divide, round, clamp.
 
@@ -55,9 +55,9 @@ def quantize_real(
     tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's QuantizeLinear.
     """
     real = builder.materialize(builder.value(argument))
-    steps = find_steps(grid, rounding.nearest)
+    steps = find_steps(params, rounding.nearest)
     if steps is None:
-        return quantize_in_float32(builder, real, grid, rounding.nearest_in_c)
+        return quantize_in_float32(builder, real, params, rounding.nearest_in_c)
     first, last, multiplier = (
         tirx.const(int(n), "uint32") for n in (steps.begins[0], steps.begins[-1], steps.multiplier)
     )
@@ -67,34 +67,34 @@ def quantize_real(
         x = data(*indices)
         position = call_fixed_point("fixed_float_place", x, first, last, multiplier, steps.exponent)
         begin = table(mark_bounded(position))
-        return to_storage(call_fixed_point("fixed_float_steps", x, position, begin), grid)
+        return to_storage(call_fixed_point("fixed_float_steps", x, position, begin), params)
 
     return builder.emit_elements("quantize", element, real, table, result="quantized")
 
 
 def quantize_in_float32(
-    builder: RegionBuilder, real: relax.Expr, grid: OutputQuantParams, nearest: str
+    builder: RegionBuilder, real: relax.Expr, params: OutputQuantParams, nearest: str
 ) -> relax.Expr:
-    low, high = (tirx.const(float(b), "float32") for b in (grid.low, grid.high))
+    low, high = (tirx.const(float(b), "float32") for b in (params.low, params.high))
 
     def element(indices: Any, data: te.Tensor) -> Any:
-        quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
+        quotient = data(*indices) / tirx.const(float(params.scale), "float32")
         rounded = tirx.call_pure_extern("float32", nearest, quotient)
-        placed = rounded + tirx.const(float(grid.zero_point), "float32")
-        return te.min(te.max(placed, low), high).astype(grid.dtype)
+        placed = rounded + tirx.const(float(params.zero_point), "float32")
+        return te.min(te.max(placed, low), high).astype(params.dtype)
 
     return builder.emit_elements("quantize", element, real, result="quantized")
 
 
-def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
+def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
     """Return the steps up to the larger limit; None for 16 bits and extreme scales."""
-    count = max(grid.high - grid.zero_point, grid.zero_point - grid.low)
-    if not 1 <= count <= MOST_STEPS or not np.isfinite(grid.scale) or grid.scale <= 0:
+    count = max(params.high - params.zero_point, params.zero_point - params.low)
+    if not 1 <= count <= MOST_STEPS or not np.isfinite(params.scale) or params.scale <= 0:
         return None
-    begins = find_begins(grid.scale, count, nearest)
+    begins = find_begins(params.scale, count, nearest)
     if begins[0] < SMALLEST_NORMAL or begins[-1] >= INFINITY:
         return None
-    fraction, exponent = math.frexp(1 / float(grid.scale))
+    fraction, exponent = math.frexp(1 / float(params.scale))
     return Steps(begins, math.floor(fraction * 2**16), 157 - exponent)
 
 

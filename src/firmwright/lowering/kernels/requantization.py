@@ -35,10 +35,10 @@ of its results with both showed this."""
 
 
 def requantize(
-    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
+    builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
     """Scale, add the zero point and clamp; if ``single``, the quotient of the scales is float32."""
-    quotient = find_quotient(source, grid, single)
+    quotient = find_quotient(source, params, single)
     factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
     sums = "int64" if dtype_of(source.data) == "int64" else "int32"
@@ -48,10 +48,10 @@ def requantize(
     def rescale(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
         if source.operator in SINGLE_ROUNDING_OPERATORS:
             ties = find_tie_direction(quotient, factors, source.largest)
-            return to_storage(apply_scale_once(x, mantissa, left, right, ties), grid)
+            return to_storage(apply_scale_once(x, mantissa, left, right, ties), params)
         if source.has_wide_sums:
-            return to_storage(apply_scale_wide(x, mantissa, left, right), grid)
-        return to_storage(apply_scale(x, mantissa, left, right, largest), grid)
+            return to_storage(apply_scale_wide(x, mantissa, left, right), params)
+        return to_storage(apply_scale(x, mantissa, left, right, largest), params)
 
     def element(indices: Any, data: te.Tensor) -> Integer:
         centered = data(*indices).astype(sums) - int(source.zero_point[0])
@@ -80,7 +80,7 @@ def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]
 
 
 def find_quotient(
-    source: QuantizedTensor, grid: OutputQuantParams, single: bool
+    source: QuantizedTensor, params: OutputQuantParams, single: bool
 ) -> npt.NDArray[np.float64]:
     """Divide the source's scales by the output's scale.
 
@@ -91,12 +91,12 @@ def find_quotient(
     """
     rounded = source.scale.astype("float32")
     if single:
-        quotient: npt.NDArray[np.float64] = (rounded / grid.scale).astype("float64")
+        quotient: npt.NDArray[np.float64] = (rounded / params.scale).astype("float64")
         return quotient
     legacy = source.activation_dtype == "uint8" and source.operator not in SINGLE_ROUNDING_OPERATORS
     if legacy or source.operator == BATCH_MATMUL:
-        return rounded.astype("float64") / np.float64(grid.scale)
-    return source.scale / np.float64(grid.scale)
+        return rounded.astype("float64") / np.float64(params.scale)
+    return source.scale / np.float64(params.scale)
 
 
 def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
@@ -106,13 +106,13 @@ def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
     return mantissa, left, right
 
 
-def to_storage(value: Integer, grid: OutputQuantParams) -> Integer:
+def to_storage(value: Integer, params: OutputQuantParams) -> Integer:
     """Clamp, then add the zero point, because this order prevents an overflow of the sum."""
-    low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
-    return (te.max(te.min(value, high), low) + grid.zero_point).astype(grid.dtype)
+    low, high = params.low - params.zero_point, params.high - params.zero_point
+    return (te.max(te.min(value, high), low) + params.zero_point).astype(params.dtype)
 
 
-def clamp(value: Integer, grid: OutputQuantParams) -> Integer:
+def clamp(value: Integer, params: OutputQuantParams) -> Integer:
     dtype = value.ty.dtype
-    low, high = (tirx.const(bound, dtype) for bound in (grid.low, grid.high))
-    return te.max(te.min(value, high), low).astype(grid.dtype)
+    low, high = (tirx.const(bound, dtype) for bound in (params.low, params.high))
+    return te.max(te.min(value, high), low).astype(params.dtype)

@@ -27,7 +27,7 @@ SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_avera
 
 
 def resize_bilinear(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute the weighted sum of the four neighbors in integers, with 20 fraction bits.
 
@@ -36,7 +36,7 @@ def resize_bilinear(
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
-    if not isinstance(source, QuantizedTensor) or not has_quant_params(source, grid):
+    if not isinstance(source, QuantizedTensor) or not has_quant_params(source, params):
         return None
     dtype = dtype_of(source.data)
     if str(attributes.method) != "linear" or dtype not in {*SUM_TYPES, "uint8"}:
@@ -64,7 +64,7 @@ def resize_bilinear(
                 where[axes[0]], where[axes[1]] = row, column
                 weight = (vertical * horizontal).astype(sums)
                 total += data(*where).astype(sums) * weight
-        return clamp(call_fixed_point(average, total, ONE * ONE), grid)
+        return clamp(call_fixed_point(average, total, ONE * ONE), params)
 
     return builder.emit_elements(
         "resize_bilinear", element, source.data, result="resized", shape=static_shape(call)

@@ -20,7 +20,7 @@ class Rounding(Protocol):
     nearest_in_c: str
     """The function of the C library that rounds like ``nearest``."""
 
-    def quantize(self, builder: RegionBuilder, argument: Expr, grid: OutputQuantParams) -> Expr:
+    def quantize(self, builder: RegionBuilder, argument: Expr, params: OutputQuantParams) -> Expr:
         """Quantize a float32 argument of the region's function."""
 
     def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
@@ -30,7 +30,7 @@ class Rounding(Protocol):
 def fuse_activation(
     definitions: Mapping[Var, Call],
     argument: Expr,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     nearest: RoundFunction,
 ) -> tuple[Expr, OutputQuantParams]:
     """Return the operand of a chain of ReLUs and clips, and the limited parameters.
@@ -40,5 +40,5 @@ def fuse_activation(
     """
     argument, bounds = skip_clips(argument, definitions)
     for low, high in bounds:
-        grid = grid.clamp_to(low, high, nearest)
-    return argument, grid
+        params = params.clamp_to(low, high, nearest)
+    return argument, params

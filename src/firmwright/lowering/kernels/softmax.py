@@ -65,7 +65,7 @@ MAX_DISTANCE = 10.0
 
 
 def softmax(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute softmax over one axis.
 
@@ -74,7 +74,7 @@ def softmax(
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return softmax_int16(builder, call, grid)
+        return softmax_int16(builder, call, params)
     shape = static_shape(call)
     axis = int(call.attrs.axis) % len(shape)
     if shape[axis] > MAX_CLASSES:
@@ -82,13 +82,13 @@ def softmax(
     table = builder.emit_constant("exponentials", make_exp_table(float(source.scale[0])))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        return softmax_rows(data, table, axis, grid)
+        return softmax_rows(data, table, axis, params)
 
     return builder.emit_te("softmax", compute, source.data, table)
 
 
 def softmax_rows(
-    data: te.Tensor, table: te.Tensor, axis: int, grid: OutputQuantParams
+    data: te.Tensor, table: te.Tensor, axis: int, params: OutputQuantParams
 ) -> te.Tensor:
     shape = [int(d) for d in data.shape]
     classes = shape.pop(axis)
@@ -123,15 +123,15 @@ def softmax_rows(
 
     def element(*indices: Any) -> Integer:
         row, number = indices[:axis] + indices[axis + 1 :], indices[axis]
-        bits = np.iinfo(grid.dtype).bits
-        if grid.zero_point == smallest_integer(grid.dtype) and math.isclose(
-            grid.scale, 2.0**-bits, rel_tol=SCALE_TOLERANCE
+        bits = np.iinfo(params.dtype).bits
+        if params.zero_point == smallest_integer(params.dtype) and math.isclose(
+            params.scale, 2.0**-bits, rel_tol=SCALE_TOLERANCE
         ):
-            return to_storage(quotient(row, number, bits), grid)
-        factors = to_fixed_point(np.array([2.0**-16 / np.float64(grid.scale)]))
+            return to_storage(quotient(row, number, bits), params)
+        factors = to_fixed_point(np.array([2.0**-16 / np.float64(params.scale)]))
         largest_quotient = 2**16 << int(factors.left_shift[0])
         fine = quotient(row, number, 16)
-        return to_storage(apply_scale(fine, *immediates(factors), largest_quotient), grid)
+        return to_storage(apply_scale(fine, *immediates(factors), largest_quotient), params)
 
     return te.compute(data.shape, element, name="softmax")
 
@@ -183,7 +183,7 @@ def exp_near_zero(x: int) -> int:
 
 
 def softmax_int16(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Compute softmax over the last axis by two interpolation tables.
 
@@ -194,7 +194,7 @@ def softmax_int16(
     shape = static_shape(call)
     if source is None or int(call.attrs.axis) not in (-1, len(shape) - 1):
         return None
-    if (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
+    if (params.dtype, params.scale, params.zero_point) != ("int16", Q15, 0):
         return None
     unit = MAX_DISTANCE / INT16_RANGE
     powers = interpolation_table(math.exp, (unit, 2.0 / INT16_RANGE), (INT16_MAX, 0), np.float64)
@@ -230,7 +230,7 @@ def softmax_int16(
             share = call_fixed_point(
                 "fixed_quotient", exponential(*indices), inverse(*row), total(*row)
             )
-            return to_storage(te.max(share, 0), grid)
+            return to_storage(te.max(share, 0), params)
 
         return te.compute(shape, element, name="softmax")
 

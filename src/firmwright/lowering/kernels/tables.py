@@ -27,7 +27,7 @@ DivideAndRound = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.
 
 
 def lower_chain_by_table(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, whole: DivideAndRound
+    builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, whole: DivideAndRound
 ) -> relax.Expr | None:
     """Look up the result of a chain of elementwise operators on one stored 8-bit tensor.
 
@@ -42,7 +42,7 @@ def lower_chain_by_table(
     if values.size != 256 or static_shape(argument) != static_shape(source.data):
         return None
     with np.errstate(all="ignore"):
-        return look_up(builder, source, to_storage_array(whole(values, grid.scale), grid))
+        return look_up(builder, source, to_storage_array(whole(values, params.scale), params))
 
 
 def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[QuantizedTensor]:
@@ -111,11 +111,13 @@ def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
     return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
 
 
-def to_storage_array(nearest: npt.NDArray[np.float32], grid: OutputQuantParams) -> npt.NDArray[Any]:
+def to_storage_array(
+    nearest: npt.NDArray[np.float32], params: OutputQuantParams
+) -> npt.NDArray[Any]:
     """Add the zero point to whole numbers and clamp them; NaN becomes the lowest integer."""
-    whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
-    table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
-    return table.astype(grid.dtype)
+    whole = np.nan_to_num(nearest, nan=-np.inf) + params.zero_point
+    table: npt.NDArray[Any] = np.clip(whole, params.low, params.high)
+    return table.astype(params.dtype)
 
 
 def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -126,7 +128,7 @@ def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def concatenate(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
     """Join parts; convert parts with other quantization parameters by tables first.
 
@@ -139,32 +141,32 @@ def concatenate(
             return None
         parts.append(
             source.data
-            if has_quant_params(source, grid)
-            else rescale_by_table(builder, source, grid)
+            if has_quant_params(source, params)
+            else rescale_by_table(builder, source, params)
         )
     return builder.emit_like(call, relax.Tuple(parts))
 
 
 def rescale_by_table(
-    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
+    builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams
 ) -> relax.Expr:
-    factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
+    factor = np.float32(source.scale[0]) * (np.float32(1) / params.scale)
     bias = np.float32(-source.zero_point[0]) * factor
     real = all_integers(source).astype("float32") * factor + bias
     nearest = np.trunc(real + np.copysign(np.float32(0.5), real))
-    return look_up(builder, source, to_storage_array(nearest, grid))
+    return look_up(builder, source, to_storage_array(nearest, params))
 
 
 def lower_by_table(
     builder: RegionBuilder,
     source: QuantizedTensor,
-    grid: OutputQuantParams,
+    params: OutputQuantParams,
     function: Callable[[int], int],
 ) -> relax.Expr:
     """Look up a function of data - zero point; the result is an integer - zero point."""
     centered = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centered])
-    entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
+    entries = np.clip(results + params.zero_point, params.low, params.high).astype(params.dtype)
     return look_up(builder, source, entries)
 
 

@@ -270,51 +270,60 @@ def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
         return None
 
 
-def find_bad_scale(grid: QdqNode) -> str | None:
+def find_bad_scale(params: QdqNode) -> str | None:
     """a scale must be a positive finite number"""
-    if grid.scale is None or grid.scale.dtype.kind != "f":
+    if params.scale is None or params.scale.dtype.kind != "f":
         return None
-    wrong = grid.scale[~(np.isfinite(grid.scale) & (grid.scale > 0))]
+    wrong = params.scale[~(np.isfinite(params.scale) & (params.scale > 0))]
     return f"{wrong.flat[0]}" if wrong.size else None
 
 
-def find_zero_point_mismatch(grid: QdqNode) -> str | None:
+def find_zero_point_mismatch(params: QdqNode) -> str | None:
     """there must be as many zero points as scales"""
-    if grid.scale is None or grid.zero_point is None or grid.scale.size == grid.zero_point.size:
+    if (
+        params.scale is None
+        or params.zero_point is None
+        or params.scale.size == params.zero_point.size
+    ):
         return None
-    return f"{grid.zero_point.size} zero points for {grid.scale.size} scales"
+    return f"{params.zero_point.size} zero points for {params.scale.size} scales"
 
 
-def find_bad_zero_point_type(grid: QdqNode) -> str | None:
+def find_bad_zero_point_type(params: QdqNode) -> str | None:
     """a zero point must have the type of the quantized data"""
-    if grid.data is None or grid.zero_point is None:
+    if params.data is None or params.zero_point is None:
         return None
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(grid.data.data_type)
-    return None if grid.zero_point.dtype == dtype else f"{grid.zero_point.dtype} for {dtype}"
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(params.data.data_type)
+    return None if params.zero_point.dtype == dtype else f"{params.zero_point.dtype} for {dtype}"
 
 
-def find_bad_scale_rank(grid: QdqNode) -> str | None:
+def find_bad_scale_rank(params: QdqNode) -> str | None:
     """a tensor must have one scale, or one per channel"""
-    if grid.scale is None or grid.blocked or grid.scale.ndim < 2:
+    if params.scale is None or params.blocked or params.scale.ndim < 2:
         return None
-    return f"scales of shape {list(grid.scale.shape)}"
+    return f"scales of shape {list(params.scale.shape)}"
 
 
-def find_bad_axis(grid: QdqNode) -> str | None:
+def find_bad_axis(params: QdqNode) -> str | None:
     """the axis of scales per channel must be an axis of the data"""
-    if grid.scale is None or grid.shape is None or grid.scale.size == 1:
+    if params.scale is None or params.shape is None or params.scale.size == 1:
         return None
-    rank = len(grid.shape)
-    return None if -rank <= grid.axis < rank else f"axis {grid.axis} for {rank} axes"
+    rank = len(params.shape)
+    return None if -rank <= params.axis < rank else f"axis {params.axis} for {rank} axes"
 
 
-def find_channel_mismatch(grid: QdqNode) -> str | None:
+def find_channel_mismatch(params: QdqNode) -> str | None:
     """there must be as many scales per channel as channels"""
-    if grid.scale is None or grid.shape is None or grid.scale.ndim != 1 or grid.scale.size == 1:
+    if (
+        params.scale is None
+        or params.shape is None
+        or params.scale.ndim != 1
+        or params.scale.size == 1
+    ):
         return None
-    if grid.blocked or find_bad_axis(grid) or grid.scale.size == grid.shape[grid.axis]:
+    if params.blocked or find_bad_axis(params) or params.scale.size == params.shape[params.axis]:
         return None
-    return f"{grid.scale.size} for {grid.shape[grid.axis]} channels along axis {grid.axis}"
+    return f"{params.scale.size} for {params.shape[params.axis]} channels along axis {params.axis}"
 
 
 QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (

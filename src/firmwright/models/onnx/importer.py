@@ -29,7 +29,6 @@ from firmwright.models.formats import (
     Shapes,
 )
 from firmwright.models.graph_order import refuse_problems
-from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import (
     check_element_type,
     check_input_names,
@@ -56,6 +55,7 @@ from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.models.onnx.graph.strings import store_strings
 from firmwright.models.onnx.onnxruntime_outputs import run_reference as run_reference
+from firmwright.models.stated_params import add_params, derive_params, find_in_onnx
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -103,7 +103,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
     model, remarks = parse(data, name)
-    grids = find_in_onnx(model)
+    params_of = find_in_onnx(model)
     name_nodes(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
     returned = [o.name for o in model.graph.output]
@@ -125,12 +125,12 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     interface = ModelInterface(
         format="onnx",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=add_grids(inputs, grids),
-        outputs=add_grids(collect_outputs(module, model.graph, name), grids),
+        inputs=add_params(inputs, params_of),
+        outputs=add_params(collect_outputs(module, model.graph, name), params_of),
         operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
         remarks=(*remarks, *list_left_out(returned, model.graph)),
     )
-    return module, derive_grids(module, interface)
+    return module, derive_params(module, interface)
 
 
 def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[str]:

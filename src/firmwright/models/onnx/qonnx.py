@@ -87,12 +87,12 @@ class Quantizer(Body):
         return self.add("Min", self.add("Max", value, low), high)
 
     def dequantize(self, value: str, scale: Array, zero: Array, domain: str = "") -> None:
-        grid, axis = self.grid(scale, zero)
+        params, axis = self.params(scale, zero)
         result = self.node.output[0]
-        self.add("DequantizeLinear", value, *grid, result=result, domain=domain, **axis)
+        self.add("DequantizeLinear", value, *params, result=result, domain=domain, **axis)
         self.is_integer = True
 
-    def grid(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
+    def params(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
         """Append a scale and its zero points; return them and the axis along which they differ."""
         axis: dict[str, Any] = {}
         if scale.size > 1:
@@ -109,7 +109,7 @@ def quantize_bipolar(body: Quantizer) -> None:
     below = body.add("Less", body.data, body.constant(0))
     signs = (body.constant(sign, "int8") for sign in (-1, 1))
     value = body.add("Where", below, *signs)
-    if is_grid(scale) and body.opset >= INTEGER_OPSET:
+    if has_params(scale) and body.opset >= INTEGER_OPSET:
         body.dequantize(value, scale, np.zeros((), "int8"))
     else:
         value = body.add("Cast", value, to=TensorProto.FLOAT)
@@ -133,7 +133,7 @@ def quantize(body: Quantizer) -> None:
     has_form = (
         bits <= 16 and body.opset >= INTEGER_OPSET and (zero.size == 1 or zero.shape == scale.shape)
     )
-    if mode == "Round" and is_even and is_grid(scale) and has_form:
+    if mode == "Round" and is_even and has_params(scale) and has_form:
         quantize_integers(body, bits, signed, limits)
         return
     value = body.add("Div", body.data, body.constant(scale))
@@ -153,8 +153,8 @@ def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[in
         ends = ((limit - zero) * scale for limit in limits)
         low, high = (body.constant(end) for end in ends)
         data = body.add("Min", body.add("Max", data, low), high)
-    grid, axis = body.grid(scale, zero.astype(dtype))
-    value = body.add("QuantizeLinear", data, *grid, domain=domain, **axis)
+    params, axis = body.params(scale, zero.astype(dtype))
+    value = body.add("QuantizeLinear", data, *params, domain=domain, **axis)
     if not whole and dtype.itemsize == 1:
         value = body.add("Clip", value, *(body.constant(limit, dtype) for limit in limits))
     body.dequantize(value, scale, zero.astype(dtype), domain)
@@ -182,7 +182,7 @@ def truncate(body: Quantizer) -> None:
     body.scale_back(body.round(value, "FLOOR"), result, zero)
 
 
-def is_grid(scale: Array) -> bool:
+def has_params(scale: Array) -> bool:
     """Return whether scales are positive and differ along at most one axis."""
     return bool((scale > 0).all()) and sum(length > 1 for length in scale.shape) <= 1
 

@@ -29,7 +29,6 @@ from firmwright.ir.tensors import (
 )
 from firmwright.ir.virtual_machine import make_virtual_machine
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
-from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
 from firmwright.models.importing import (
     check_element_type,
     check_input_names,
@@ -38,6 +37,12 @@ from firmwright.models.importing import (
     refuse_shape,
 )
 from firmwright.models.sequence import run_in_sequence
+from firmwright.models.stated_params import (
+    add_params,
+    derive_params,
+    find_in_relax,
+    find_outputs_in_relax,
+)
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators that call a function of TVM's runtime, which the firmware does not contain."""
@@ -46,7 +51,7 @@ RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Read and check a Relax module; see :class:`firmwright.models.formats.Importer`."""
     module = tvm.ir.load_json(data.decode())
-    grids, stated = find_in_relax(module), find_outputs_in_relax(module)
+    params_of, stated = find_in_relax(module), find_outputs_in_relax(module)
     check_functions(module, name)
     module = bind_shapes(module, shapes, name)
     module = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(module))
@@ -56,15 +61,15 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     interface = ModelInterface(
         format="relax",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=add_grids((make_tensor(str(p.name), p.ty, name) for p in main.params), grids),
-        outputs=add_grids(collect_outputs(main, name, stated), grids),
+        inputs=add_params((make_tensor(str(p.name), p.ty, name) for p in main.params), params_of),
+        outputs=add_params(collect_outputs(main, name, stated), params_of),
         operators=tuple(
             Operator(str(b.var.name), operator_name(b.value).rpartition(".")[2], (str(b.var.name),))
             for b in main_bindings(module)
             if operator_name(b.value)
         ),
     )
-    return module, derive_grids(module, interface)
+    return module, derive_params(module, interface)
 
 
 def check_functions(module: tvm.IRModule, name: str) -> None:

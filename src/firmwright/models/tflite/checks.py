@@ -186,13 +186,13 @@ class CheckedTensor:
 
     @cached_property
     def scales(self) -> Array:
-        grid = self.tensor.Quantization()
-        return grid.ScaleAsNumpy() if grid and grid.ScaleLength() else np.zeros(0, "float32")
+        params = self.tensor.Quantization()
+        return params.ScaleAsNumpy() if params and params.ScaleLength() else np.zeros(0, "float32")
 
     @cached_property
     def zero_points(self) -> list[int]:
-        grid = self.tensor.Quantization()
-        return to_ints(grid.ZeroPointAsNumpy()) if grid else []
+        params = self.tensor.Quantization()
+        return to_ints(params.ZeroPointAsNumpy()) if params else []
 
 
 def find_negative_length(t: CheckedTensor) -> str | None:

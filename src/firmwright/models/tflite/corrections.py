@@ -128,8 +128,8 @@ def convert_softmax(converter: Any, op: Any) -> relax.Expr:
         scaled = data if beta == 1 else relax.op.multiply(data, relax.const(float(beta), "float32"))
         return relax.op.nn.softmax(scaled)
     scale = source.qnn_params["scale"].value.numpy() * beta
-    grid = relax.const(scale, "float32"), source.qnn_params["zero_point"]
-    logits = relax.op.dequantize(data, *grid, 0)
+    params = relax.const(scale, "float32"), source.qnn_params["zero_point"]
+    logits = relax.op.dequantize(data, *params, 0)
     return converter.quantize(relax.op.nn.softmax(logits), target)
 
 
@@ -248,8 +248,8 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
     data = relax.op.permute_dims(converter.get_tensor_expr(source), [0, 3, 1, 2])
     kernel = relax.op.permute_dims(converter.get_tensor_expr(weights), [3, 0, 1, 2])
     if source.qnn_params is not None:
-        grid = weights.qnn_params
-        kernel = relax.op.dequantize(kernel, grid["scale"], grid["zero_point"], 1)
+        params = weights.qnn_params
+        kernel = relax.op.dequantize(kernel, params["scale"], params["zero_point"], 1)
         data = converter.dequantize(data, source)
     data, kernel = (converter.bb.normalize(e) for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(

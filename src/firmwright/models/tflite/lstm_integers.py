@@ -135,7 +135,7 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
             f"has a cell state of scale {read_scale(tensors[19]):g}; expected a power of two from "
             "2^-15 to 2^-9: quantize the model again with TensorFlow's converter"
         )
-    scale, zero_point = read_hidden_grid(converter, op)
+    scale, zero_point = read_hidden_params(converter, op)
     refuse_several_samples(tensors, options)
     projection = None
     outputs = converter.get_tensor_value(tensors[8]).shape[-1]
@@ -216,7 +216,7 @@ def read_projection(converter: Any, op: Any, clip: float) -> Projection:
     bias = np.zeros(len(weights), "int32")
     if tensors[17].tensor_idx >= 0:
         bias = converter.get_tensor_value(tensors[17])
-    hidden, zero_point = read_hidden_grid(converter, op)
+    hidden, zero_point = read_hidden_params(converter, op)
     (target, *_) = converter.get_output_tensors(op)
     return Projection(
         weights=relax.const(weights.T.copy()),
@@ -233,15 +233,15 @@ def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
     return (bias - read_zero_point(source) * sums).astype("int32")
 
 
-def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
+def read_hidden_params(converter: Any, op: Any) -> tuple[np.float32, int]:
     """Return the parameters of the fifth intermediate tensor: the output before a projection."""
     if op.IntermediatesLength() < 5:
         raise UserError(
             "has no quantization parameters of its hidden state (a fifth intermediate tensor): "
             "quantize the model again with TensorFlow's converter"
         )
-    grid = converter.subgraph.Tensors(op.Intermediates(4)).Quantization()
-    return np.float32(grid.Scale(0)), int(grid.ZeroPoint(0))
+    params = converter.subgraph.Tensors(op.Intermediates(4)).Quantization()
+    return np.float32(params.Scale(0)), int(params.ZeroPoint(0))
 
 
 def advance(

@@ -41,11 +41,11 @@ def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
     for bias in biases:
         sums = relax.op.add(converter.bb.normalize(sums), converter.get_tensor_expr(bias))
     scaled = scale_channels(converter, sums, source, weights, target)
-    grid = [tflite_frontend.get_scalar_from_constant(target.qnn_params[n])
+    params = [tflite_frontend.get_scalar_from_constant(target.qnn_params[n])
             for n in ("scale", "zero_point")]  # fmt: skip
     return converter.convert_qnn_fused_activation_function(
         expr=scaled, fused_activation_fn=options.FusedActivationFunction(),
-        scale=grid[0], zero_point=grid[1], dtype="int16",
+        scale=params[0], zero_point=params[1], dtype="int16",
     )  # fmt: skip
 
 

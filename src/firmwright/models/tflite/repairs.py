@@ -211,10 +211,10 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 def has_idle_dimension(tensor: Any) -> bool:
     """Return whether a tensor has a single scale for an axis that does not exist."""
-    grid = tensor.Quantization()
-    if grid is None or grid.ScaleLength() != 1:
+    params = tensor.Quantization()
+    if params is None or params.ScaleLength() != 1:
         return False
-    return not 0 <= grid.QuantizedDimension() < max(tensor.ShapeLength(), 1)
+    return not 0 <= params.QuantizedDimension() < max(tensor.ShapeLength(), 1)
 
 
 def make_unique_names(names: Sequence[bytes | None]) -> list[str]:

@@ -193,10 +193,10 @@ def check_alike(name: str, before: Any, after: Any) -> None:
 
 
 def describe(name: str, tensor: Any) -> Tensor:
-    grid = tensor.quantization
+    params = tensor.quantization
     scale = zero_point = None
-    if grid is not None and grid.scale is not None and len(grid.scale) == 1:
-        scale, zero_point = float(grid.scale[0]), int(grid.zeroPoint[0])
+    if params is not None and params.scale is not None and len(params.scale) == 1:
+        scale, zero_point = float(params.scale[0]), int(params.zeroPoint[0])
     shape = tuple(int(d) for d in ([] if tensor.shape is None else tensor.shape))
     return Tensor(name, shape, TYPES[tensor.type], scale, zero_point)
 

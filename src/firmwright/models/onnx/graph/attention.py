@@ -173,13 +173,13 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     body = NodeBuilder(node, walk)
     values = dequantize(body, data, scale, zero)
 
-    def cut_grid(name: str, begin: int, size: int) -> str:
+    def cut_params(name: str, begin: int, size: int) -> str:
         is_one = not name or walk.shape(name) in ((), (1,))
         return name if is_one else body.cut(name, 0, begin, begin + size)
 
     def project(begin: int, size: int) -> str:
         columns = body.cut(weights, 1, begin, begin + size)
-        step, point = (cut_grid(name, begin, size) for name in (steps, zeros))
+        step, point = (cut_params(name, begin, size) for name in (steps, zeros))
         product = body.add("MatMul", values, dequantize(body, columns, step, point, 1))
         return body.add("Add", product, body.cut(bias, 0, begin, begin + size))
 

@@ -247,8 +247,8 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a DynamicQuantizeMatMul, whose first operand is quantized at run time."""
     body = NodeBuilder(node, walk)
     a, b, b_scale, b_zero, bias = read_inputs(node, 5)
-    data, scale, zero = grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
-    body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], grid, node.name))
+    data, scale, zero = params = [body.name_tensor(label) for label in ("data", "scale", "zero")]
+    body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], params, node.name))
     operands = [dequantize(body, data, scale, zero), dequantize(body, b, b_scale, b_zero, 1)]
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 

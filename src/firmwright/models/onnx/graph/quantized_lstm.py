@@ -22,8 +22,8 @@ class QuantizedDirection(Direction):
     def read_weights(self) -> tuple[int, list[str]]:
         scales, zeros = ([self.pick(self.node.input[i + n], self.index) for i in (8, 10)]
                          for n in (0, 1))  # fmt: skip
-        self.grids = list(zip(scales, zeros, strict=True))
-        self.data, self.data_grid = self.quantize(self.data)
+        self.params_of = list(zip(scales, zeros, strict=True))
+        self.data, self.data_params = self.quantize(self.data)
         size = (self.walk.shape(self.node.input[2]) or (0, 0))[1]
         return size, [self.pick(i, self.index) for i in self.node.input[1:3]]
 
@@ -45,11 +45,11 @@ class QuantizedDirection(Direction):
 
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
         del first, gates  # an LSTM uses all of its gates at once
-        stored, grid = (value, self.data_grid) if source == 0 else self.quantize(value)
-        scale, zero = self.grids[source]
-        product = self.body.add("MatMulInteger", stored, self.weights[source], grid[1], zero)
+        stored, params = (value, self.data_params) if source == 0 else self.quantize(value)
+        scale, zero = self.params_of[source]
+        product = self.body.add("MatMulInteger", stored, self.weights[source], params[1], zero)
         product = self.body.add("Cast", product, to=TensorProto.FLOAT)
-        product = self.body.add("Mul", product, self.body.add("Mul", grid[0], scale))
+        product = self.body.add("Mul", product, self.body.add("Mul", params[0], scale))
         return self.body.add("Add", product, self.biases[source]) if self.biases else product
 
 

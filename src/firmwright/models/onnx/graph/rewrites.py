@@ -244,9 +244,9 @@ def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """
     body = NodeBuilder(node, walk)
 
-    def convert(operator: str, tensor: str, grid: Sequence[str], axis: int) -> str:
-        several = prod(walk.shape(grid[0]) or ()) > 1
-        return body.add(operator, tensor, *grid, **({"axis": axis} if several else {}))
+    def convert(operator: str, tensor: str, params: Sequence[str], axis: int) -> str:
+        several = prod(walk.shape(params[0]) or ()) > 1
+        return body.add(operator, tensor, *params, **({"axis": axis} if several else {}))
 
     left = convert("DequantizeLinear", node.input[0], node.input[1:3], -2)
     right = convert("DequantizeLinear", node.input[3], node.input[4:6], -1)

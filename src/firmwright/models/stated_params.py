@@ -32,30 +32,32 @@ KEY = "firmwright.grids"
 
 OUTPUTS_KEY = "firmwright.outputs"
 
-Grids = Mapping[str, tuple[float, int]]
+StatedParams = Mapping[str, tuple[float, int]]
 """Scale and zero point by the name of the input or output."""
 
 
-def read_grids(tensors: Iterable[Tensor]) -> Grids:
+def read_stated_params(tensors: Iterable[Tensor]) -> StatedParams:
     return {t.name: (t.scale, t.zero_point or 0) for t in tensors if t.scale is not None}
 
 
-def state_in_onnx(model: onnx.ModelProto, grids: Grids) -> None:
+def state_in_onnx(model: onnx.ModelProto, params_of: StatedParams) -> None:
     """Write the quantization parameters, if there are any, into a model."""
-    if grids:
-        onnx.helper.set_model_props(model, {KEY: json.dumps(grids, sort_keys=True)})
+    if params_of:
+        onnx.helper.set_model_props(model, {KEY: json.dumps(params_of, sort_keys=True)})
 
 
-def find_in_onnx(model: onnx.ModelProto) -> Grids:
+def find_in_onnx(model: onnx.ModelProto) -> StatedParams:
     return parse(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
 
 
-def state_in_relax(module: tvm.IRModule, grids: Grids, outputs: Sequence[str]) -> tvm.IRModule:
+def state_in_relax(
+    module: tvm.IRModule, params_of: StatedParams, outputs: Sequence[str]
+) -> tvm.IRModule:
     """Return the module with its quantization parameters and output names as an attribute.
 
     Relax has no fields for these facts.
     """
-    module = module.with_attr(KEY, json.dumps(grids, sort_keys=True))
+    module = module.with_attr(KEY, json.dumps(params_of, sort_keys=True))
     return module.with_attr(OUTPUTS_KEY, json.dumps(list(outputs)))
 
 
@@ -65,11 +67,11 @@ def find_outputs_in_relax(module: tvm.IRModule) -> list[str]:
     return [str(name) for name in json.loads(str(module.attrs[OUTPUTS_KEY]))] if stated else []
 
 
-def find_in_relax(module: tvm.IRModule) -> Grids:
+def find_in_relax(module: tvm.IRModule) -> StatedParams:
     return parse(str(module.attrs[KEY]) if module.attrs and KEY in module.attrs else "{}")
 
 
-def parse(text: str) -> Grids:
+def parse(text: str) -> StatedParams:
     """Return the stored quantization parameters; empty if the text has another form."""
     try:
         found = json.loads(text)
@@ -78,17 +80,17 @@ def parse(text: str) -> Grids:
         return {}
 
 
-def add_grids(tensors: Iterable[Tensor], grids: Grids) -> tuple[Tensor, ...]:
+def add_params(tensors: Iterable[Tensor], params_of: StatedParams) -> tuple[Tensor, ...]:
     """Return the tensors with their quantization parameters; float tensors stay unchanged."""
     return tuple(
-        replace(t, scale=grids[t.name][0], zero_point=grids[t.name][1])
-        if t.name in grids and "float" not in t.dtype
+        replace(t, scale=params_of[t.name][0], zero_point=params_of[t.name][1])
+        if t.name in params_of and "float" not in t.dtype
         else t
         for t in tensors
     )
 
 
-def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterface:
+def derive_params(module: tvm.IRModule, interface: ModelInterface) -> ModelInterface:
     """Return the interface with the parameters of dequantized inputs and quantized outputs."""
     bindings = main_bindings(module)
     outputs, _ = find_outputs(module["main"], bindings)
@@ -102,8 +104,8 @@ def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterf
     returned = zip(interface.outputs, outputs, strict=True)
     return replace(
         interface,
-        inputs=tuple(derive_grid(t, "dequantize", readers.get(v, [])) for t, v in inputs),
-        outputs=tuple(derive_grid(t, "quantize", makers.get(v, [])) for t, v in returned),
+        inputs=tuple(derive_tensor_params(t, "dequantize", readers.get(v, [])) for t, v in inputs),
+        outputs=tuple(derive_tensor_params(t, "quantize", makers.get(v, [])) for t, v in returned),
     )
 
 
@@ -116,7 +118,7 @@ def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) 
     return value
 
 
-def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
+def derive_tensor_params(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
     """Return a port with the parameters on which all adjacent ``calls`` agree.
 
     A port that already has parameters stays unchanged.
@@ -125,8 +127,8 @@ def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tenso
         return tensor
     if not all(is_per_tensor(call) for call in calls):
         return tensor
-    grids = {read_quant_params(call) for call in calls}
-    if len(grids) != 1:
+    params_of = {read_quant_params(call) for call in calls}
+    if len(params_of) != 1:
         return tensor
-    (grid,) = grids
-    return replace(tensor, scale=grid.scale, zero_point=grid.zero_point)
+    (params,) = params_of
+    return replace(tensor, scale=params.scale, zero_point=params.zero_point)
