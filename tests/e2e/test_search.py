@@ -20,7 +20,7 @@ quantize:
   compensate_rounding: true
   search: {flash: LIMIT, accuracy: 100 points}
 compress: true
-evaluate: {inputs: inputs.npz, labels: labels.npy}
+evaluate: {inputs: inputs.npz, labels: labels.npy, thresholds: {top1: 100}}
 run: {samples: 1}
 """
 GENEROUS = RECIPE.replace("LIMIT", "1 MiB")

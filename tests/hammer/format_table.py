@@ -38,15 +38,10 @@ from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.postprocess.classes import read_class_names
 from firmwright.rebuild.revisions import check_out
+from firmwright.recipe import precision
 from firmwright.recipe.lock import Lock, read_lock
 from firmwright.recipe.networks import load_networks
 from firmwright.recipe.postprocess import Classes
-from firmwright.recipe.precision import (
-    LayerPrecision,
-    Precision,
-    format_precision,
-    read_precision,
-)
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, format_tuned, read_tuned
 from firmwright.shared_cache.cache import SharedCache
@@ -213,7 +208,7 @@ def make_document_targets() -> tuple[Target, ...]:
                 lambda path: load_networks(Layers(path), catalog)),
         in_yaml("tuned", load_schema("tuned"), [("net.tuned", make_tuned())], read_tuned),
         in_yaml("precision", load_schema("precision"), [("net.precision", make_precision())],
-                read_precision),
+                precision.read_precision),
         in_yaml("configuration", config, [("config.yaml", b"cache: folder\ncache_size: 1 GiB\n")],
                 read_settings),
         Target("lock", (("net.lock", make_lock()),), partial(mutate_json, known=NO_WORDS),
@@ -255,8 +250,8 @@ def make_tuned() -> bytes:
 
 
 def make_precision() -> bytes:
-    layers = {"layer": LayerPrecision("int4", 10, 0.5)}
-    return format_precision(Precision(KEY, 4096, layers, 8192, 1.0, 0.25)).encode()
+    layers = {"layer": precision.LayerPrecision("int4", 10, 0.5)}
+    return precision.format_precision(precision.Precision(KEY, 4096, layers, 8192, 1)).encode()
 
 
 def make_lock() -> bytes:

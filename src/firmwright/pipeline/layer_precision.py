@@ -92,8 +92,17 @@ def search_command(job: Job) -> str:
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
-    """Return the job of a trial, with its results in ``folder``, from the quantized network on."""
-    return replace(job, origin=job, precision=folder / TRIAL_FILE, outdir=folder)
+    """Return the job of a trial, with its results in ``folder``, from the quantized network on.
+
+    It has no thresholds, which would end the trial before it is compared with other trials.
+    """
+    data = dict(job.recipe.data)
+    if data.get("evaluate"):
+        boxes = data["evaluate"]["thresholds"].get("boxes", {})
+        iou = {"boxes": {"iou": boxes["iou"]}} if boxes else {}
+        data["evaluate"] = {**data["evaluate"], "thresholds": iou}
+    recipe = job.recipe.replace_data(data)
+    return replace(job, recipe=recipe, origin=job, precision=folder / TRIAL_FILE, outdir=folder)
 
 
 TRIAL_FILE = "types.precision"

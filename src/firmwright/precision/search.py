@@ -25,6 +25,7 @@ from firmwright.precision.assignment import (
 )
 from firmwright.precision.sensitivity import Measured, Sensitivity
 from firmwright.precision.trials import TrialResult, run_trial
+from firmwright.progress import report
 from firmwright.quantize.calibration import unpack_distributions
 from firmwright.recipe.precision import LayerPrecision, Precision, write_precision
 from firmwright.recipe.quantization import QuantizeOptions, SearchOptions
@@ -65,6 +66,7 @@ class Search:
     def build(self, assignment: Assignment) -> TrialResult:
         """Return the result of the trial of an assignment. Raises UserError if it fails."""
         if assignment not in self.tried:
+            report("trials", len(self.tried), MOST_TRIALS)
             tried = run_trial(self.job, self.describe(assignment))
             if tried.failure:
                 raise UserError(f"a trial failed: {tried.failure}")

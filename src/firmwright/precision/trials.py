@@ -83,17 +83,18 @@ def read_tried(job: Job) -> TrialResult:
     return TrialResult("", FIRMWARE_SIZE.read(job).flash_bytes, loss)
 
 
-def compute_loss(record: AccuracyRecord) -> float:
+def compute_loss(record: AccuracyRecord) -> float | None:
     """Return by how many points the firmware's accuracy is below the first network's accuracy.
 
-    The accuracy is the custom metric, else the mean average precision, else top-1.
+    The accuracy is the custom metric, else the mean average precision, else top-1. Top-1 needs
+    labels: without them, the result is None.
     """
     if record.metric is not None:
         return subtract(record.metric, 100)
     if record.boxes is not None:
         rates = record.boxes.networks.items()
         return subtract({name: one.mean_average_precision for name, one in rates}, 100)
-    return subtract(record.top1, 1)
+    return subtract(record.top1, 1) if record.labelled else None
 
 
 def subtract(rates: Rates, points: int) -> float:

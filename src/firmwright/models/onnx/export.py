@@ -377,5 +377,6 @@ def refuse_quantized(operators: Iterable[str]) -> None:
     if found:
         raise UserError(
             f"quantize: the model is already quantized: it has {' and '.join(found)}; leave the "
-            "key out, start from the float model, or write `scheme: pow2` and `arithmetic: shift`"
+            "key out, start from the float model, add `search`, or write `scheme: pow2` and "
+            "`arithmetic: shift`"
         )

@@ -1,0 +1,126 @@
+"""The order of the trials, with trials that compute flash and loss from the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.precision import search
+from firmwright.precision.assignment import Choice
+from firmwright.precision.search import MOST_TRIALS, Search
+from firmwright.precision.sensitivity import Measured
+from firmwright.precision.trials import TrialResult, compute_loss
+from firmwright.recipe.precision import Precision
+from firmwright.recipe.quantization import SearchOptions, Thresholds
+from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy, BoxRates, Rates
+
+OTHERS = 1000
+"""Bytes of code and other constants."""
+
+
+def make_layer(name: str, weights: int) -> Measured:
+    choices = [Choice(f"int{bits}", weights * bits // 8, 0.5**bits * weights) for bits in (2, 4, 8)]
+    return Measured(name, tuple(choices))
+
+
+LAYERS = [make_layer("a", 100), make_layer("b", 800), make_layer("c", 400)]
+
+
+@pytest.fixture
+def make_search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
+    """Return a function that makes a search; ``compute`` returns the loss of a precision file."""
+
+    def make(compute: Callable[[Precision], float], **limits: Any) -> Search:
+        def run(_: object, found: Precision) -> TrialResult:
+            used = sum(layer.bytes for layer in found.layers.values())
+            return TrialResult("", OTHERS + used, compute(found))
+
+        monkeypatch.setattr(search, "run_trial", run)
+
+        def locate(pointer: tuple[str, ...], message: str) -> Diagnostic:
+            return Diagnostic("r.yaml", 1, 1, f"{'.'.join(pointer)}: {message}")
+
+        recipe = SimpleNamespace(make_diagnostic=locate)
+        job: Any = SimpleNamespace(note=list[str]().append, recipe=recipe)
+        return Search(job, SearchOptions(("int2", "int4", "int8"), **limits), "0" * 64, LAYERS)
+
+    return make
+
+
+def lose(found: Precision) -> float:
+    return sum(layer.error for layer in found.layers.values())
+
+
+def name_types(found: tuple[Choice, ...]) -> list[str]:
+    return [choice.weights for choice in found]
+
+
+def test_the_flash_of_the_code_is_learned_from_the_first_trial(
+    make_search: Callable[..., Search],
+) -> None:
+    made = make_search(lose, flash=OTHERS + 700)
+    found = made.find()
+    assert name_types(found) == ["int8", "int4", "int4"]
+    assert len(made.tried) == 2 and made.build(found).flash == OTHERS + 700
+
+
+def test_an_inaccurate_trial_is_followed_by_the_next_assignment(
+    make_search: Callable[..., Search],
+) -> None:
+    def refuse(found: Precision) -> float:
+        return 2.0 if found.layers["c"].weights == "int8" else 0.5
+
+    made = make_search(refuse, flash=OTHERS + 1000, accuracy=1.0)
+    found = made.find()
+    assert found[2].weights != "int8"
+    assert all(each[2].weights == "int8" for each in [*made.tried][:-1])
+
+
+def test_without_a_limit_of_flash_the_firmware_becomes_small(
+    make_search: Callable[..., Search],
+) -> None:
+    made = make_search(lose, accuracy=90.0)
+    found = made.find()
+    small = [t.flash for t in made.tried.values() if t.loss is not None and t.loss <= 90.0]
+    assert made.build(found).flash == min(small) < OTHERS + 700
+    assert len(made.tried) <= MOST_TRIALS
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"flash": 1200}, "flash: the smallest firmware that was built needs 1,325 bytes"),
+        ({"flash": 1400, "accuracy": 1.0}, "trials loses 300 points with 1,"),
+        ({"accuracy": 0.5}, "the best of 1 trials loses 5.07812 points with 2,300 bytes"),
+    ],
+)
+def test_limits_that_no_assignment_meets_show_the_best(
+    make_search: Callable[..., Search], limits: dict[str, Any], message: str
+) -> None:
+    made = make_search(lambda found: min(lose(found), 300.0), **limits)
+    with pytest.raises(DiagnosticError) as caught:
+        made.find()
+    assert message in str(caught.value)
+    assert len(made.tried) <= MOST_TRIALS
+
+
+def make_record(labelled: bool, **values: Any) -> AccuracyRecord:
+    rates: Rates = {"float32": 90.0, "quantized": 80.0, "firmware": 88.5}
+    record = AccuracyRecord(
+        (), 0, labelled, "", "", (), None, rates, rates, None, None, Thresholds()
+    )
+    return replace(record, **values)
+
+
+def test_the_loss_is_in_points() -> None:
+    assert compute_loss(make_record(labelled=True)) == 1.5
+    assert compute_loss(make_record(labelled=False)) is None
+    metric = {"float32": 0.95, "quantized": 0.1, "firmware": 0.96}
+    assert compute_loss(make_record(labelled=True, metric=metric)) == -1.0
+    rates = {"float32": BoxRates(1, 1, 1, 0.5), "firmware": BoxRates(1, 1, 1, 0.497)}
+    assert compute_loss(make_record(labelled=False, boxes=BoxAccuracy(0.5, 1, rates))) == 0.3
