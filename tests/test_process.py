@@ -53,8 +53,8 @@ def test_a_fault_that_no_log_can_have_is_shown_whole() -> None:
     ("error", "line"),
     [
         (UserError("x.yaml:1:1: a mistake"), "x.yaml:1:1: a mistake"),
-        (MemoryError("3 GiB"), "memory has run out: 3 GiB"),
-        (RuntimeError("can't start new thread"), "memory has run out: can't start new thread"),
+        (MemoryError("3 GiB"), "out of memory: 3 GiB"),
+        (RuntimeError("can't start new thread"), "out of memory: can't start new thread"),
         (OSError(28, "No space left on device", "x"), "x: No space left on device"),
         (BrokenPipeError(), ""),
     ],

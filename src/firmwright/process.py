@@ -142,7 +142,7 @@ def describe(error: Exception) -> str:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
-        return f"memory has run out: {first_line(error)}"
+        return f"out of memory: {first_line(error)}"
     if isinstance(error, OSError):
         return f"{error.filename2 or error.filename or Path.cwd()}: {error.strerror or error}"
     return describe_fault(error)

@@ -122,7 +122,7 @@ def test_a_second_machine_takes_every_stage(
     third = make(tmp_path / "third", "s3://team/builds")
     taken, _, printed = build(third)
     assert "objects" not in taken
-    assert "this stage was run instead" in printed
+    assert "the stage ran instead" in printed
     assert (third.folder / BUNDLE).read_bytes() == (first.folder / BUNDLE).read_bytes()
 
 

@@ -49,7 +49,7 @@ def test_a_limit_or_a_pattern_that_fits_no_layer_is_rejected(repository: Reposit
     write_recipe(repository, "{flash: 1 KiB}")
     text = fail(repository, "recipe=small.yaml")
     assert "small.yaml:4:19: compress.flash: the constants need " in text
-    assert " bytes or more (limit 1,024); raise the limit, or use weights of fewer bits" in text
+    assert " bytes (limit 1,024); raise the limit, or use weights of fewer bits" in text
     write_recipe(repository, "{layers: [x]}")
     text = fail(repository, "recipe=small.yaml")
     assert "small.yaml:4:21: compress.layers[0]: no layer named 'x'; known: " in text

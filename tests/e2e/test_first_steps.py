@@ -227,10 +227,10 @@ def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None
     ("words", "message"),
     [
         (("missing.onnx",), "missing.onnx: cannot read the model: No such file or directory"),
-        (("net.h5",), "net.h5: a Keras model is not read; convert it: python -c"),
+        (("net.h5",), "net.h5: a Keras model is not supported; convert it: python -c"),
         (
             ("net.bin",),
-            "net.bin: the suffix '.bin' is not the suffix of a format; expected .lite, ",
+            "net.bin: the suffix '.bin' does not identify a model format; expected .lite, ",
         ),
         (("digits.onnx", "--signature-name", "step"), "the model is onnx; only TFLite models have"),
         (("digits.onnx", "--shape", "x=1,-3"), "init: --shape x=1,-3: expected INPUT=LENGTH"),

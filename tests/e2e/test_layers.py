@@ -82,7 +82,7 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
     assert digest(layered) == before
     done = layered.doit("build", RECIPE, "run.samples=19", "why=1")
     assert "  reference: run.samples: 3 → 19\n" in done.stdout
-    assert "the stage run has another result" in done.stdout
+    assert "the stage run has a new result" in done.stdout
     done = layered.doit("build", RECIPE, "run.samples=19", "dry_run=1")
     title, kept = done.stdout.splitlines()
     assert (title, kept.split()[0]) == ("digits on rv32-bare", "kept")
@@ -139,7 +139,7 @@ def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Reposi
     assert locked["bases"].keys() == {"parts/base.yaml"}
     assert locked["values"] == {"run.seed": 7}
     assert layered.doit("build", RECIPE, "run.seed=7").returncode == 0
-    assert "run.seed is 0, locked is 7" in fail(layered, RECIPE)
+    assert "run.seed is 0; the lock has 7" in fail(layered, RECIPE)
     assert "budget.flash is not in the lock" in fail(
         layered, RECIPE, "run.seed=7", "budget.flash=4 MiB"
     )

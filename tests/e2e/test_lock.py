@@ -130,13 +130,13 @@ def test_fewer_samples_of_a_run_will_do_and_more_will_not(changed: Repository) -
     edited = content(changed)
     del edited["samples"]["run"][2]
     changed.write("digits.lock", json.dumps(edited))
-    assert "run: 3 samples, 2 are locked" in fail(changed, "recipe=digits.yaml")
+    assert "run: 3 samples; 2 are locked" in fail(changed, "recipe=digits.yaml")
 
 
 def test_files_that_come_and_go(changed: Repository) -> None:
     changed.write("digits.yaml", DIGITS)
     text = fail(changed, "recipe=digits.yaml")
-    assert "  scans.py is locked, and no longer read\n" in text
+    assert "  scans.py is locked, but no longer read\n" in text
 
 
 def test_another_version_of_a_tool(changed: Repository) -> None:
@@ -144,7 +144,7 @@ def test_another_version_of_a_tool(changed: Repository) -> None:
     known = edited["versions"]["onnx"]
     edited["versions"]["onnx"] = "1.0"
     changed.write("digits.lock", json.dumps(edited))
-    assert f"  onnx is {known}, locked is 1.0\n" in fail(changed, "recipe=digits.yaml")
+    assert f"  onnx is {known}; the lock has 1.0\n" in fail(changed, "recipe=digits.yaml")
 
 
 @pytest.mark.needs("gcc")
@@ -163,7 +163,7 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
     known = edited["versions"]["unicorn"]
     edited["versions"]["unicorn"] = "1.0"
     changed.write("digits.lock", json.dumps(edited))
-    assert f"  unicorn is {known}, locked is 1.0\n" in fail(changed, "recipe=digits.yaml")
+    assert f"  unicorn is {known}; the lock has 1.0\n" in fail(changed, "recipe=digits.yaml")
     assert "  qemu (" in fail(changed, "recipe=digits.yaml", "emulator=qemu")
     lock(changed, "emulator=qemu")
     assert {"qemu", "unicorn"} < set(content(changed)["versions"])
@@ -177,7 +177,7 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
         ("{}", "digits.lock: not a lock: Object missing required field `lock_version`"),
         (
             '{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}',
-            "digits.lock: has version 1, this firmwright reads 2",
+            "digits.lock: has version 1; expected 2",
         ),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_memory_that_is_full(repository: Repository) -> None:
     text = fail_with(repository, stated + DIGITS)
     problem = "the network does not fit tightly: it needs 6,"
     assert problem in text
-    assert " bytes of dtcm, 4,096 are available; the largest constants and buffers:\n" in text
+    assert " bytes of dtcm; 4,096 are available; the largest constants and buffers:\n" in text
     assert "bytes  weights of region_001_conv2d\n" in text
     assert "free bytes: " in text and " of ram, 8,388,608 of qspi; the recipe's `memory`" in text
 

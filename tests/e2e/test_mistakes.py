@@ -127,7 +127,7 @@ def test_unsupported_operators_are_named_all_at_once(repository: Repository) -> 
     assert "r.yaml:1:8: model: m.onnx: operators that cannot be compiled:\n" in text
     assert "acme.Foo (node 'first')" in text
     assert "acme.Bar (node 'second')" in text
-    assert "export the model with other operators, or end it before these" in text
+    assert "export the model with other operators, or end it before these operators" in text
 
 
 def test_an_output_whose_size_depends_on_the_data_is_refused(repository: Repository) -> None:
@@ -136,7 +136,7 @@ def test_an_output_whose_size_depends_on_the_data_is_refused(repository: Reposit
     save(repository.folder / "m.onnx", nodes, [1, 3], [2, 3])
     text = fail_with(repository, "model: m.onnx\n")
     sentence = (
-        "r.yaml:1:8: model: m.onnx: output 'y' has no static shape; firmware needs fixed ones: "
+        "r.yaml:1:8: model: m.onnx: output 'y' has no static shape; firmware needs fixed shapes: "
     )
     assert f"{sentence}end the model before NonZero (node 'where')\n" in text
 
@@ -173,8 +173,8 @@ def test_weights_larger_than_flash_are_named(repository: Repository) -> None:
     platform = platform.replace("size: 4 MiB", "size: 2 KiB").replace("rv32-bare", "small", 1)
     repository.write("small.yaml", platform)
     text = fail_with(repository, "model: digits.onnx\nplatform: small.yaml\n")
-    assert "does not fit small: its weights take " in text
-    assert " bytes of flash, 2,048 are available; the largest:" in text
+    assert "does not fit small: its weights need " in text
+    assert " bytes of flash; 2,048 are available; the largest:" in text
     assert text.count(" bytes  weights of region_") == 5
 
 
@@ -280,7 +280,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
     ("arguments", "message"),
     [
         (["recipe=missing.yaml"], "recipe=missing.yaml: no such recipe"),
-        (["recipe=."], "recipe=.: this is a folder; for all its recipes write ./*.yaml"),
+        (["recipe=."], "recipe=.: is a folder; for all its recipes, write ./*.yaml"),
         (["recipe=digits.yaml", "platfrm=host"], "did you mean 'platform'?"),
         (["recipee=digits.yaml"], "unknown variable or key 'recipee'; did you mean 'recipe'?"),
         (

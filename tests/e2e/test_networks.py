@@ -202,13 +202,15 @@ MISTAKES = {
     TWO % ("int: digits.yaml", "b: sums.yaml") + HOST: "1:12: networks.int: a C prefix is an",
     TWO % ("bad: digits.yaml", "b: sums.yaml") + HOST: "'bad' is also the name of the firmware",
     TWO % ("a: digits.yaml", "a: sums.yaml") + HOST: "1:28: networks.a: duplicate key",
-    TWO % ("a: digits.yaml", "A: sums.yaml") + HOST: "1:28: networks.A: 'A' has the macros of 'a'",
-    TWO % ("a: digits.yaml", "a_info: sums.yaml") + HOST: (
-        "1:36: networks.a_info: 'a_info' would have a file a_info.c, as 'a' has; choose another"
+    TWO % ("a: digits.yaml", "A: sums.yaml") + HOST: (
+        "1:28: networks.A: 'A' and 'a' have equal macros; choose another name"
     ),
-    TWO % ("a: digits.yaml", "a_regions: sums.yaml") + HOST: "would have a file a_regions.",
+    TWO % ("a: digits.yaml", "a_info: sums.yaml") + HOST: (
+        "1:36: networks.a_info: 'a_info' and 'a' would both have a file a_info.c; choose another"
+    ),
+    TWO % ("a: digits.yaml", "a_regions: sums.yaml") + HOST: "would both have a file a_regions.",
     "name: a_info\n" + TWO % ("a: digits.yaml", "b: sums.yaml") + HOST: (
-        "2:15: networks.a: 'a' would have a file a_info.c, as 'a_info' has; choose another name"
+        "2:15: networks.a: 'a' and 'a_info' would both have a file a_info.c; choose another name"
     ),
     NETWORKS + HOST + "export: mlperf-tiny\n": (
         "3:9: export: mlperf-tiny supports one network; state it in the recipe of one network"

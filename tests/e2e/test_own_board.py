@@ -70,8 +70,8 @@ def test_what_of_a_board_changes_is_noticed(
     assert "plan" not in ran_again
     change(copy, "acme.yaml", {"size: 512 KiB": "size: 2 KiB"})
     text = fail(copy, RECIPE)
-    assert "plan:digits-acme: the network does not fit acme: its weights take " in text
-    assert " bytes of flash, 2,048 are available; the largest:" in text
+    assert "plan:digits-acme: the network does not fit acme: its weights need " in text
+    assert " bytes of flash; 2,048 are available; the largest:" in text
 
 
 def test_without_an_emulator_there_is_a_bundle(

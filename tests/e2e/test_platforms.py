@@ -115,7 +115,7 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
     ("word", "message"),
     [
         ("host,,rv32-bare", "a name is missing next to a comma"),
-        ("host,rv32-bare,host", "'host' is there twice"),
+        ("host,rv32-bare,host", "'host' is listed twice"),
         ("host,hots", "command line: platform: unknown platform 'hots'; did you mean 'host'?"),
         (
             "am62a,AM62A",

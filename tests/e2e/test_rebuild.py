@@ -80,7 +80,7 @@ def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Reposito
     assert text.index("digits.yaml: runs custom Python: npu:NPU") < text.index("it runs")
     code, text = firmwright(repository, "list", "digits.yaml", "--no-user-code")
     assert code == 1
-    assert "digits.yaml:2:16: devices.npu: a Python function; not allowed here" in text
+    assert "digits.yaml:2:16: devices.npu: a Python function; not allowed with" in text
     assert "it runs" not in text
 
 

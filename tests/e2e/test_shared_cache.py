@@ -110,7 +110,7 @@ def test_damaged_files_of_a_server_are_named_and_made_again(
         taken, own, printed = build(repository)
         assert len(taken) < len(own)
         assert f"shared cache: {address}/" in printed
-        assert "this stage was run instead" in printed
+        assert "the stage ran instead" in printed
         assert (repository.folder / BUNDLE).read_bytes() == kept[1]
         again = make(tmp_path / "again", address)
         assert build(again)[:2] == ([*taken, *own], [])

@@ -271,9 +271,9 @@ def test_a_network_with_states_goes_on_from_run_to_run(repository: Repository) -
 
 MISTAKES = {
     "platform: host\nslot: {address: 0x200000, size: 64 KiB}\n": "'host' has no flash",
-    "slot: {address: 0x500000, size: 64 KiB}\n": "not within the flash of 'cortex-m4-bare'",
-    "slot: {address: 0x3ffff0, size: 64 KiB}\n": "not within the flash of 'cortex-m4-bare'",
-    "slot: {address: 0x100, size: 64 KiB}\n": "bad.yaml:3:17: slot.address: the firmware itself",
+    "slot: {address: 0x500000, size: 64 KiB}\n": "expected a part of the flash of 'cortex-m4-bare'",
+    "slot: {address: 0x3ffff0, size: 64 KiB}\n": "expected a part of the flash of 'cortex-m4-bare'",
+    "slot: {address: 0x100, size: 64 KiB}\n": "bad.yaml:3:17: slot.address: the firmware ends",
     "slot: {address: 0x200000, size: 1 KiB}\n": "bad.yaml:3:7: slot: ",
     "slot: {address: 0x200000, size: 64 KiB, workspace: 1 KiB}\n": "`workspace` is 1,024 bytes",
 }

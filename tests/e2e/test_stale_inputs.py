@@ -233,9 +233,8 @@ def test_package_that_a_module_of_the_recipe_imports(trial: Trial, tmp_path: Pat
     trial.write("mine.py", "def network():\n    import mynets\n    return mynets.network()\n")
     trial.write("r.yaml", 'model: {python: "mine:network"}\nplatform: host\nrun: {samples: 1}\n')
     same, new = NETWORK.format(scale=2.0), NETWORK.format(scale=3.0)
-    prove_noticed(
-        trial, lambda: install(trial, tmp_path / "site", new, "2.0"), "mynets is 2.0, locked is 1.0"
-    )
+    change = lambda: install(trial, tmp_path / "site", new, "2.0")  # noqa: E731
+    prove_noticed(trial, change, "mynets is 2.0; the lock has 1.0")
     install(trial, tmp_path / "site", same)
     assert trial.build("kept") == trial.build("other")
 
@@ -260,7 +259,7 @@ def test_package_that_a_device_names(trial: Trial, tmp_path: Path) -> None:
     trial.write("npu.py", DEVICE)
     trial.write("r.yaml", f"{RECIPE}target: npu\ndevices: {{npu: 'npu:Device'}}\n")
     change = lambda: install(trial, tmp_path / "site", "", "2.0")  # noqa: E731
-    prove_noticed(trial, change, "mynets is 2.0, locked is 1.0")
+    prove_noticed(trial, change, "mynets is 2.0; the lock has 1.0")
 
 
 def test_sdk_that_is_upgraded_in_place(trial: Trial, tmp_path: Path) -> None:

@@ -110,12 +110,11 @@ def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
     ("samples", "target", "message"),
     [
         (None, "tidl, c", "state `calibration: {inputs: …}`"),
-        (np.zeros((3, 1, 8, 9), "int8"), "tidl, c", "the samples to calibrate with, run.inputs: "),
+        (np.zeros((3, 1, 8, 9), "int8"), "tidl, c", "the calibration samples, run.inputs: "),
         (
             np.zeros((3, 1, 8, 8), "int8"),
             "tidl -advanced_options:calibration_frames=4, c",
-            "run.inputs has 3 samples to calibrate with; advanced_options:calibration_frames=4 "
-            "needs 4",
+            "run.inputs has 3 calibration samples; advanced_options:calibration_frames=4 needs 4",
         ),
     ],
     ids=["none", "shape", "count"],

@@ -73,7 +73,10 @@ def test_tidl_is_asked_to_quantize_both_regions_by_the_calibration(
 
 def test_what_stands_in_is_quantized_and_says_so(built: tuple[Repository, str]) -> None:
     repository, found = built
-    said = "TIDL, which quantizes floats itself: firmwright's quantization by the same samples"
+    said = (
+        "TIDL quantizes float networks itself; this C has firmwright's quantization by the same "
+        "samples"
+    )
     assert f"region_000_tidl_subgraph, region_002_tidl_subgraph: a stand-in for {said}" in found
     manifest = repository.manifest("build/net/net-am62a-host.tar.gz")
     assert [said in text for text in manifest["stand_ins"].values()] == [True, True]

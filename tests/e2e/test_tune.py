@@ -108,7 +108,9 @@ def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
 def test_the_ways_of_another_network_are_refused(changed: Repository) -> None:
     changed.write("digits.yaml", f"{RECIPE}fuse_layers: false\n")
     said = fail(changed, "recipe=digits.yaml")
-    assert "digits.tuned:7:14: platforms.rv32-bare.network: measured for another network; " in said
+    assert (
+        "digits.tuned:7:14: platforms.rv32-bare.network: measured for a different network; " in said
+    )
     assert "search again with `firmwright tune digits.yaml`, or remove the file" in said
 
 

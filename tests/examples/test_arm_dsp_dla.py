@@ -204,7 +204,7 @@ def test_an_engine_copies_between_private_memories_without_the_processor(chip: R
     )
     between = ["fw_dma_after_dla(0u)", "fw_dsp_after_dma(0u)"]
     assert calls == ["fw_dma_wait(0u)", *between, "fw_dla_wait(1u)", *between, "fw_dsp_wait(0u)"]
-    assert "nothing runs on dma" not in done.stdout
+    assert "no operator runs on dma" not in done.stdout
     assert re.search(r"\n  dma  [.#]{64}\n  dla  [.#]{64}\n  dsp  ", done.stdout)
 
 

@@ -17,7 +17,7 @@ from firmwright.user_folders import find_cache_folder
 
 from .test_run import Notes
 
-KILLED = "the build was ended by SIGKILL: memory may have run out; run fewer builds at a time"
+KILLED = "the build was ended by SIGKILL: probably out of memory; run fewer builds at a time"
 
 
 @pytest.fixture

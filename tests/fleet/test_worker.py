@@ -38,7 +38,7 @@ def test_a_build_that_is_killed_fails_its_job(order: Order) -> None:
     failure = run_alone(build, killed).failure
     assert (
         failure
-        == "the build was ended by SIGKILL: memory may have run out; run fewer builds at a time"
+        == "the build was ended by SIGKILL: probably out of memory; run fewer builds at a time"
     )
 
 

@@ -193,7 +193,9 @@ def test_results_without_a_name_are_computed() -> None:
 def test_the_largest_elements_need_an_order() -> None:
     nodes = [node("TopK", ["x", "k"], ["v", "y"], sorted=0)]
     model = graph(nodes, [value("x", [4])], [value("y", [2], INT64)], {"k": np.array([2])})
-    with pytest.raises(UserError, match=r"TopK .*no defined order; export the model with sorted=1"):
+    with pytest.raises(
+        UserError, match=r"TopK .*order of its results is undefined; export the model with sorted=1"
+    ):
         import_model(model.SerializeToString(), "m.onnx", {})
 
 

@@ -324,7 +324,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "operator with subgraphs": (
         lambda: added(edit=branching),
-        r"IF \(tensor 't2'\): a damaged TFLite model: it runs subgraph 0",
+        r"IF \(tensor 't2'\): a damaged TFLite model: an operator runs subgraph 0",
     ),
     "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
     "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* beyond float32"),
@@ -382,7 +382,7 @@ def test_one_scale_of_an_axis_that_is_not_there_is_taken_for_the_whole_tensor() 
     module, interface = tflite.import_model(wrong, "m", {})
     assert tvm_ffi.structural_equal(module, tflite.import_model(right, "m", {})[0])
     (remark,) = interface.remarks
-    assert remark.endswith("one scale for an axis that it does not have, used for the whole tensor")
+    assert remark.endswith("firmwright uses it for the whole tensor")
     sample = {"a": np.arange(4, dtype="int8").reshape(1, 4), "b": np.ones((1, 4), "int8")}
     ours, expected = (tflite.run_reference(data, [sample]).outputs for data in (wrong, right))
     assert np.array_equal(ours[0][0], expected[0][0])

@@ -83,7 +83,7 @@ def test_an_operator_equals_onnx_runtime(
             {"classlabels_ints": [1, 2]},
             "it has 2 labels; expected a row",
         ),
-        ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .* with zipmap=False"),
+        ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .*zipmap=False"),
         ("LinearRegressor", {"post_transform": "PROBIT"}, "its post_transform is PROBIT"),
     ],
 )

@@ -51,7 +51,7 @@ DAMAGED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "resize of a long axis": (
         lambda: resize(40000, 0.5, mode="linear"),
-        r"Resize \(node 'y'\): it weights 40000 elements of an axis, of at most 32768",
+        r"Resize \(node 'y'\): it interpolates along 40000 elements; expected at most 32768",
     ),
     "resize by no number": (
         lambda: resize(4, float("nan"), coordinate_transformation_mode="align_corners"),
@@ -59,7 +59,7 @@ DAMAGED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "product of other shapes": (
         lambda: chain(node("MatMul", ["x", "w"], ["y"]), w=np.ones((3, 2), "float32")),
-        r"LHS x has shape \[2\], while the RHS is a constant of another shape; replace",
+        r"LHS x has shape \[2\], while the RHS is a constant with a different shape; replace",
     ),
     "output without a type": (
         lambda: graph([node("F", ["x"], ["y"], domain="d")], [value("x", [2])], [UNTYPED]),

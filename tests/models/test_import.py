@@ -115,7 +115,7 @@ def test_format_is_told_by_the_suffix(name: str, kind: str) -> None:
 
 
 def test_unknown_suffix_and_unknown_format() -> None:
-    with pytest.raises(UserError, match="names no model format"):
+    with pytest.raises(UserError, match="is not the suffix of a model format"):
         format_of("m.pb", None)
     with pytest.raises(UserError, match="did you mean 'tflite'"):
         format_of("m.pb", "tflit")
@@ -287,7 +287,7 @@ def test_a_network_whose_outputs_have_no_elements_computes_nothing(tmp_path: Pat
     )
     _, interface = import_model(data, "m.onnx", {})
     assert interface.outputs == ()
-    assert interface.remarks == ("output 'y' has no elements, and is left out",)
+    assert interface.remarks == ("output 'y' has no elements and is removed",)
     x = np.zeros((1, 2, 4, 4), "float32")
     assert run_generated(data, [{"x": x}] * 2, tmp_path, ("-Wpedantic", "-Werror")) == [[], []]
 

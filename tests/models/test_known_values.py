@@ -146,7 +146,7 @@ def test_sizes_that_the_values_of_an_input_decide_are_rejected() -> None:
     source, size = builder.input((4,), "float32", None), builder.input((2,), "int32", None)
     result = builder.output((2, 2), "float32", None)
     builder.operator("RESHAPE", [source, size], [result], "ReshapeOptions", version=1)
-    with pytest.raises(UserError, match=r"RESHAPE .*sizes or axes from 't1'"):
+    with pytest.raises(UserError, match=r"RESHAPE .*sizes or axes, 't1', are"):
         FORMATS["tflite"].load().import_model(builder.build(), "net", {})
 
 
@@ -188,9 +188,9 @@ def test_a_size_that_becomes_a_scalar_is_known() -> None:
 @pytest.mark.parametrize(
     ("kind", "operands", "message"),
     [
-        ("SLICE", [(2,), (2,)], r"SLICE \(tensor 't3'\): reads its positions, .* from 't1', which"),
-        ("ARG_MAX", [()], r"ARG_MAX \(tensor 't2'\): reads its positions, sizes or axes from 't1'"),
-        ("WHERE", [], r"WHERE \(tensor 't1'\) has a result whose length a run computes"),
+        ("SLICE", [(2,), (2,)], r"SLICE \(tensor 't3'\): its positions, .* 't1', are known"),
+        ("ARG_MAX", [()], r"ARG_MAX \(tensor 't2'\): its positions, sizes or axes, 't1', are"),
+        ("WHERE", [], r"WHERE \(tensor 't1'\) has a result whose length is known only at run time"),
     ],
 )
 def test_values_that_only_a_run_knows_are_named(

@@ -137,7 +137,7 @@ def test_an_activation_that_nobody_knows_is_refused() -> None:
     constants = {"w": weights(3, 3, 1, 1)}
     model = graph([fused], [value("x", [1, 3, 4, 8])], [value("y", [1, 3, 4, 8])], constants)
     with pytest.raises(
-        UserError, match="its activation is Gelu; known are Celu, Clip, Elu, HardSigmoid"
+        UserError, match="its activation is Gelu; expected one of Celu, Clip, Elu, HardSigmoid"
     ):
         import_model(with_domain(model), "m.onnx", {})
 

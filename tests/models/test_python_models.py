@@ -210,7 +210,7 @@ def with_functions(*functions: str) -> str:
         ),
         (
             ['@R.function\ndef main(x: R.Tensor(("n", 2), "int8")):\n    return R.abs(x)\n'],
-            r"'x' has the dynamic shape \[n, 2\]; firmware needs a fixed one",
+            r"'x' has the dynamic shape \[n, 2\]; firmware needs a fixed shape",
         ),
         (
             [

@@ -176,8 +176,8 @@ def write_other_scale() -> bytes:
     [
         (write_nested_state(), r"a branch changes a state \(ASSIGN_VARIABLE\)"),
         (write_other_scale(), r"'t\d+' and 't\d+' have different quantization parameters"),
-        (write_loop(None), r"WHILE \(tensor 't\d+'\): its number of steps depends on 't1', which a "
-         r"run computes; .*unroll=True"),
+        (write_loop(None), r"WHILE \(tensor 't\d+'\): its number of steps depends on 't1', which "
+         r"is known only at run time; .*unroll=True"),
         (write_loop(MOST_STEPS + 1), r"the loop has 1,024 steps or more; expected at most 1,023"),
     ],
     ids=["state in a branch of a branch", "other scale", "computed", "too long"],

@@ -285,7 +285,7 @@ REFUSED = {
     "no bias": (fused("Attention", ["x", "w"], "y", num_heads=HEADS), "add a bias of zeros"),
     "rotary": (
         fused("Attention", ["x", "w", "b"], "y", num_heads=HEADS, do_rotary=1),
-        "do_rotary; write it as RotaryEmbedding and MultiHeadAttention",
+        "do_rotary is set; write it as RotaryEmbedding and MultiHeadAttention",
     ),
     "no heads": (fused("Attention", ["x", "w", "b"], "y"), "num_heads is 0, which does not divide"),
     "heads": (

@@ -112,7 +112,7 @@ def test_trees_equal_onnx_runtime(tmp_path: Path, settings: dict[str, Any]) -> N
         (classify(2, 2), "ONNX Runtime computes other results than ONNX"),
         (classify(3, 2), r"weights of the classes \[0, 1\], 0 base values"),
         (regress(1, PLAIN, post_transform="LOGISTIC"), "one result and a post_transform, LOGISTIC"),
-        (regress(3, PLAIN) | {"n_targets": 4}, r"4 results, but weights of only \[0, 1, 2\]"),
+        (regress(3, PLAIN) | {"n_targets": 4}, r"4 results, but only weights for \[0, 1, 2\]"),
         (regress(1, PLAIN) | {"nodes_truenodeids": [9] * 100}, "a missing node"),
     ],
 )

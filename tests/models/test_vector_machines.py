@@ -102,7 +102,7 @@ def test_results_equal_onnx_runtime(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "sentence"),
     [
-        ({"classlabels_ints": [7]}, "it has 1 labels and 3 numbers of support vectors"),
+        ({"classlabels_ints": [7]}, "it has 1 labels and 3 counts of support vectors"),
         ({"vectors_per_class": [3, -1, 2]}, r"vectors_per_class are \[3, -1, 2\]; expected 0"),
         ({"support_vectors": draw(14)}, r"input has shape \[5, 3\]; expected rows of 2 elements"),
         ({"support_vectors": draw(8)}, "8 elements of support vectors and 14 coefficients"),

@@ -59,7 +59,7 @@ def test_two_importers_of_an_operator_are_named(monkeypatch: pytest.MonkeyPatch)
 def test_tensors_of_a_vendors_file_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chip_files", ModuleType("chip_files"))
     register(monkeypatch, "chip_files")
-    with pytest.raises(UserError, match="the tensors of a vendor's file are not read"):
+    with pytest.raises(UserError, match="firmwright does not read the tensors of a vendor's file"):
         read_tensors(make_file(), [{}])
 
 

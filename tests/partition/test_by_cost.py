@@ -109,7 +109,7 @@ def test_a_small_sum_between_poolings_stays_on_the_core() -> None:
     assert {r.device for r in by_cost[1].regions} == {"c"}
     assert price(by_cost) < price(by_order)
     shown = format_table(explain(by_cost[1], ["soma_dory", "c"]))
-    assert "soma_dory: cost: the network with its moves is not slower on c: soma_dory " in shown
+    assert "soma_dory: cost: the network, including moves, is not slower on c: soma_dory " in shown
     assert "cycles (its cost model), c " in shown
 
 

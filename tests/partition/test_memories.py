@@ -139,5 +139,5 @@ def test_a_memory_that_is_too_small_is_named_with_its_largest_buffers() -> None:
     assert plan.other_arenas == {"near": 112} and plan.arena_bytes == 0
     with pytest.raises(UserError) as raised:
         check_memory(Program(plan, part, kernels, ModelInterface("", "", (), (), ())), chip)
-    assert "it needs 112 bytes of near, 64 are available" in str(raised.value)
+    assert "it needs 112 bytes of near; 64 are available" in str(raised.value)
     assert "48 bytes  first_memory" in str(raised.value)

@@ -108,7 +108,7 @@ def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
         return status, reason
 
     assert explain(kept, gone) == ("run", "it has not run yet")
-    message = "an input of the last run is gone, or doit has the option -a"
+    message = "an input of the last run is missing, or doit has the option -a"
     assert explain(kept) == ("run", message)
     assert explain(kept)[0] == "up-to-date"
 

@@ -70,15 +70,15 @@ def test_words_name_files(
         ("x*", "recipe=x*: no such recipe; known: a, kws, yolo"),
         (
             "own/kws.tflite",
-            "recipe=own/kws.tflite: this is a model; `firmwright init own/kws.tflite` writes a "
+            "recipe=own/kws.tflite: is a model; `firmwright init own/kws.tflite` writes a "
             "recipe for it",
         ),
         (
             "own/chip",
-            "recipe=own/chip: this does not describe a network; platforms and toolchains are named "
+            "recipe=own/chip: does not describe a network; platforms and toolchains are named "
             "by platform= and toolchain=, and a fleet is built by `firmwright fleet`",
         ),
-        ("own", "recipe=own: this is a folder; for all its recipes write own/*.yaml"),
+        ("own", "recipe=own: is a folder; for all its recipes, write own/*.yaml"),
         ("a:", "recipe=a:: expected a file before and after each colon"),
         ("x" * 5000, f"recipe={'x' * 5000}: no such recipe; known: a, kws, yolo"),
     ],

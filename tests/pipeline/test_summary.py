@@ -63,11 +63,11 @@ def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
     (shares,) = describe_devices(job)
     assert shares == make_row("MACs", ("0.0 % on npu", WARNING), ", ", "100.0 % on c")
     nothing, fallen = describe_fallbacks(job)
-    message = "nothing runs on npu; `firmwright explain` says all"
+    message = "no operator runs on npu; `firmwright explain` lists all"
     assert nothing == make_row("fall-back", (message, WARNING))
     assert str(fallen) == (
-        "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); "
-        "`firmwright explain` says all"
+        "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); `firmwright "
+        "explain` lists all"
     )
 
 

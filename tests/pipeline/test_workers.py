@@ -71,7 +71,7 @@ def test_the_build_ends_with_a_worker(number: signal.Signals, tmp_path: Path) ->
     with build(tmp_path) as (process, workers):
         os.kill(workers[0], number)
         printed, _ = process.communicate(timeout=60)
-    hint = ": memory may have run out" if number == signal.SIGKILL else ""
+    hint = ": probably out of memory" if number == signal.SIGKILL else ""
     assert process.returncode == 1
     assert printed.splitlines()[-1] == (
         f"a process of the build ended with {number.name}{hint}; finished stages are kept"

@@ -163,11 +163,11 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
     ),
     "flattened away": (
         [node("Reshape", "x shape", "y")], [1, 4], {"shape": np.array([4])},
-        "an output of shape .* has no axis for the samples alone",
+        "an output of shape .* has no axis only for samples",
     ),
     "samples within an axis": (
         [node("Transpose", "x", "t", perm=[1, 0]), node("Reshape", "t shape", "y")], [1, 4],
-        {"shape": np.array([2, 2])}, "leaves no axis for the batch",
+        {"shape": np.array([2, 2])}, "keeps no axis for the batch",
     ),
     "window over merged samples": (
         [node("Reshape", "x shape", "a"), node("MaxPool", "a", "y", kernel_shape=[2])], [1, 4, 6],
@@ -180,7 +180,7 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
     ),
     "each with every other": (
         [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "x t", "y")], [1, 4], {},
-        "multiplies each sample with every other",
+        "multiplies each sample by every other sample",
     ),
     "summed over the batch": (
         [node("MatMul", "k x", "y")], [1, 4], {"k": floats(3, 1)}, "sums over the batch axis",

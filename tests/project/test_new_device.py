@@ -46,7 +46,7 @@ def test_the_package_installs_and_its_test_passes(
         ("npu_", "'npu_' cannot name a device; use a C identifier"),
         ("hal", "firmwright has templates with the name 'hal'; choose another name"),
         ("report", "firmwright has templates with the name 'report'; choose another name"),
-        ("tidl", "the device 'tidl' is installed already; choose another name"),
+        ("tidl", "the device 'tidl' is already installed; choose another name"),
     ],
 )
 def test_names_that_cannot_name_a_device_are_rejected(

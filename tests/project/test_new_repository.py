@@ -59,7 +59,7 @@ def test_all_steps_of_a_second_recipe_are_printed(
     for model, platform in (("a.onnx", "host"), ("b.onnx", "cortex-m55-bare")):
         write_new_repository(model, network, platform, "c", (), tmp_path)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].endswith("firmware.yml builds other recipes; for this one, add the steps")
+    assert lines[0].endswith("firmware.yml builds other recipes; for this recipe, add the steps")
     assert lines[1].endswith("apt-get install --yes qemu-system-arm")
     assert [line.split("firmwright ")[1].split()[0] for line in lines if "firmwright " in line] == [
         "lock", "build", "diff"

@@ -122,7 +122,7 @@ def test_more_steps_take_no_more_functions() -> None:
 def test_a_sequence_may_have_thousands_of_steps_and_no_more() -> None:
     _, interface = import_model(make_network("RNN", 1, 300), "m.onnx", {})
     assert interface.outputs[0].shape == (300, 1, BATCH, HIDDEN)
-    with pytest.raises(UserError, match="its sequence has 4097 steps, of at most 4096"):
+    with pytest.raises(UserError, match="its sequence has 4097 steps; expected at most 4096"):
         import_model(make_network("RNN", 1, 4097), "m.onnx", {})
 
 

@@ -65,20 +65,20 @@ def test_a_value_with_another_json_text_differs() -> None:
     lock = replace(LOCK, values={"require_offload": 50})
     found = replace(LOCK, values={"require_offload": 50.0})
     assert compare(lock, lock=lock) == []
-    assert compare(found, lock=lock) == ["require_offload is 50.0, locked is 50"]
+    assert compare(found, lock=lock) == ["require_offload is 50.0; the lock has 50"]
 
 
 def test_files_that_are_new_or_no_longer_read() -> None:
     found = replace(LOCK, files={"b.onnx": "1a"})
-    assert compare(found) == ["a.onnx is locked, and no longer read", "b.onnx is not in the lock"]
+    assert compare(found) == ["a.onnx is locked, but no longer read", "b.onnx is not in the lock"]
 
 
 def test_only_a_run_may_read_fewer_samples() -> None:
     lock = replace(LOCK, samples={"run": ("1", "2"), "calibration": ("3", "4")})
     fewer = replace(lock, samples={"run": ("1",), "calibration": ("3",)})
-    assert compare(fewer, lock=lock) == ["calibration: 1 samples, 2 are locked"]
+    assert compare(fewer, lock=lock) == ["calibration: 1 samples; 2 are locked"]
     more = replace(lock, samples={"run": ("1", "2", "3"), "calibration": ("3", "4")})
-    assert compare(more, lock=lock) == ["run: 3 samples, 2 are locked"]
+    assert compare(more, lock=lock) == ["run: 3 samples; 2 are locked"]
 
 
 def test_samples_that_differ_are_listed_up_to_ten() -> None:
@@ -93,11 +93,11 @@ def test_samples_that_differ_are_listed_up_to_ten() -> None:
 
 def test_versions_count_but_for_alternatives_that_a_build_does_not_use() -> None:
     unused = replace(LOCK, versions={}, programs={})
-    assert compare(unused) == ["gcc (12) is locked, and no longer used"]
+    assert compare(unused) == ["gcc (12) is locked, but no longer used"]
     assert compare(unused, alternatives=("gcc",)) == []
     newer = replace(LOCK, versions={"gcc": "13", "zig": "1"})
     assert compare(newer, ("gcc", "zig")) == [
-        "gcc is 13, locked is 12",
+        "gcc is 13; the lock has 12",
         "zig (1) is not in the lock",
     ]
 
@@ -124,7 +124,7 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
         (b'{"lock_version": 2, "files": {}, "samples": {}}', "not a lock: .*versions"),
         (
             b'{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}',
-            "has version 1, .* 2;",
+            "has version 1; expected 2:",
         ),
     ],
 )

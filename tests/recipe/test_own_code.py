@@ -52,7 +52,8 @@ def test_every_kind_of_code_is_refused_at_its_place(
         "6:22: transforms.extra[0]: a Python function",
         "7:14: extensions[0]: a Python function",
         "7:27: extensions[1]: a Python function",
-        "8:12: libraries: C of a recipe is compiled, and run here for the platform `host`",
+        "8:12: libraries: the C of a recipe is compiled, and runs on this machine for the "
+        "platform `host`",
         "9:28: run.inputs.x.python: a Python function",
         "9:51: run.board: a board's file names programs that flash and reset it",
         "10:50: evaluate.metric: a Python function",

@@ -29,13 +29,13 @@ def test_devices_in_order_of_preference(text: str, devices: list[DeviceSpec]) ->
     [
         ("", "a device is missing"),
         ("c,", "a device is missing"),
-        ("c, c", "the device 'c' is named twice; leave one out"),
+        ("c, c", "the device 'c' is named twice; remove one entry"),
         ("c -fast=", "expected an option as -name or -name=value, found '-fast='"),
         ("c -=1", "expected an option as -name or -name=value"),
         ("c fast=1", "expected an option as -name or -name=value"),
         ("c fast", "expected an option as -name or -name=value, found 'fast'"),
-        ("c -a=1 --a=2", "the option 'a' is set twice; leave one out"),
-        ("-a=1", "an option follows its device"),
+        ("c -a=1 --a=2", "the option 'a' is set twice; remove one"),
+        ("-a=1", "write an option after its device"),
         ("c;d", "expected the name of a device, found 'c;d'"),
     ],
 )

@@ -162,7 +162,7 @@ def test_the_same_result_comes_from_the_accelerator_alone(
 def test_a_rule_that_nothing_lifts_is_told_with_time_and_crossings() -> None:
     placed = place(SLICE)
     (advice,) = (advice for advice in placed.advice if advice.device == "c")
-    assert advice.change == "no known change with a gain fulfills the rule 'slice' of tidl"
+    assert advice.change == "no known change that saves time fulfills the rule 'slice' of tidl"
     assert advice.costs == pytest.approx(placed.spent["c"])
     assert advice.gain == f"needs about {advice.costs:.1f} us and 2 crossings"
     assert advice.layers == ("odd",)
@@ -186,5 +186,5 @@ def test_what_a_layer_saves_is_not_promised_of_another() -> None:
     merged = merge_alike([saving, unknown, saving, unknown])
     assert {(advice.layers, advice.gain) for advice in merged} == {
         (("a", "a"), "saves about 10 cycles"),
-        (("b", "b"), "needs about 14 cycles now, and saves an unknown amount (no cost model)"),
+        (("b", "b"), "needs about 14 cycles now; the saving is unknown (no cost model)"),
     }

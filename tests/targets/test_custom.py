@@ -97,7 +97,7 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
         (
             NPU.replace('name = "npu"', 'name = "gpu"'),
             "npu:NPU",
-            "npu.py:5:1: the device's name is 'gpu', the recipe calls it 'npu'; use one name",
+            "npu.py:5:1: the device's name is 'gpu', but the recipe uses 'npu'; use one name",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def crossed() -> tvm.IRModule:
         (
             '(Composite("pair", (a, last)),)',
             "the composite 'pair' closes a cycle: sign ('odd') reads one of its results, and "
-            "another of its operators waits for that; leave one of them out",
+            "another of its operators waits for this result; remove one of these operators",
         ),
         (
             '(Composite("one", (module["main"].params[0],)),)',

@@ -245,7 +245,9 @@ def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
 
 def test_a_platform_without_a_host_is_not_built_for_one(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(PLATFORM)
-    with pytest.raises(UserError, match="compile_for_device: the platform 'mine' names no `host:`"):
+    with pytest.raises(
+        UserError, match="compile_for_device: the platform 'mine' has no key `host:`"
+    ):
         to_host_platform(load_platform("mine.yaml", relative_to=tmp_path))
 
 

@@ -190,7 +190,7 @@ STAYING: dict[str, tuple[WholeFloats, str]] = {
     ),
     "weights of more than 8 bits": (
         WholeFloats((1, 3, 8, 8)).conv(4, largest=900),
-        "which int8 does not hold",
+        "which does not fit int8",
     ),
 }
 

@@ -115,7 +115,7 @@ def test_thresholds_count_the_boxes() -> None:
     assert list(find_missed_thresholds(record)) == [
         "2 of 3 boxes are missing in the results of the firmware network (recall 0.333 at an "
         "overlap of 0.9); thresholds.boxes.recall requires 1",
-        "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "
+        "1 of 2 boxes of the firmware network are wrong (precision 0.500 at an overlap of "
         "0.9); thresholds.boxes.precision requires 0.6",
         "mean average precision of the firmware network is 0.250 (reference 1.000) at an overlap "
         "of 0.9; thresholds.boxes.mean_average_precision requires 0.5",

@@ -1,4 +1,4 @@
-"""Provides a pipe by which a process ends together with its parent, even if that is killed."""
+"""Provides a pipe that ends a process when its parent ends, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _held: set[int] = set()
-"""The ends that this process holds. A copy of this process has them, too."""
+"""The pipe ends that this process holds. A forked process inherits copies of these ends."""
 
 
 @contextmanager
 def hold_lifeline() -> Iterator[int]:
-    """Yield the pipe end that processes inherit (``pass_fds``). They end after the block."""
+    """Yield the pipe end for child processes (``pass_fds``), which end after the block."""
     watched, held = os.pipe()
     _held.add(held)
     try:
@@ -27,7 +27,7 @@ def hold_lifeline() -> Iterator[int]:
 def follow_lifeline(watched: int) -> None:
     """End this process and its group as soon as no process holds the other end of the pipe.
 
-    A separate process waits, so that the group also ends if this process was killed before.
+    A separate process waits for this, so that the group also ends if this process was killed.
     """
     for held in _held:
         os.close(held)

@@ -120,7 +120,7 @@ def refuse_failure(done: CompletedProcess[str], hint: str = "") -> None:
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise UserError(
-            f"the build was ended by {name}: memory may have run out; run fewer builds at a time"
+            f"the build was ended by {name}: probably out of memory; run fewer builds at a time"
         )
     if done.returncode:
         cause = (

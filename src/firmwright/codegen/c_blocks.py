@@ -34,8 +34,8 @@ class Block:
     """The lines between two braces, and the names and values that exist only there.
 
     ``values`` and ``statement_values`` map each expression that has a variable to this variable.
-    The
-    second is valid only within one statement, because the next one can change the arrays.
+    ``statement_values`` is valid only within one statement, because the next statement can change
+    the arrays.
     """
 
     names: set[str] = field(default_factory=set)

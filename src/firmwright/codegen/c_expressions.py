@@ -38,7 +38,7 @@ C_TYPES = {
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
     "uint32": "uint32_t", "uint64": "uint64_t",
 }  # fmt: skip
-"""The C types for the types of TIR; half-precision floats are bit patterns here."""
+"""The C types for the types of TIR; half-precision floats are bit patterns."""
 
 OPERATORS = {
     tirx.Mul: ("*", PRODUCT, PRODUCT, UNARY),
@@ -69,7 +69,7 @@ MATH_INTRINSICS = frozenset(
 """Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
 
 LONGEST_CHOICE = 60
-"""The maximum number of characters of a choice on one line; a longer one becomes an if
+"""The maximum number of characters of a choice on one line; a longer choice becomes an if
 statement."""
 
 

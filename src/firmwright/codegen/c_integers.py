@@ -47,7 +47,7 @@ def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
 def wrap_complement(value: prim.BitwiseNot | prim.BitwiseXor) -> tirx.Expr:
     """Drop the additional bits of C's int after all bits of a short unsigned integer are flipped.
 
-    A function drops them. With a cast in its place, gcc warns that the cast has no effect.
+    A function drops these bits, because gcc warns that a cast has no effect.
     """
     dtype = str(value.ty.dtype)
     if dtype not in SHORT_TYPES or not dtype.startswith("uint"):
@@ -72,7 +72,8 @@ def narrow(wide: tirx.Expr, dtype: str) -> tirx.Expr:
 
 
 def compare_with_zero(cast: tirx.Cast) -> tirx.Expr:
-    """Return a cast to bool as a comparison with 0; compilers warn of a product as a bool."""
+    """Return a cast to bool as a comparison with 0, because compilers warn about a product as a
+    bool."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if after != "bool" or before == "bool":
         return cast

@@ -47,7 +47,7 @@ def functions_by_header() -> dict[str, tuple[str, ...]]:
 def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the functions that each header defines, by name, with the types of their parameters.
 
-    Such types are ``int32_t``, ``int64_t`` and ``float``.
+    The types are ``int32_t``, ``int64_t`` and ``float``.
     """
     return {
         header: {
@@ -68,7 +68,8 @@ def list_parameter_types() -> dict[str, tuple[str, ...]]:
 
 @cache
 def list_reserved_names() -> frozenset[str]:
-    """Return the names of functions and macros, because a variable of that name would hide them."""
+    """Return the names of functions and macros, because a variable with such a name would hide
+    them."""
     single = (f"{name}f" for name in MATH_FUNCTIONS)
     return MATH_MACROS.union(MATH_FUNCTIONS, single, list_parameter_types())
 

@@ -1,4 +1,4 @@
-"""Writes values as C literals that have exactly the same bits."""
+"""Writes values as C literals with exactly equal bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INDENTATION = "    "
 LINE_LENGTH = 96 - len(INDENTATION)
 
 SMALLEST = -(2**31)
-"""Integers from this number downward may have no literal."""
+"""The number from which on downward integers may have no literal."""
 
 LARGEST = 2**63 - 1
 """The largest integer whose literal is signed; larger integers have an unsigned literal."""
@@ -40,7 +40,7 @@ def split_lines(text: str) -> Iterator[str]:
 
 
 def format_c_string(text: str) -> str:
-    """Return text as a C literal in UTF-8, with characters that all compilers read in the same way.
+    """Return text as a C literal in UTF-8, with characters that all compilers read equally.
 
     Octal escapes end after three digits; question marks are escaped because of trigraphs.
     """
@@ -66,7 +66,7 @@ def format_c_value(value: np.generic) -> str:
 
 
 def format_c_float(bits: str) -> str:
-    """Return a constant in C: the shortest decimal that reads back as the same bits.
+    """Return a constant in C: the shortest decimal number with equal bits.
 
     ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
     """

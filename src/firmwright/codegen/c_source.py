@@ -69,10 +69,10 @@ LOWERING_PASSES = (
 class CFunction:
     """A function's body in C, and the names that it uses.
 
-    ``unused`` are the parameters that it does not use. ``scratch`` has (name, dtype, elements) of
-    each temporary that the caller provides. ``functions`` are the functions of the C library and of
-    the project's headers that the body calls, and its macros for infinity and NaN.
-    ``library_functions`` are the functions of the user's libraries that it calls.
+    ``unused`` are the unused parameters. ``scratch`` has (name, dtype, elements) of each temporary
+    that the caller provides. ``functions`` are the functions of the C library and of the project's
+    headers that the body calls, and its macros for infinity and NaN. ``library_functions`` are the
+    called functions of the user's libraries.
     """
 
     body: str

@@ -111,7 +111,7 @@ class Statements:
             self.blocks.write(f"{c_type(str(store.buffer.dtype))} {name} = {value.text};")
             return
         element = self.expressions.print_element(store.buffer, store.indices)
-        if element.text != value.text:  # clang warns if a variable is set to itself
+        if element.text != value.text:  # clang warns about an assignment of a variable to itself
             self.blocks.write(f"{element.text} = {value.text};")
 
     def print_binding(self, binding: tirx.Bind) -> None:

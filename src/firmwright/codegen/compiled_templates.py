@@ -22,7 +22,7 @@ DIGEST = hashlib.sha256
 
 
 class CompiledTemplates(jinja2.BytecodeCache):
-    """The bytecode of each template, by a digest of everything that it depends on."""
+    """The bytecode of each template, by the digest of all its inputs."""
 
     def __init__(self, environment: jinja2.Environment) -> None:
         self._environment = environment

@@ -20,10 +20,11 @@ from firmwright.codegen.index_divisions import bind_ranges
 from firmwright.codegen.loads import depends_on_data
 
 BOUNDED = "bounded_index"
-"""The mark of an index that is within its array for a reason that no analysis finds."""
+"""The mark of an index that is within its array, although no analysis proves it."""
 
 LARGEST_COUNT = 2**10
-"""The maximum iterations of a loop whose length only data limits, e.g. RoiAlign's samples."""
+"""The maximum number of iterations of a loop whose length only data limits, e.g. RoiAlign's
+samples."""
 
 SUMS = (tirx.Add, tirx.Sub, tirx.Mul)
 
@@ -140,7 +141,8 @@ class Bounds:
 
         The limit is the number of elements plus the reach of the other terms. With one unlimited
         term, an index within the buffer is unchanged, and an index outside of it stays outside.
-        With several of different signs, the index may become another index within the buffer.
+        With several unlimited terms of different signs, the index may become another index within
+        the buffer.
         """
         limit = min(prod(read_shape(buffer)) + self.find_reach(index), UNKNOWN)
         return self.limit_term(index, limit) if isinstance(index, SUMS) else index

@@ -1,7 +1,8 @@
 """Limits casts of floats to integers, which C leaves undefined for NaN and values out of range.
 
-:mod:`firmwright.transforms.undefined_behavior` has limited the model's casts before. The casts
-here are of coordinates that TVM's operators compute, and of a network's integers stored as floats.
+:mod:`firmwright.transforms.undefined_behavior` has limited the model's casts before. This module
+limits casts of coordinates that TVM's operators compute, and of integers that a network stores as
+floats.
 """
 
 from __future__ import annotations

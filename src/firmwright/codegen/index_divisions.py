@@ -1,8 +1,8 @@
 """Rewrites quotients and remainders in indices into a form that TVM's passes handle correctly.
 
-TVM 0.27 reads an index as a sum of loop variables. It loses the constant of a dividend that counts
-down, as in ``(11 - i) % 12``. It also loses some constants after another division, as in ``(i + 11)
-// 3 % 12``. It does not analyze divisions that round toward zero, as C divides.
+TVM 0.27 reads an index as a sum of loop variables. TVM loses the constant of a dividend that counts
+down, as in ``(11 - i) % 12``, and some constants after another division, as in ``(i + 11) // 3 %
+12``. TVM does not analyze divisions that round toward zero, like C's divisions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_ffi import structural_map, structural_walk
 FLOORS = (tirx.FloorDiv, tirx.FloorMod)
 
 LARGEST_SHIFT = 2**16
-"""The maximum addition to a dividend; a larger one could overflow an index of 32 bits."""
+"""The maximum addition to a dividend; a larger number could overflow an index of 32 bits."""
 
 
 def protect_index_divisions(module: tvm.IRModule) -> tvm.IRModule:

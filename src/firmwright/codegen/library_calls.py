@@ -23,7 +23,7 @@ DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "b
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A call of ``function`` with tensors as (dtype, shape); the result is the last one."""
+    """A call of ``function`` with tensors as (dtype, shape); the last tensor is the result."""
 
     function: str
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
@@ -62,7 +62,7 @@ def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
         kind, bits = re.fullmatch(r"([a-z]+)(\d*)", dtype).groups()  # type: ignore[union-attr]
         lines += [
             f"    DLTensor tensor_{number} = {{",
-            # A library has no const tensors; it must not write to its inputs.
+            # DLTensor has no const pointers; a library must not write to its inputs.
             f"        (void *){pointer}, {{kDLCPU, 0}}, {len(shape)}, "
             f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, "
             f"strides_{number}, 0}};",

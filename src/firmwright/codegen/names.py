@@ -44,10 +44,10 @@ A macro with parameters, such as ``min``, does not change a member of a struct.
 """
 
 AVR_MACROS = frozenset("ADC BIN DEC F_CPU HEX OCT SE SP SREG".split())
-"""Macros of Arduino's AVR core, and the common ones of avr-libc.
+"""Macros of Arduino's AVR core, and common macros of avr-libc.
 
-The headers of avr-libc define more than a thousand registers and bits, such as UDR0 and ADEN. They
-are not reserved, because each chip has other ones.
+The headers of avr-libc define more than a thousand registers and bits, such as UDR0 and ADEN. These
+names are not reserved, because they differ between chips.
 """
 
 REGISTER_MACRO = re.compile(r"B[01]{1,8}|(P|DD)[A-L][0-7]|(PIN|PORT|DDR)[A-L][0-7]?")
@@ -60,7 +60,7 @@ NUMBER_MACRO = re.compile(
 """Families of names of macros: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
 
 MAX_LENGTH = 60
-"""The maximum number of characters; C99 guarantees 63 significant ones for internal names."""
+"""The maximum number of characters; C99 guarantees 63 significant characters for internal names."""
 
 
 def is_reserved(name: str) -> bool:

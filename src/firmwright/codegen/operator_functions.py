@@ -1,4 +1,4 @@
-"""Writes the C functions of built-in operators, which the kernels call like other functions.
+"""Writes the C functions of built-in operators, which kernels call like other functions.
 
 A function is a template in ``templates/operators``. A function of several types has its dtype as
 the end of its name, and one template for all types.

@@ -29,7 +29,7 @@ def template_folder() -> Traversable:
 def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     """Return each template or folder of templates with this name, e.g. ``network``.
 
-    ``own`` has folders of templates in addition to the package's folders.
+    ``own`` contains folders of templates in addition to the package's folders.
     """
     parts = name.split("/")
     paths = [root.joinpath(*parts) for root in (template_folder(), *own)]
@@ -85,7 +85,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
 
     An undefined name is an error.
     """
-    # Imported late: the page of a fleet needs neither C nor numpy.
+    # A late import, because the page of a fleet needs neither C nor numpy.
     import numpy as np
 
     from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays as an uncompressed ``.npz``; the same arrays produce the same bytes.
+    """Write named arrays as an uncompressed ``.npz``; equal arrays produce equal bytes.
 
-    ``numpy.savez`` writes the sizes after the data, and Python versions encode that differently.
+    ``numpy.savez`` writes the sizes after the data, in a form that depends on the Python version.
     """
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
@@ -28,7 +28,8 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of a ``.npz`` file by name.
 
-    numpy stores bfloat16, a type of another package, as raw bytes; those become bfloat16 again.
+    numpy stores bfloat16, a type of another package, as raw bytes, which this function converts
+    back.
     """
     with np.load(path, allow_pickle=False) as stored:
         return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}

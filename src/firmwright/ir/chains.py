@@ -28,7 +28,7 @@ def list_definitions(function: Function) -> Definitions:
 
 
 def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
-    """Return the tensor before any reshapes; it has the same elements."""
+    """Return the tensor before any reshapes, which has equal elements."""
     while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
         value = call.args[0]
     return value

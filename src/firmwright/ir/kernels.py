@@ -95,7 +95,7 @@ class LibraryFunction:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A C source or header of the project; all kernels that share it have the same text."""
+    """A C source or header of the project; all kernels that share the file have equal texts."""
 
     name: str
     text: str
@@ -106,20 +106,20 @@ class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is the C99 code between the braces. Weights are arrays of ``kernels/weights.npz``.
-    ``quantized_operators`` counts the operators on dequantized values; their
-    ``float_operators`` have no integer form. ``functions`` are the functions and macros of the
-    C library and of the project's headers that the body uses. ``library_functions`` are the
-    functions of the recipe's libraries that it calls. ``headers`` names more headers of the project
-    that it needs. ``cycles`` is the estimate of the device's cost model, or of another
-    ``cycles_source``, such as "the vendor's estimate". If the code replaces the result of a closed
-    tool, ``stand_in`` names the tool. ``note`` describes the loops that the
-    device chose. ``definitions`` is C code before the function. If the function only starts a job,
-    ``wait_function`` waits for the job; one of the ``headers`` declares it. ``events`` maps the
-    wait function of another device to a function that makes the next job of this device wait for
-    the jobs of that device, while the processor continues. ``files`` are sources of the project
-    that the body calls. ``in_place`` names the inputs whose memory the only output may use. Such an
-    input has the output's size and type, and each element is read only before the same element of
-    the output is written. ``stored`` is None for a kernel without weights.
+    ``quantized_operators`` counts the operators on dequantized values; their ``float_operators``
+    have no integer form. ``functions`` are the functions and macros of the C library and of the
+    project's headers that the body uses. ``library_functions`` are the called functions of the
+    recipe's libraries. ``headers`` names additional headers of the project. ``cycles`` is the
+    estimate of the device's cost model, or of another ``cycles_source``, such as "the vendor's
+    estimate". If the code replaces the result of a closed tool, ``stand_in`` names the tool.
+    ``note`` describes the loops that the device chose. ``definitions`` is C code before the
+    function. If the function only starts a job, ``wait_function`` waits for the job; one of the
+    ``headers`` declares it. ``events`` maps the wait function of another device to a function of
+    this device. This function makes the next job wait for the other device's jobs, while the
+    processor continues. ``files`` are sources of the project that the body calls. ``in_place``
+    names the inputs whose memory the only output may use. Such an input has the output's size and
+    type, and each element is read only before the same element of the output is written. ``stored``
+    is None for a kernel without weights.
     """
 
     region: str
@@ -147,7 +147,7 @@ class Kernel:
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.
 
-        It has one pointer for both, as C's ``restrict`` requires.
+        The kernel has one pointer for both, as C's ``restrict`` requires.
         """
         (output,) = self.outputs
         (over,) = (p for p in self.inputs if p.name == name)

@@ -135,7 +135,7 @@ class LinearLayer(LayerGeometry):
 
     @property
     def groups(self) -> int:
-        """The number of groups of channels; the outputs of a group read only its inputs."""
+        """The number of groups of channels; outputs of a group read only inputs of this group."""
         return self.channels // int(self.weights.shape[3])
 
     @property
@@ -168,12 +168,12 @@ class IntegerLayer(LinearLayer):
 
     @property
     def is_wide(self) -> bool:
-        """Return whether activations have 16 bits; then both of their zero points are 0."""
+        """Return whether activations have 16 bits, with zero points of 0."""
         return self.input_dtype == "int16"
 
     @cached_property
     def folded_bias(self) -> Array:
-        """The bias with the input's zero point in it; sums then read the stored integers."""
+        """The bias that includes the input's zero point, for sums of the stored integers."""
         folded: Array = self.bias - self.input_zero_point * self.matrix.sum(1)
         return folded
 
@@ -212,10 +212,10 @@ class FloatLayer(LinearLayer):
     """One layer of float32: the sum of a bias and products, clamped.
 
     A sum starts with its bias. Products are added in the order height, width, channel of the
-    weights. Each product and each sum is rounded, so results have the same bits on every core.
-    Padding counts as zeros that are multiplied. Each input of a region has a role in ``roles``. An
-    input with the role "added" has the output's shape and is added to the sums at their end. The
-    input of an ``is_planar`` layer has its channels first: (batch, channels, height, width).
+    weights. Each product and each sum is rounded, so results have equal bits on every core. Padding
+    counts as zeros that are multiplied. Each input of a region has a role in ``roles``. An input
+    with the role "added" has the output's shape and is added to the finished sums. The input of an
+    ``is_planar`` layer has its channels first: (batch, channels, height, width).
     """
 
     roles: tuple[str, ...]
@@ -291,7 +291,7 @@ class WrappedSum(Pair):
 
 @dataclass(frozen=True)
 class Matrices:
-    """The layout of a stack of matrices in a tensor of ``elements``.
+    """The layout of a stack of matrices in a tensor with ``elements`` elements.
 
     The element in a row and a column is at stack · ``steps[0]`` + row · ``steps[1]`` + column ·
     ``steps[2]``. Thus transposed matrices and heads that are side by side need no copy. A stack
@@ -309,10 +309,10 @@ class MatrixProduct:
     """The products of two stacks of matrices of bytes, requantized.
 
     The left is (stacks, rows, inner), the right (stacks, inner, columns), the result (stacks, rows,
-    columns). ``roles`` names the inputs of the region, "left" and "right", in its order. ``sums``
-    is a layer of one channel that represents every result. It has the zero point of the left and
-    the scaling. All its weights are the largest magnitude that the right can have after its zero
-    point is subtracted. Thus its bounds hold for all results.
+    columns). ``roles`` names the inputs of the region, "left" and "right", in the region's order.
+    ``sums`` is a layer of one channel that represents every result. It has the zero point of the
+    left and the scaling. All its weights are the largest magnitude that the right can have after
+    its zero point is subtracted. Thus its bounds hold for all results.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.MATMUL

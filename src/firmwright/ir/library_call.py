@@ -17,9 +17,9 @@ Results = Sequence[tuple[Sequence[int], str]]
 def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Tensor) -> te.Tensor:
     """Return the tensor that ``function(input ..., output)`` writes; for a strategy's compute.
 
-    In C it is ``void function(DLTensor *, ..., DLTensor *)`` (fw_dltensor.h of the generated
-    project). Every tensor is complete and stored in row-major order. The function reads the inputs
-    and writes the whole last tensor. Shapes must be constants.
+    In C, the function is ``void function(DLTensor *, ..., DLTensor *)`` (fw_dltensor.h of the
+    generated project). Every tensor is complete and stored in row-major order. The function reads
+    the inputs and writes the whole last tensor. Shapes must be constants.
     """
     (result,) = call_library(function, [(shape, dtype)], inputs)
     return result
@@ -40,8 +40,8 @@ def call_operator(
 ) -> list[te.Tensor]:
     """Return the tensors that a C function of ``templates/operators`` writes.
 
-    Its parameters are pointers to the inputs, the numbers, and pointers to the results. The numbers
-    are int32.
+    The parameters of the function are pointers to the inputs, the numbers (int32), and pointers to
+    the results.
     """
 
     def call(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Expr:

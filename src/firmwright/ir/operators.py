@@ -16,10 +16,10 @@ from firmwright.ir.relax import Constant, constant_array, operator_name, static_
 class FusionKind(Enum):
     """How an operator's result depends on its inputs."""
 
-    ELEMENTWISE = "one result element from the elements at the same place (after broadcasting)"
+    ELEMENTWISE = "a result element depends on the elements at its position (after broadcasting)"
     LAYOUT = "elements move but are not computed"
     ANCHOR = "a result element needs many input elements"
-    ALONE = "its loops write a result in several places, so no operator can be fused with it"
+    ALONE = "its loops write a result at several positions, so no operator can be fused with it"
 
 
 def relax_names(names: str) -> frozenset[str]:
@@ -77,7 +77,7 @@ CHEAP = LAYOUT | relax_names("astype dequantize")
 
 
 PACKED_PRODUCT = "packed_product"
-"""The beginning of the names of TIR functions that multiply by weights of a MatMulNBits."""
+"""The prefix of the names of TIR functions that multiply by the weights of a MatMulNBits."""
 
 
 def count_macs(call: tvm.ir.Call) -> int:
@@ -100,7 +100,7 @@ def count_macs(call: tvm.ir.Call) -> int:
 def count_packed_weights(value: relax.Expr) -> int:
     """Return the number of weights of a MatMulNBits, 0 for other operators.
 
-    Its data is (rows, depth), its result (rows, columns).
+    The data is (rows, depth), and the result (rows, columns).
     """
     if operator_name(value) != "relax.call_tir":
         return 0
@@ -110,7 +110,7 @@ def count_packed_weights(value: relax.Expr) -> int:
 
 
 def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
-    """Return the range to which an operator clips its first operand, or None if it does more."""
+    """Return the range to which an operator clips its first operand; None for other operators."""
     name = operator_name(value)
     if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
         low, high = (float(a.value) for a in value.args[1:])

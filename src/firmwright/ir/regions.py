@@ -14,7 +14,7 @@ COPY = "copy"
 TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
 COST_RULE = "cost"
-"""The rule by which a device that accepts an operator does not run it (``placement: cost``)."""
+"""The rule by which a device does not run an operator that it accepts (``placement: cost``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,13 @@ class Change:
 
 Work = Literal["same", "other", "none"]
 """The work of a region after a change. With ``"same"``, the work is as before, so cost models can
-compute its cycles. With ``"other"``, the work differs. With ``"none"``, the region is gone."""
+compute its cycles. With ``"other"``, the work differs. With ``"none"``, the change removes the
+region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change in words, not of a quantity, after which a rule holds, and the work after it."""
+    """A description of a change after which a rule holds, and the work after the change."""
 
     change: str
     work: Work = "same"
@@ -64,10 +65,10 @@ class Suggestion:
 class RuleViolation:
     """A rule of a device that an operator violates; the sentence has the offending value.
 
-    ``device`` is the device's name in the mix; the device itself leaves it empty. The operator
-    satisfies the rule after all ``changes``, or after the ``remedy``. Without either, no change is
-    known that satisfies the rule. ``operator`` is the kind of the operator; it is '' if the rule is
-    about more than one operator.
+    ``device`` is the device's name in the mix; the device leaves this field empty. The operator
+    satisfies the rule after all ``changes``, or after the ``remedy``. Without changes and a remedy,
+    no solution is known. ``operator`` is the kind of the operator; it is '' if the rule is about
+    more than one operator.
     """
 
     device: str = field(default="", kw_only=True)
@@ -83,13 +84,13 @@ class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
-    ``device`` executes it; ``lowered_by`` names the device that makes its C, if that device
-    differs. ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no code. Its
-    output is the bytes of its input from ``offset`` on, with another shape; or its inputs are
-    written one after the other at the location of its output. ``macs`` counts multiply-accumulates.
-    ``dequantized`` names the inputs that are floats computed from quantized values. ``refusals``
-    explain why the earlier devices in the mix did not accept the region's anchor. ``memory`` is the
-    working memory of its device.
+    ``device`` executes the region; ``lowered_by`` names the device that makes the C, if that is
+    another device. ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no
+    code. Its output is the bytes of its input from ``offset`` on, with another shape; or its inputs
+    are written one after the other at the location of its output. ``macs`` counts
+    multiply-accumulates. ``dequantized`` names the inputs that are floats computed from quantized
+    values. ``refusals`` explain why the earlier devices in the mix did not accept the region's
+    anchor. ``memory`` is the working memory of its device.
     """
 
     name: str
@@ -110,12 +111,13 @@ class Region:
 
     @property
     def joins(self) -> bool:
-        """Whether it is a view whose inputs are parts of its output."""
+        """Whether the region is a view whose inputs are parts of its output."""
         return self.view and len(self.inputs) > 1
 
     @property
     def moves(self) -> bool:
-        """Whether it only moves a tensor and does not represent an operator of the model."""
+        """Whether the region only moves a tensor and does not represent an operator of the
+        model."""
         return self.anchor in (COPY, TRANSFORM) and not self.sources
 
 
@@ -124,7 +126,7 @@ def make_move_region(
 ) -> Region:
     """Return a region that only moves a tensor and does not represent an operator of the model.
 
-    ``kind`` is its anchor; ``read`` and ``result`` name tensors.
+    ``kind`` is the region's anchor; ``read`` and ``result`` name tensors.
     """
     return Region(
         name=name,
@@ -146,7 +148,7 @@ class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 
     ``tensor_memories`` has the memory of each tensor that is not in RAM. The last ``states`` inputs
-    are kept between runs; the same number of outputs at the end are their next values.
+    are kept between runs; as many outputs at the end are their next values.
     """
 
     inputs: tuple[str, ...]

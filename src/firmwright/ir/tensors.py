@@ -67,7 +67,7 @@ class Tensor:
 
     @property
     def stated_dtype(self) -> str:
-        """The type of its numbers in the model."""
+        """The type of the tensor's numbers in the model."""
         return self.model_dtype or self.dtype
 
     @property
@@ -93,7 +93,7 @@ class State:
     """A tensor that a network keeps from one run to the next.
 
     ``initial`` has its bytes before the first run, little-endian. ``output`` names the model's
-    output that is its next value; it is '' if the model keeps the state itself.
+    output that is the next value, '' if the model keeps the state itself.
     """
 
     tensor: Tensor

@@ -19,7 +19,7 @@ def make_virtual_machine(module: tvm.IRModule) -> relax.VirtualMachine:
 def load_host_functions() -> None:
     """Load TVM's functions for sorting and random numbers.
 
-    TVM itself loads them only together with its backends.
+    TVM loads these functions only together with its backends.
     """
     tvm_ffi.libinfo.load_lib_ctypes(
         "tvm", "tvm_runtime_extra", "RTLD_LOCAL", tvm.libinfo.package_lib_paths()

@@ -60,7 +60,7 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
             dequantized.add(binding.var)
         if name not in CONVERSIONS and any(v in dequantized for v in read):
             dequantized.add(binding.var)
-            if name:  # the items of an operator with several results are not operators
+            if name:  # results of an operator with several results
                 found.append(binding)
     return found
 

@@ -17,7 +17,7 @@ from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.kernels import Parameter
 
 BYTES = frozenset({"int8", "uint8"})
-"""Types that C may use interchangeably to read and write the same bytes."""
+"""Types with which C may read and write the same bytes."""
 
 POINTER_OPERATIONS = frozenset(
     f"tirx.{name}"
@@ -59,7 +59,8 @@ def find_in_place(
 
 
 def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
-    """Return how often a statement runs; None if it is unknown, or with pointers or while loops."""
+    """Return the number of runs of a statement; None if it is unknown, also for pointers and while
+    loops."""
     calls = find_nodes(body, tvm.ir.Call)
     names = {call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)}
     if names & POINTER_OPERATIONS or find_nodes(body, tirx.While):

@@ -64,7 +64,7 @@ class IntegerRewriter:
                 returned = self.function.body.body.fields
                 results = [block_builder.emit_output(self.compute_result(r)) for r in returned]
             block_builder.emit_func_output(relax.Tuple(results))
-        # A rounding may compute a value on integers that was also emitted in float32.
+        # An operator may be emitted twice: in float32, and on integers by a rounding.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 
@@ -235,7 +235,7 @@ class IntegerRewriter:
         return source if whole else None
 
     def concat(self, call: tvm.ir.Call) -> Value | None:
-        """Join integers that all have the same quantization parameters."""
+        """Join integers with equal quantization parameters."""
         parts = [self.builder.value(field) for field in getattr(call.args[0], "fields", ())]
         sources = [p for p in parts if isinstance(p, QuantizedTensor)]
         if not sources or len(sources) < len(parts) or not sources[0].is_per_tensor:

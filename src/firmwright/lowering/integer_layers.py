@@ -1,7 +1,7 @@
 """Reads a region as one integer layer: convolution or product, bias, activation, quantize.
 
-For each region, this module finds the same numbers as
-:mod:`firmwright.lowering.integer_arithmetic`. A test compares the results of both modules.
+The results equal the results of :mod:`firmwright.lowering.integer_arithmetic`, and a test compares
+both modules.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ WIDE_LIMIT = 2**46
 bits."""
 
 ROWS_OF_A_PICTURE = 4
-"""The minimum number of rows times a matrix that is computed as a convolution of as many pixels."""
+"""The minimum number of rows for which a product with a matrix becomes a convolution of as many
+pixels."""
 
 
 def read_layer(function: relax.Function, rounding: str) -> Layer | None:
@@ -348,7 +349,7 @@ def make_scaling(
         zeros = np.zeros(channels, "int64")
         return Scaling(LayerRounding.FLOAT, zeros, zeros, np.resize(factors, channels))
     quotient = find_quotient(sums, params, single=False)
-    if quotient.max() >= 1:  # such scales would enlarge sums
+    if quotient.max() >= 1:  # these scales would enlarge sums
         return None
     fixed = to_fixed_point(quotient)
     once = sums.operator == PRODUCT

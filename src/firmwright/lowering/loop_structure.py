@@ -72,7 +72,7 @@ def blocks(schedule: Schedule) -> list[SBlockRV]:
 
 
 def attempt(step: object) -> bool:
-    """Run one schedule step; keep the loops unchanged if TVM rejects the step.
+    """Run one step of a schedule; keep the loops unchanged if TVM rejects the step.
 
     For a stride other than 1, TVM 0.27 raises InternalError before it changes the loops.
     """

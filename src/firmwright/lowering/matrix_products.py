@@ -34,7 +34,7 @@ TURNED = "relax.permute_dims"
 VIEWS = (TURNED, "relax.reshape", "relax.expand_dims")
 
 Axes = tuple[tuple[int, int], ...]
-"""The size and step of each axis of a tensor, in elements of the tensor that it is a view of."""
+"""The size and step of each axis of a view, in elements of the viewed tensor."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,11 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.codegen.local_arrays import find_array, is_pointer
 
 WIDTHS = (1, 2, 4)
-"""Bits per number, so that a byte has a whole number of them."""
+"""The possible bits per number, which divide the bits of a byte."""
 
 LEAST_ELEMENTS = 512
-"""The minimum number of elements of a constant; smaller ones save less than the C needs."""
+"""The minimum number of elements of a packed constant; smaller constants save less than the C
+needs."""
 
 
 @dataclass(frozen=True)

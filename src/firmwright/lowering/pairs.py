@@ -22,7 +22,7 @@ from firmwright.lowering.kernels.fixed_point import (
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 
 LARGEST_TERM = 2**30
-"""Terms of a sum stay below this limit, so that no sum exceeds 32 bits."""
+"""The limit for terms of a sum, so that no sum exceeds 32 bits."""
 
 SIGNS = {"relax.add": (1, 1), "relax.subtract": (1, -1)}
 

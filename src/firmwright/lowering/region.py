@@ -55,7 +55,7 @@ DEFAULT_CONSTANT_NAMES = {
     ("int32", False): "bias",
     ("float32", False): "scales",
 }
-"""The name in C of an unnamed constant, by dtype and whether it has several long axes."""
+"""The C name of an unnamed constant, by its dtype and by whether it has several long axes."""
 
 OWN_STRATEGIES = (
     Strategy("relax.topk", topk),
@@ -107,7 +107,7 @@ def lower_region(
         unshared = [c for i, c in enumerate(constants, len(region.inputs)) if i not in shared]
         packed = pack_constants(unshared) if packs else {}
         kernel = build_kernel(region, module[region.name], constants, packed, scheduled, use)
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # also errors of TVM
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # includes TVM's errors
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
@@ -199,7 +199,7 @@ def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tupl
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
     unknown = find_unknown_functions(f for f in functions if find_template(f) is None)
     if unknown:
-        raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
+        raise ValueError(f"it calls '{unknown[0]}', which is not in C's library")
     return functions
 
 

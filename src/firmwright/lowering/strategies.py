@@ -21,7 +21,8 @@ from firmwright.ir.relax import operator_name
 from firmwright.lowering.loop_structure import ScheduledRegion
 
 Condition = Callable[[tvm.ir.Call], bool]
-"""Returns whether a strategy is for this call; its shapes, types and attributes are known."""
+"""Returns whether a strategy supports this call; shapes, types and attributes of the call are
+known."""
 
 Compute = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 """Returns the replacement of the call, mostly ``builder.call_te(function, *call.args)``."""

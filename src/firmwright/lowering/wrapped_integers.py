@@ -1,8 +1,8 @@
 """Replaces casts that reinterpret the sign bit by functions of wrapped_integers.h.
 
 TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32, TVM concludes that
-the int32 is not negative. Then TVM removes a later clamp at a negative bound. From a call, TVM does
-not draw such a conclusion.
+the int32 is not negative. Then TVM removes a later clamp at a negative bound. TVM draws no
+conclusion from a call.
 """
 
 from __future__ import annotations

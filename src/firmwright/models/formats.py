@@ -33,13 +33,14 @@ class ReferenceOutputs:
 
 
 class OpenShapesError(UserError):
-    """Raised for inputs of dynamic shape; ``shapes`` has them, with names of open lengths."""
+    """Raised for inputs of dynamic shape; ``shapes`` has their shapes, with names for open
+    lengths."""
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self.shapes = shapes
         first = next(iter(shapes))
         lines = (f"  {tensor}: {list(shape)}" for tensor, shape in shapes.items())
-        heading = f"{name}: dynamic input shapes; firmware needs fixed ones:"
+        heading = f"{name}: dynamic input shapes; firmware needs fixed shapes:"
         hint = f"  state them in the recipe, e.g. `inputs: {{{first}: {{shape: [1, …]}}}}`"
         super().__init__("\n".join([heading, *lines, hint]))
 
@@ -202,17 +203,20 @@ CONVERT_HINT = (
 # The constructors of TensorFlow's converter, with the model's path.
 KERAS_SOURCE = "from_keras_model(tf.keras.models.load_model('{file}'))"
 SAVED_SOURCE = "from_saved_model('{folder}')"
-SAVED_HINT = f"a SavedModel is not read; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}"
-ARRAY_HINT = "a C array is not read; write its model and a recipe: firmwright init --from {file}"
+SAVED_HINT = f"a SavedModel is not supported; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}"
+ARRAY_HINT = (
+    "a C array is not supported; extract its model and write a recipe: firmwright init --from "
+    "{file}"
+)
 SAVED_MODEL = "saved_model.pb"
 """The file that each SavedModel contains; a SavedModel is a folder."""
 UNSUPPORTED_SUFFIXES = {
-    ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
-    ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
+    ".pt": f"a .pt file contains weights or TorchScript, not an exported program; {EXPORT_HINT}",
+    ".pth": f"a .pth file contains weights or TorchScript, not an exported program; {EXPORT_HINT}",
     ".mlir": STABLEHLO_HINT,
     ".stablehlo": STABLEHLO_HINT,
-    ".h5": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
-    ".keras": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
+    ".h5": f"a Keras model is not supported; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
+    ".keras": f"a Keras model is not supported; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
     **dict.fromkeys((".c", ".cc", ".cpp", ".h", ".hpp"), ARRAY_HINT),
     ".pb": "a TensorFlow graph is not supported; export the model as a SavedModel or TFLite file",
 }
@@ -222,7 +226,8 @@ UNSUPPORTED_SUFFIXES = {
 """
 
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-"""Paths that a shell and Python read as they are; the advice names ``model`` for others."""
+"""Paths that need no quotes in a shell and in Python; the advice names ``model`` for other
+paths."""
 
 
 def describe_unsupported(suffix: str, file: str) -> str | None:
@@ -263,6 +268,6 @@ def format_of(filename: str, stated: str | None) -> Format:
             return candidate
     known = ", ".join(s for f in FORMATS.values() for s in f.suffixes)
     raise UserError(
-        f"{filename}: the suffix '{suffix}' names no model format (known: {known}); "
+        f"{filename}: the suffix '{suffix}' is not the suffix of a model format (known: {known}); "
         "state it with `model: {path: …, format: onnx}`"
     )

@@ -55,7 +55,8 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
             failure = str(error)
         except Exception as error:  # importers raise exceptions of many types
             failure = f"cannot import the graph: {first_line(error)}"
-        # TVM's block builder prints a warning when it is deleted, and importers form cycles.
+        # TVM's block builder prints a warning when it is deleted, and importers are in reference
+        # cycles.
         gc.collect()
     raise UserError(f"{name}: {failure}")
 
@@ -63,7 +64,7 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
 def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
     """Raise UserError with the operators that cannot be compiled, and with advice."""
     heading = f"{name}: operators that cannot be compiled:"
-    advice = advice or "export the model with other operators, or end it before these"
+    advice = advice or "export the model with other operators, or end it before these operators"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))
 
 
@@ -80,7 +81,7 @@ def refuse_shape(
     label: str,
     shape: Sequence[object],
     declared: object,
-    advice: str = "only the lengths that have a name can be chosen",
+    advice: str = "the recipe can fix only dimensions that have a name",
 ) -> NoReturn:
     """Raise UserError if the recipe states a shape that does not fit the model's input."""
     problem = f"shape {list(shape)} does not fit the model's {declared}"
@@ -97,7 +98,7 @@ def check_element_type(name: str, label: str, dtype: str) -> None:
 def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
     """Raise UserError for an input or output of dynamic shape, with the key that fixes it."""
     raise UserError(
-        f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
+        f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed shape: "
         f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
     )
 
@@ -105,7 +106,7 @@ def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
 TVM_TERMS = (
     (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
     (re.compile(r"R\.shape\((\[[^]]*\])\)"), r"\1"),
-    (re.compile(r'metadata\["[\w.]+"\]\[\d+\]'), "is a constant of another shape"),
+    (re.compile(r'metadata\["[\w.]+"\]\[\d+\]'), "is a constant with a different shape"),
     (re.compile(r"^In relax\.[\w.]+, "), ""),
 )
 """Terms of TVM's messages, and the terms that a user knows."""
@@ -119,7 +120,7 @@ def describe_failure(error: Exception) -> str:
     text = first_line(error).rstrip(".")
     for internal, plain in TVM_TERMS:
         text = internal.sub(plain, text)
-    if isinstance(error, KeyError):  # its text is only the key
+    if isinstance(error, KeyError):  # the text of a KeyError is only the key
         text = f"the value {text} is unknown"
     return f"{text}; {remedy}"
 

@@ -1,12 +1,11 @@
 """Chooses devices so that the whole network needs the least modelled time.
 
-The order of the target assigns groups of operators to devices. Such a group may also run on another
-device that accepts the same group, or on the last device. Groups of the last device stay
-on it; they may use the layout of another device. The choices of all groups are made together,
-because neighbors with different layouts or memories need transforms or copies.
-The last device joins operators of neighboring groups, so the prices of groups are approximate.
-Therefore the complete result is priced again, and the order of the target is kept unless the
-result costs less.
+The order of the target assigns groups of operators to devices. A group may also run on another
+device that accepts exactly this group, or on the last device. Groups of the last device stay on
+this device; they may use the layout of another device. The choices of all groups are made together,
+because neighbors with different layouts or memories need transforms or copies. The last device
+joins operators of neighboring groups, so the prices of groups are approximate. Therefore the
+complete result is priced again, and the order of the target is kept unless the result costs less.
 """
 
 from __future__ import annotations
@@ -269,7 +268,7 @@ class Network:
                 sentence = NO_OPTION
                 if name in {each.device for each in options}:
                     sentence = (
-                        f"the network with its moves is not slower on {option.device}: {costs}"
+                        f"the network, including moves, is not slower on {option.device}: {costs}"
                     )
                 violation = RuleViolation(COST_RULE, sentence)
                 violations[name] |= dict.fromkeys(group.composite.variables, (violation,))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST_TABLE = 1 << 18
-"""Combinations of one table."""
+"""The maximum number of combinations in a table."""
 
 
 class TooManyCombinationsError(Exception):

@@ -36,8 +36,8 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
-"""Operators. TVM recurses over a fused function and schedules its blocks in quadratic time: a
-region of thousands of operators would overflow the stack after minutes."""
+"""The maximum number of operators in a group. TVM recurses over a fused function and schedules its
+blocks in quadratic time, so thousands of operators would overflow the stack after minutes."""
 
 
 @dataclass
@@ -193,7 +193,8 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups in the order of their roots, but each after the groups that it reads."""
+    """Return the groups in the order of their roots, with each group after the groups that it
+    reads."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])

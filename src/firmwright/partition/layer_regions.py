@@ -85,7 +85,7 @@ def find_separating_layer(
 ) -> int | None:
     """Return the nearest layer outside both that separates the region from ``others``, or None."""
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
-    for number in waiting:  # grows
+    for number in waiting:  # the loop extends the list
         if number not in others and reaches(number, others, layers):
             return number
         waiting += [p for p in layers.reads[number] if p not in waiting]
@@ -94,7 +94,7 @@ def find_separating_layer(
 
 def reaches(number: int, others: set[int], layers: LayerGraph) -> bool:
     waiting = list(layers.reads[number])
-    for earlier in waiting:  # grows
+    for earlier in waiting:  # the loop extends the list
         if earlier in others:
             return True
         waiting += [p for p in layers.reads[earlier] if p not in waiting]

@@ -37,7 +37,8 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """Return how many layers read each variable, plus one if the network returns it."""
+        """Return the number of layers that read each variable, plus one if the network returns
+        it."""
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used

@@ -1,8 +1,8 @@
 """Inserts the fewest transforms between the plain layout and a device's layout.
 
 Regions of a device with a special layout read and write that layout. The network's inputs and
-outputs are plain. Some regions of other devices can use either layout; they use the layout that
-costs least over the whole graph. The writer of a tensor decides the tensor's layout. If readers
+outputs are plain. Some regions of other devices support both layouts, and use the layout with the
+lowest cost over the whole graph. The writer of a tensor decides the tensor's layout. If readers
 need the other layout, one transform serves them all. So a tensor costs at most one transform, and
 the choice of least total cost is a minimum cut.
 """
@@ -27,7 +27,7 @@ DEVICE, PLAIN = "the device's layout", "the plain layout"
 def insert_transforms(
     module: IRModule, partition: Partition, device: str, layout: Layout, fallback: str
 ) -> tuple[IRModule, Partition]:
-    """Insert the fewest transforms between the regions of ``device`` and the others.
+    """Insert the fewest transforms between the regions of ``device`` and all other regions.
 
     If several choices need equally few transforms, use the one that moves the fewest bytes.
     Functions
@@ -60,7 +60,7 @@ def insert_transforms(
 def convert_functions(
     module: IRModule, names: Iterable[str], layout: Layout
 ) -> dict[str, Function]:
-    """Return the functions that can be in the layout, rewritten for it."""
+    """Return the functions that support the layout, rewritten for the layout."""
     converted = {name: layout.convert_function(module[name]) for name in names}
     return {name: function for name, function in converted.items() if function is not None}
 

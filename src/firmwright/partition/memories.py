@@ -22,7 +22,8 @@ from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
 ReachableMemories = Mapping[str, Sequence[str]]
-"""The memories that each device reaches, the preferred first; a device without any reaches all."""
+"""The memories that each device reaches, the preferred memory first; a device without a list
+reaches all memories."""
 
 
 def assign_memories(

@@ -17,9 +17,8 @@ def find_source_side(
 ) -> set[Node]:
     """Return the side of the cheapest cut between two nodes that contains the source.
 
-    Among the cheapest cuts, use the one with the smallest such side. ``edges`` are (from, to,
-    cost); a
-    cut costs the sum of its edges from the source's side to the other side.
+    Among several cheapest cuts, the result is from the cut with the smallest source side. ``edges``
+    are (from, to, cost); a cut costs the sum of its edges from the source's side to the other side.
     """
     free: dict[Node, dict[Node, int]] = defaultdict(lambda: defaultdict(int))
     for start, end, cost in edges:

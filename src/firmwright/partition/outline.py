@@ -41,7 +41,7 @@ from firmwright.targets import Device
 from firmwright.targets.assignment import DeviceAssignment, ask_devices
 
 EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
-"""Operators that a region is not named after if it contains others."""
+"""Operators that do not name a region that contains other operators."""
 
 
 def partition_module(
@@ -238,7 +238,8 @@ def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax
 
 
 def is_computed(value: relax.Expr) -> bool:
-    """Return whether a value is an operator or an item of one: not a name, tuple or constant."""
+    """Return whether a value is an operator or an item of an operator's results, and not a name,
+    tuple or constant."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 
@@ -328,8 +329,8 @@ def region_name(index: int, group: Group) -> str:
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
     """Return the names in the group that come from the source model, not from importers.
 
-    Multiplications come first, because readers know a region by its first name: a dense layer
-    with a Flatten before it is a dense layer.
+    Multiplications come first, because users recognize a region by its first name. For example, a
+    dense layer with a Flatten before it is a dense layer.
     """
     anchor = find_anchor(group)
     about = group.bindings.index(anchor) if count_macs(anchor.value) else 0

@@ -18,8 +18,8 @@ def copy_next_values(
     """Insert copies of next values, which ``device`` runs; later regions read the copies.
 
     A state that becomes another state, such as a tap of a delay line, is copied because all states
-    change at once. A next value that is made while the state is read is copied at once, so that
-    it does not occupy memory until the end of the run.
+    change at once. A next value that a region makes while the state is still read is copied at
+    once, so that it needs no memory until the end of the run.
     """
     functions = {}
     for number, reason in find_copied(partition):

@@ -1,4 +1,4 @@
-"""Rejects operators whose results the generated C cannot hold."""
+"""Rejects operators with results that the generated C cannot represent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from firmwright.ir.tensors import (
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
-    """Raise one UserError that lists all operators whose results the generated C cannot hold."""
+    """Raise one UserError that lists all operators with results that the generated C cannot
+    represent."""
     lines = []
     for binding in bindings:
         what = operator_name(binding.value) and find_problem(binding)

@@ -1,6 +1,6 @@
-"""Finds operators that need no code: they select a part of a tensor, or join tensors.
+"""Finds operators that need no code, because they only select a part of a tensor or join tensors.
 
-A pointer to a part is enough. An operator may write its result directly into a joined tensor.
+A part needs only a pointer, and an operator may write its result directly into a joined tensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[V
 def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[Var]:
     """Return the variables that join results of operators, and the reshaped results in between.
 
-    Each result is joined only once. No variable that joins or is joined is ``fixed``.
+    Each result is joined only once. ``fixed`` variables do not join and are not joined.
     """
     made = {b.var: b.value for b in bindings if not isinstance(b.value, Constant)}
     joined: set[Var] = set()

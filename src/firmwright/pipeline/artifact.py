@@ -101,7 +101,8 @@ def read_file(path: Path, kind: str) -> Any:
         import tvm  # noqa: F401  (names the classes of nodes)
         from tvm_ffi.serialization import from_json_graph_str
 
-        # tvm.ir.load_json also parses and writes the text again, to convert files of old releases.
+        # tvm.ir.load_json would parse and write the text a second time, to convert files of old
+        # releases.
         return from_json_graph_str(path.read_text(encoding="utf-8"))
     if kind == ARRAYS:
         from firmwright.ir.array_files import read_arrays

@@ -40,7 +40,7 @@ MODEL_MODULE: Artifact[IRModule] = Artifact("model", "module.json", MODULE)
 MODEL_SIGNATURE: Artifact[ModelSignature] = Artifact(
     "model", "signature.json", "firmwright.ir.tensors:ModelSignature"
 )
-"""Exists only if the recipe demands a signature."""
+"""The signature of the model; exists only if the recipe requires a signature."""
 
 CALIBRATION: Artifact[CalibrationRecord] = Artifact(
     "calibration", "calibration.json", "firmwright.quantize.calibration:CalibrationRecord"
@@ -55,7 +55,7 @@ QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
 QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
 
 QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
-"""Exists only for shift arithmetic. Then it defines the network."""
+"""The network in shift arithmetic, which this artifact then defines."""
 
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
 NETWORK_MODULE: Artifact[IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
@@ -76,25 +76,25 @@ REGIONS: Artifact[IRModule] = Artifact("partition", "module.json", MODULE)
 LOWERED: Artifact[IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
 """The network that is lowered. A device may have replaced regions of the partition."""
 LOWERED_MODEL: Artifact[IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
-"""Exists only if a device replaced regions. Then this network is the reference."""
+"""The reference network, which exists only if a device replaced regions."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
 """The inputs and outputs of the C function: whole batches, in their memory layout."""
 BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
     "partition", "batch.json", "firmwright.ir.tensors:BatchLayout"
 )
-"""Exists only if the recipe states a batch."""
+"""The found batch; exists only if the recipe states a batch."""
 
 OF_SAMPLES: tuple[Artifact[Any], ...] = (
     MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
 )  # fmt: skip
-"""The artifacts that decide the samples of a network and the outputs of its reference."""
+"""The artifacts that determine the samples of a network and the outputs of its reference."""
 
 KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.kernels:Kernels")
 WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 KEPT_REGIONS: Artifact[KeptRegions] = Artifact(
     "kernels", "kept.json", "firmwright.ir.kernels:KeptRegions"
 )
-"""Is read only by the next run of the kernels stage."""
+"""The kernels of the last run; only the next run of the kernels stage reads this artifact."""
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
     "accuracy", "accuracy.json", "firmwright.verify.run_records:AccuracyRecord"
@@ -128,7 +128,7 @@ RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.run_re
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
     "run", "run.json", "firmwright.report.several_networks:NetworksRun"
 )
-"""Exists for a firmware of several networks."""
+"""The results of the networks; exists for a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
 """The outputs of firmware and reference: ``firmware_0`` …, ``reference_0`` …"""
 RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
@@ -136,7 +136,7 @@ RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
 BOXES: Artifact[DetectionReport] = Artifact(
     "run", "boxes.json", "firmwright.verify.detection:DetectionReport"
 )
-"""Exists only if the recipe has a detection."""
+"""The boxes of a detector; exists only if the recipe has a detection."""
 
 TIMELINE: Artifact[Timeline] = Artifact(
     "stats", "stats.json", "firmwright.report.timeline:Timeline"

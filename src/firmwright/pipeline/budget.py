@@ -14,9 +14,9 @@ def check_measurable(job: Job) -> None:
         return
     if not job.has_firmware:
         message = (
-            f"the platform '{job.platform.name}' links no firmware here, so its size is unknown"
+            f"this build does not link firmware for '{job.platform.name}', so its size is unknown"
         )
-        raise DiagnosticError([make_diagnostic(job, "", f"{message}; leave the key out")])
+        raise DiagnosticError([make_diagnostic(job, "", f"{message}; remove the key")])
     found = [
         make_diagnostic(job, key, f"{reason}; {remedy}")
         for key in ("instructions", "cycles", "latency")
@@ -45,7 +45,7 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
         reason = "the platform states no cycle table"
         if job.platform.cycles is not None:
             reason = f"the emulator '{job.emulator}' does not apply the cycle table"
-        return f"no cycles are known on '{name}': {reason}", "use `instructions`"
+        return f"the cycles on '{name}' are unknown: {reason}", "use `instructions`"
     if key == "latency" and job.clock is None:
         return f"the platform '{name}' states no clock", "add `clock: 64 MHz` to the recipe"
     return "", ""

@@ -39,14 +39,14 @@ def check_temporary_folder() -> None:
     """Raise UserError if TMPDIR is set to a folder that cannot be written."""
     folder = os.environ.get("TMPDIR")
     if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        message = "not a folder that can be written; set it to one, or unset it"
+        message = "not a writable folder; set it to a writable folder, or unset it"
         raise UserError(f"TMPDIR={folder}: {message}")
 
 
 def prepare_build_root() -> Path:
     """Create and mark the build root. Raises UserError if a build could damage the folder.
 
-    Raises UserError also if TMPDIR, which compilers use, is not writable.
+    Also raises UserError if TMPDIR, which compilers use, is not writable.
     """
     check_temporary_folder()
     root = find_build_root()

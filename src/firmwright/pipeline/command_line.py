@@ -97,7 +97,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
         except UserError as error:
             found.append(Diagnostic(str(layers), 0, 0, str(error)))
     if found:
-        raise DiagnosticError(dict.fromkeys(found))  # platforms may have the same errors
+        raise DiagnosticError(dict.fromkeys(found))  # platforms may have equal errors
     refuse_shared_folders(jobs)
     refuse_shared_tasks(jobs)
     return jobs
@@ -114,7 +114,8 @@ def load_each(
 ) -> list[Job]:
     """Return the jobs of a recipe for one platform; a recipe may name several networks.
 
-    ``overrides`` replace values of the recipe. An ``alone`` recipe may use the whole build root.
+    ``overrides`` replace values of the recipe. If ``alone`` is true, the recipe may use the whole
+    build root.
     """
     several = names_networks(layers)
     make = partial(
@@ -131,7 +132,7 @@ def set_variables(arguments: Sequence[str]) -> None:
     """Pass the ``name=value`` arguments of a command line to doit's ``get_var``."""
     given_arguments[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
-    if TASKS in sys.modules:  # it has read the arguments of an earlier command of this process
+    if TASKS in sys.modules:  # doit has read the arguments of an earlier command of this process
         reload(sys.modules[TASKS])
 
 
@@ -193,7 +194,7 @@ def check_own_code(layers: Layers) -> None:
     """
     found = find_own_code(layers)
     if found and refuses_code():
-        refused = f"not allowed here ({NO_USER_CODE})"
+        refused = f"not allowed with {NO_USER_CODE}"
         located = (code.location for code in found)
         raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in located)
     python = list(dict.fromkeys(code.python for code in found if code.python))
@@ -320,7 +321,9 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     found = find_pin_errors(recipe.memory, platform)
     found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
-        message = "a network in a `slot` has its constants there and one arena in RAM; leave it out"
+        message = (
+            "a network in a `slot` has its constants there and one arena in RAM; remove the key"
+        )
         found_at.append(recipe.make_diagnostic(("memory",), message))
     if found_at:
         raise DiagnosticError(found_at)

@@ -15,7 +15,8 @@ LONGEST_VALUE = 40
 """The maximum number of characters of a value."""
 
 RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
-"""The start of a reason that is a key of the recipe: one that the stage names, or any (``*``)."""
+"""The start of a reason about a key of the recipe: a key that the stage names, or any key
+(``*``)."""
 
 
 def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -148,7 +148,8 @@ DISK_ERRORS = {
 }
 """Messages of sqlite3 about a file that cannot be read or written.
 
-They do not mean that the content is damaged. Error numbers exist only from Python 3.11 on.
+These messages do not mean that the content is damaged. Error numbers exist only from Python 3.11
+on.
 """
 
 
@@ -222,7 +223,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
                 row = super()._get_task_data(task_id)
             digest, text = row or ["", ""]
             known: dict[str, Any] = read_json(self.codec, text.encode()) if row else {}
-        except sqlite3.ProgrammingError:  # it is closed
+        except sqlite3.ProgrammingError:  # the database is closed
             raise
         except (TypeError, ValueError, sqlite3.Error):
             digest, text, known = "", "damaged", {}
@@ -333,7 +334,7 @@ class UpToDateCheck:
             elif ContentChecker().check_modified(path, status, state):
                 yield f"{path} was changed since the stage wrote it"
         if own & recorded.keys():
-            # Such as files that `make` writes into the sources: later stages would read them.
+            # For example, `make` writes files into the sources, which later stages would read.
             yield from (
                 f"{path} was not written by the stage" for path in sorted(own - recorded.keys())
             )

@@ -10,7 +10,7 @@ from .job import Job
 
 @dataclass(frozen=True)
 class IdleKey:
-    """A key, the condition under which the key has no effect, and an explanation."""
+    """A key, the condition under which it has no effect, and an explanation."""
 
     key: str
     is_idle: Callable[[Job], object]

@@ -41,7 +41,7 @@ class SteadyInputs:
         super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
 
     def find_changed(self, task: Task) -> TaskFailed | None:
-        """Return a task's failure; None if the files are unchanged or not yet known."""
+        """Return the failure of a task; None if its files are unchanged or not yet known."""
         for path, identity in identify(list_watched(task)).items():
             if self.seen.setdefault(path, identity) != identity:
                 return TaskFailed(f"{task.name}: {path} changed during this build; build again")

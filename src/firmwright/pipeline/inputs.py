@@ -44,7 +44,7 @@ def user_files(job: Job) -> list[Path]:
 
 
 def to_absolute(path: Path) -> Path:
-    """Return an absolute path without ``..``. Unlike resolve(), keep the path's links."""
+    """Return an absolute path without ``..``. Keep the path's links, unlike resolve()."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -90,11 +90,11 @@ LISTS: Mapping[str, tuple[str, Mapping[str, Callable[[], Iterator[Any]]]]] = {
         {"targets": list_targets},
     ),
     "toolchains": (
-        "list the compilers: found or missing, and how to get them",
+        "list the compilers, and how to install missing compilers",
         {"toolchains": list_toolchains},
     ),
     "doctor": (
-        "list packages, compilers and emulators, and how to get those that are missing",
+        "list packages, compilers and emulators, and how to install missing ones",
         {"packages": list_packages, "toolchains": list_toolchains, "emulators": list_emulators},
     ),
 }

@@ -267,7 +267,7 @@ class Job:
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether the cycles of an inference are known from the emulator or a cost model."""
+        """Whether the emulator or a cost model provides the cycles of an inference."""
         if not self.counts_instructions:
             return False
         return self._chosen_emulator.counts_cycles(self.platform) or len(self.mix) > 1

@@ -32,8 +32,8 @@ MAX_LISTED = 20
 """The maximum number of differences in a message."""
 
 TASK_DOCS = {
-    "lock": "write the digests of all that the recipe reads",
-    "locked": "compare all that the recipe reads with its lock",
+    "lock": "write the digests of all inputs of the recipe",
+    "locked": "compare all inputs of the recipe with its lock",
     "locked-files": "compare the files that the recipe reads with its lock",
 }
 
@@ -85,7 +85,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
 
 
 def merge_locks(before: Lock, found: Lock) -> Lock:
-    """Return the found lock, with the old entries of other toolchains, emulators and overlays.
+    """Return the new lock with the old entries of other toolchains, emulators and overlays.
 
     A platform without an emulator does not run samples, so the old samples of the run also remain.
     """
@@ -184,7 +184,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     platforms: dict[Path, list[Job]] = {}
     for job in (job for job in jobs if not job.members):  # members have separate locks
         alike = platforms.setdefault(job.outdir, [])
-        # The tasks run in succession, because they write the same file.
+        # The tasks run one after the other, because they write one file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []
         alike.append(job)
         sampled = inputs.find_sampled(job).values()

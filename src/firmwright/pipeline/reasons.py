@@ -44,14 +44,14 @@ def explain_run(task: Task) -> str:
     has_condition = any(callable(check) for check, *_ in task.uptodate)
     never = "it has not run with these values yet" if has_condition else "it runs in every build"
     if checks:  # the values, the results and the present inputs are unchanged
-        never = "an input of the last run is gone, or doit has the option -a"
+        never = "an input of the last run is missing, or doit has the option -a"
     return "; ".join(reasons) or never
 
 
 def describe_change(path: str) -> str:
     """Return the message that a file or the result of a stage has changed."""
     file = Path(path)
-    return f"the stage {file.parent.name} has another result" if file.name == INDEX_FILE else (
+    return f"the stage {file.parent.name} has a new result" if file.name == INDEX_FILE else (
         f"{path} has changed"
     )  # fmt: skip
 

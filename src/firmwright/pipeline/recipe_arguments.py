@@ -109,19 +109,18 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
             found = [p for p in named if os.path.isfile(p)][:1]  # noqa: PTH113  # any length
         if found and is_model(found[0]):
             advice = f"`firmwright init {argument}` writes a recipe for it"
-            raise UserError(f"recipe={argument}: this is a model; {advice}")
+            raise UserError(f"recipe={argument}: is a model; {advice}")
         if found and is_description(found[0]):
             advice = (
                 "platforms and toolchains are named by platform= and toolchain=, and a fleet is "
                 "built by `firmwright fleet`"
             )
-            raise UserError(f"recipe={argument}: this does not describe a network; {advice}")
+            raise UserError(f"recipe={argument}: does not describe a network; {advice}")
         if found:
             return found
     if os.path.isdir(argument):  # noqa: PTH112  # False for a name that is too long
         raise UserError(
-            f"recipe={argument}: this is a folder; for all its recipes write "
-            f"{Path(argument)}/*.yaml"
+            f"recipe={argument}: is a folder; for all its recipes, write {Path(argument)}/*.yaml"
         )
     known = list(list_names(folders))
     begin = "; `firmwright init` writes one for a model"
@@ -140,7 +139,7 @@ def is_model(path: Path) -> bool:
     """Return whether a file's suffix is the suffix of a model."""
     if path.suffix in SUFFIXES:
         return False
-    # Imported late: an up-to-date build does not read recipes.
+    # A late import, because an up-to-date build does not read recipes.
     from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
     return path.suffix.lower() in FORMATS_BY_SUFFIX

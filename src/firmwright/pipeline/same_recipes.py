@@ -91,7 +91,7 @@ def digest_entry(path: str) -> str:
 
 def digest_text(layers: Layers) -> str:
     """Return the digest of a recipe's data; empty if the recipe has errors."""
-    # Imported late: most snapshots are valid without it.
+    # A late import, because most snapshots are valid without this check.
     from firmwright.documents.chain import read_chain
     from firmwright.errors import UserError
     from firmwright.recipe.moved_paths import move_document

@@ -188,9 +188,11 @@ def read_snapshot(
         found = identify(known.paths)
         changed = find_changed(known.files, found)
         lines = [f"{path} {found[path]}\n" for path in known.paths]
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # the format of another version
         return Snapshot()
-    if not changed.isdisjoint(list_search_paths()):  # a module or program there may come first
+    if not changed.isdisjoint(
+        list_search_paths()
+    ):  # a new module or program in these folders may have precedence
         return Snapshot(known.recipes, known.recipes, known.paths)
     differ = [each for each in known.recipes if not holds(each, lines, changed)]
     return Snapshot(known.recipes, differ, known.paths)

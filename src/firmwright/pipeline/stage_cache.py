@@ -81,7 +81,7 @@ def take_or_run(
     try:
         entry = shared.restore(key, folder)
     except CacheError as error:
-        job.note(f"shared cache: {error}; this stage was run instead")
+        job.note(f"shared cache: {error}; the stage ran instead")
         entry = None
     if entry is not None:
         job.notes.extend(entry.notes)
@@ -93,7 +93,7 @@ def take_or_run(
     try:
         shared.keep(key, folder, job.notes[said:])
     except CacheError as error:
-        job.note(f"shared cache: {error}; the result was not kept")
+        job.note(f"shared cache: {error}; the result was not stored")
     return ""
 
 

@@ -140,11 +140,11 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     found = explain_partition(job)
     summary = found.summary
     *offered, last = summary.macs_by_device
-    why = "`firmwright explain` says all"
+    why = "`firmwright explain` lists all"
     at_work = {region.device for region in artifacts.PARTITION.read(job).regions}
     for device in offered:
         if device not in at_work:
-            yield make_row("fall-back", (f"nothing runs on {device}; {why}", WARNING))
+            yield make_row("fall-back", (f"no operator runs on {device}; {why}", WARNING))
     fallen = summary.operators_by_device[last]
     if offered and fallen:
         counted = format_count(fallen, "operator", "operators")

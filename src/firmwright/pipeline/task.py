@@ -251,7 +251,7 @@ def run_action(
     except UserError as error:
         return StageFailed(locate_error(job, task, about, str(error)), job.notes)
     except MemoryError as error:
-        return StageFailed(f"{task}: memory has run out: {error}", job.notes)
+        return StageFailed(f"{task}: out of memory: {error}", job.notes)
     except OSError as error:
         return StageFailed(f"{task}: {tell_system_error(error, job.outdir)}", job.notes)
     except Exception as error:
@@ -299,7 +299,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
         refuse_foreign_targets(job, targets)
     results = begin_results(unfinished)
     try:
-        # Imported late: an up-to-date build does not use the shared cache.
+        # A late import, because an up-to-date build does not use the shared cache.
         from .stage_cache import find_key, take_or_run
 
         taken = take_or_run(
@@ -348,7 +348,7 @@ def remove_results(
         if os.path.lexists(path) and foreign != ["."]:
             print(f"  {'would remove' if dryrun else 'removed'} {path}", flush=True)
         for name in foreign:
-            print(f"  no build wrote {path / name}: it stays", flush=True)
+            print(f"  no build wrote {path / name}, so it stays", flush=True)
     if dryrun:
         return
     for folder in folders:

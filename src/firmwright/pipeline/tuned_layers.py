@@ -106,7 +106,9 @@ def find_differences(
     for key, found in asdict(replace(tuned, layers={})).items():
         here = getattr(wanted, key)
         if key == "network" and found != here:
-            yield refuse(job, file, (key,), f"measured for another network; this one is {here}")
+            yield refuse(
+                job, file, (key,), f"measured for a different network; this network is {here}"
+            )
         elif found != here:
             yield refuse(job, file, (key,), f"measured for '{found}'; this build has '{here}'")
 

@@ -50,7 +50,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             node.run_status = "successful"
             return False
         if selected and not self.has_workers:
-            from .task import Title  # late: an up-to-date build creates no stages
+            from .task import Title  # a late import, because an up-to-date build creates no stages
 
             if isinstance(node.task.custom_title, Title):
                 node.task.custom_title.import_stages()
@@ -79,7 +79,7 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
     for worker in workers:
         code = worker.exitcode
         if code:
-            hint = ": memory may have run out" if code == -signal.SIGKILL else ""
+            hint = ": probably out of memory" if code == -signal.SIGKILL else ""
             ended = f"{describe_exit(code)}{hint}"
             sys.exit(f"a process of the build ended with {ended}; finished stages are kept")
 
@@ -87,7 +87,7 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
 def end_with_parent() -> None:
     """Wait for the end of the main process, then end this process."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # a worker has a parent
+    assert parent is not None  # a worker always has a parent
     parent.join()
     os.kill(os.getpid(), signal.SIGKILL)
 

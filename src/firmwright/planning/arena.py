@@ -11,7 +11,7 @@ from itertools import accumulate
 from firmwright.ir.regions import RAM
 
 ALIGNMENT = 16
-"""Bytes; enough for any element type and for 128-bit vector loads."""
+"""The alignment in bytes, enough for any element type and for 128-bit vector loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda b: (b.first, -b.bytes),
     lambda b: (-b.last, -b.bytes),
 )
-"""Greedy placement depends on the order; all of these are tried and the smallest arena is kept."""
+"""The orders of greedy placement. The planner tries all orders and keeps the smallest arena."""
 
 
 IMPROVEMENTS = 32
-"""The number of placements that are tried from each order."""
+"""The number of placements to try from each order."""
 
 
 def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Place the buffers so that those alive together do not overlap; keep the arena small.
+    """Place the buffers in a small arena, so that buffers that are alive together do not overlap.
 
     The result is deterministic. The function tries greedy best-fit in several orders, improves
     each, and stops at the lower bound.
@@ -102,7 +102,7 @@ class Trial:
     """An order of placement: each buffer is placed next to the earlier buffers.
 
     If a buffer becomes the first in the order, only the buffers that it affects move. ``ends`` is a
-    heap of the buffers' ends; it still contains the ends from before a new placement.
+    heap of the buffers' ends; it also contains outdated ends.
     """
 
     def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
@@ -128,7 +128,7 @@ class Trial:
         This buffer was placed too late.
         """
         end, rank, name = self.ends[0]
-        while (-end, rank) != (self.placed[name].end, self.rank[name]):  # placed again
+        while (-end, rank) != (self.placed[name].end, self.rank[name]):  # an outdated end
             heappop(self.ends)
             end, rank, name = self.ends[0]
         return self.placed[name]

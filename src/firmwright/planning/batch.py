@@ -23,7 +23,8 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
     sizes = [
         prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
         for r in results
-        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else it is rejected
+        if isinstance(r, relax.TensorType)
+        and str(r.dtype) in ELEMENT_BYTES  # otherwise the check rejects the operator
     ]
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
@@ -40,7 +41,7 @@ def batch_network(
     if interface.states:
         names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)
         raise UserError(
-            f"a network with states ({names}) processes samples in order; leave `batch` out"
+            f"a network with states ({names}) processes samples in order; remove `batch`"
         )
     module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params

@@ -1,7 +1,7 @@
 """Rewrites a network for several samples at once: finds its batch axis and makes it longer.
 
-It rewrites the Relax module, so it supports every model format. It never guesses the axis from
-its length, but follows the axis from the inputs through every operator.
+The rewrite works on the Relax module, so it supports every model format. It does not guess the axis
+from its length, but follows the axis from the inputs through every operator.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from firmwright.planning.batch_rules import RULES, BatchedExpr, MixedSamplesErro
 def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
     """Return a module whose ``main`` processes ``size`` samples along axis 0 of every input.
 
-    Also return the batch axis of each output, None if the output is the same for all samples.
-    Raises UserError naming the operator that mixes samples, or that has no rule.
+    Also return the batch axis of each output, None if all samples share the output. Raises
+    UserError naming the operator that mixes samples, or that has no rule.
     """
     main = module["main"]
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
@@ -52,8 +52,8 @@ def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
         if output.inner > 1:
             shape = list(static_shape(output.value))
             raise UserError(
-                f"batch: an output of shape {shape} has no axis for the samples alone; "
-                "the model runs with a batch of 1 only"
+                f"batch: an output of shape {shape} has no axis only for samples; the model runs "
+                "only with a batch of 1"
             )
     return outputs[0].value if len(outputs) == 1 else relax.Tuple([o.value for o in outputs])
 
@@ -86,8 +86,8 @@ def batch_binding(
         return rule.apply(value, arguments, size)
     except MixedSamplesError as problem:
         raise UserError(
-            f"batch: operator {short_name(value)} ('{variable.name}') {problem}; "
-            "the model runs with a batch of 1 only"
+            f"batch: operator {short_name(value)} ('{variable.name}') {problem}; the model runs "
+            "only with a batch of 1"
         ) from None
 
 

@@ -18,9 +18,8 @@ from firmwright.ir.relax import operator_name, static_shape
 class BatchedExpr:
     """An expression of the new module and its batch axis, which is None if all samples share it.
 
-    The axis holds ``inner`` elements of the first sample, then ``inner`` elements of the second,
-    and
-    so on. ``inner`` is above 1 if a reshape has merged the batch with the next axis.
+    The axis has ``inner`` elements of the first sample, then ``inner`` elements of the second
+    sample, and so on. ``inner`` is above 1 if a reshape has merged the batch with the next axis.
     """
 
     value: relax.Expr
@@ -57,8 +56,8 @@ class BatchRule:
     """A rule for operators that keep or move the batch axis.
 
     ``build`` returns the batched call. Its parameters are the call at batch 1, the batched
-    arguments, the result's batch axis and the batch size. With ``takes_merged`` an axis
-    may hold several elements of a sample.
+    arguments, the result's batch axis and the batch size. With ``takes_merged``, an axis may have
+    several elements of a sample.
     """
 
     operators: str
@@ -150,7 +149,7 @@ def matmul_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
     positions = find_positions(call, arguments)
     axis, _ = max(positions)
     if right.axis is not None and (len(positions) > 1 or axis >= rank - 2):
-        raise MixedSamplesError("multiplies each sample with every other")
+        raise MixedSamplesError("multiplies each sample by every other sample")
     if axis < rank - 2:
         refuse_spread(arguments, axis - rank)
     return axis
@@ -176,7 +175,7 @@ def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
     positions = [i for i in range(len(target)) if prod(target[:i]) == before]
     alone = [i for i in positions if target[i] == 1]
     if not positions:
-        raise MixedSamplesError(f"to {list(target)} leaves no axis for the batch")
+        raise MixedSamplesError(f"to {list(target)} keeps no axis for the batch")
     return axis if axis in alone else (alone or positions)[0]
 
 
@@ -191,7 +190,7 @@ def take_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
     """Return the batch axis of a ``take``: either the table or the indices differ per sample."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
-        raise MixedSamplesError("picks elements of one sample by another")
+        raise MixedSamplesError("picks elements of one sample by another sample")
     axis = int(call.attrs.axis) % table.rank
     if table.axis is None:
         return axis + (indices.axis or 0)

@@ -14,10 +14,9 @@ from firmwright.planning.memory import MemoryUse
 class BatchChoice:
     """The requested and the actual batch: the file ``batch/batch.json``.
 
-    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` has the bytes of
-    this
-    memory that the batch needs. ``next_needs`` has the bytes with one more sample; it is None if no
-    more samples were requested. The two sizes have the names that vendors' archives use.
+    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` is the number of
+    bytes of this memory that the batch needs. ``next_needs`` is this number for one more sample;
+    None if no more samples were requested. The two sizes have the names in vendors' archives.
     """
 
     desired_batch_size: int
@@ -97,8 +96,6 @@ def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int
 
 
 def extrapolate_size(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
-    """Return the size at which the first memory is full, if each use grows as from size 1 to size
-    2.
-    """
+    """Return the size at which the first memory is full, by the growth from size 1 to size 2."""
     growths = [(use, max(sum_needs(use.memory, two) - use.needs, 1)) for use in one]
     return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))

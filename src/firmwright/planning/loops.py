@@ -1,8 +1,8 @@
 """Finds calls that repeat, such as the steps of a recurrent layer, and turns them into loops.
 
-Calls repeat if they call one function with the same constants and matching tensors. Two tensors
-match if they are equal, are parts of one tensor, or have the same role in two repetitions. Buffers
-are placed as if all repetitions ran at the same time, so that each has the same buffers.
+Calls repeat if they call one function with equal constants and matching tensors. Two tensors match
+if they are equal, are parts of one tensor, or have one role in two repetitions. Buffers are placed
+as if all repetitions ran at the same time, so that each has the same buffers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from firmwright.planning.functions import find_functions
 from firmwright.planning.schedule import Schedule
 
 MAX_CALLS = 64
-"""The largest number of calls of one repetition that is tried."""
+"""The maximum number of calls per repetition to try."""
 
 MIN_TIMES = 3
-"""Fewer repetitions need less code as calls."""
+"""The minimum number of repetitions; fewer repetitions need less code as calls."""
 
 Slice = tuple[str, int]
 """The buffer or tensor that contains a tensor, and the byte at which the tensor begins."""
@@ -57,20 +57,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The differences between the tensors of a call and of the same call one repetition later.
+    """The differences between the tensors of a call and of the corresponding call one repetition
+    later.
 
-    For each tensor: either the distance in bytes within one buffer or tensor (with True), or the
-    distance in steps to the step that writes its buffer (with False).
+    A difference is the distance in bytes within one buffer or tensor (with True), or the distance
+    in steps to the step that writes the buffer (with False).
     """
 
     moves: tuple[tuple[bool, int], ...]
 
 
 def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
-    """Return the loops that leave the fewest calls, in order; loops are not nested.
+    """Return the loops, in order, with which the fewest calls remain; loops are not nested.
 
-    If a loop could begin at several calls, it begins at the call before which the fewest bytes
-    are kept. At that call, a step of a recurrent layer passes only its state to the next step.
+    If a loop could begin at several calls, it begins at the call before which the fewest bytes are
+    in use. At that call, a step of a recurrent layer passes only its state to the next step.
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
@@ -95,7 +96,8 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return for each call the bytes that earlier calls wrote and that it or a later call reads."""
+    """Return for each call the number of earlier written bytes that this call or a later call
+    reads."""
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes
@@ -199,7 +201,7 @@ class Folded:
 def fold_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
 ) -> Folded:
-    """Join the buffers that have one role in all repetitions: in the same bytes, or side by side.
+    """Join the buffers that have one role in all repetitions: in shared bytes, or side by side.
 
     A joined buffer has the steps of the first repetition.
     """
@@ -245,7 +247,8 @@ def group_roles(
 
 
 def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
-    """Yield buffers of a repetition, each with the one that has its role in the next repetition."""
+    """Yield buffers of a repetition, each with the buffer that has its role in the next
+    repetition."""
     for number in range(loop.first, loop.end - loop.calls):
         later = calls[number + loop.calls]
         for (one, _), (other, _) in zip(calls[number].slices, later.slices, strict=True):

@@ -16,13 +16,14 @@ from firmwright.toolchain import Platform
 LARGEST_SHOWN = 5
 
 ADDRESSABLE = 2**31 - 1
-"""Bytes; the generated C indexes with 32-bit integers, and a host's linker supports no more."""
+"""The maximum in bytes, because the generated C has 32-bit indices and a host's linker supports no
+more."""
 
 ARENA, PORTS = "arena", "inputs and outputs"
 GROW_WITH_BATCH = (ARENA, PORTS)
 
 BOX_BYTES = 24
-"""Bytes per object that a detection found: five floats and its class (``detection.h``)."""
+"""The bytes of a detected object: five floats and a class (``detection.h``)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Program:
     def constants_in(self, memory: str, platform: Platform) -> list[Consumer]:
         """Return the constants that a memory contains.
 
-        A flash also contains the constants that the start-up code copies from it to another memory.
+        A flash also contains the constants that the start-up code copies from the flash to another
+        memory.
         """
         home, chosen = platform.constants_memory, self.plan.constants
         known = platform.memories
@@ -93,7 +95,7 @@ class MemoryUse:
 
 
 def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dict[str, int]:
-    """Return the bytes of each memory that planning must not use, if they are known."""
+    """Return the known number of bytes per memory that planning must not use."""
     ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
     taken = Counter({RAM: platform.stack + ports + boxes * BOX_BYTES})
     taken[platform.constants_memory] += platform.code
@@ -134,7 +136,7 @@ def check_flash(program: Program, platform: Platform) -> None:
     weights = program.constants_in("flash", platform)
     needed = sum(c.bytes for c in weights)
     if needed > flash.size:
-        problem = f"its weights take {needed:,} bytes of flash, {flash.size:,} are available"
+        problem = f"its weights need {needed:,} bytes of flash; {flash.size:,} are available"
         advice = suggest_memories(program, platform)
         raise make_error(platform, f"{problem}; the largest:", weights, *advice)
 
@@ -145,7 +147,7 @@ def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
         inside = (b for b in program.plan.buffers if b.memory == use.memory)
         constants = program.constants_in(use.memory, platform)
         largest = "constants and buffers" if constants else "buffers"
-        problem = f"it needs {use.needs:,} bytes of {use.memory}, {use.capacity:,} are available"
+        problem = f"it needs {use.needs:,} bytes of {use.memory}; {use.capacity:,} are available"
         parts = [*(Consumer(b.bytes, b.name) for b in inside), *constants]
         advice = suggest_memories(program, platform)
         raise make_error(platform, f"{problem}; the largest {largest}:", parts, *advice)
@@ -172,7 +174,7 @@ def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
         parts = program.ram_parts(platform)
         shares = ", ".join(f"{part.bytes:,} {part.what}" for part in parts)
         problem = (
-            f"it needs {use.needs:,} bytes of RAM ({shares}), {use.capacity:,} are available, "
+            f"it needs {use.needs:,} bytes of RAM ({shares}); {use.capacity:,} are available, "
             f"{use.needs - use.capacity:,} too few; the largest buffers:"
         )
         advice = [
@@ -197,7 +199,7 @@ def suggest_batch(
 ) -> Iterator[str]:
     """Yield the number of samples that would fit, if the model processes several at once.
 
-    A model does so if all inputs and outputs have the same length along their first axis. Buffers
+    A model does so if all inputs and outputs have equal lengths along their first axis. Buffers
     grow almost in proportion to this length.
     """
     lengths = {t.shape[:1] for t in ports}

@@ -17,7 +17,7 @@ from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_p
 from firmwright.targets import Context
 
 SCRATCH_NAME = "memory"
-"""The name of the parameter that holds the tensors between layers."""
+"""The name of the parameter with the tensors between layers."""
 
 
 def lower_in_layers(

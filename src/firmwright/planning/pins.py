@@ -37,8 +37,7 @@ def resolve_pins(
         if names & accelerated:
             raise PinError(
                 key,
-                "an accelerator reads or writes it, and `memory` places only other tensors; "
-                "remove the key",
+                "an accelerator uses it, and `memory` places only other tensors; remove the key",
             )
         for name in sorted(names):
             before, other = found.get(name, (-1, memory))
@@ -62,7 +61,8 @@ def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
 def list_layers(
     pattern: str, memory: str, partition: Partition, kernels: Kernels, platform: Platform
 ) -> set[str]:
-    """Return the tensors and constants of the layers with this name that the memory can hold."""
+    """Return the tensors and constants, of the layers with this name, that fit the kind of
+    memory."""
     regions = [region for region in partition.regions if not region.view]
     found = {region.name for region in regions if is_named(region, pattern)}
     if not found:

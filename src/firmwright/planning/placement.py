@@ -90,7 +90,7 @@ def choose_memories(
     holders: Mapping[str, str],
     choices: MemoryChoices,
 ) -> MemoryAssignment:
-    """Choose the memory of every buffer that is in RAM and not pinned, and of every constant.
+    """Choose the memory of every buffer in RAM that is not pinned, and of every constant.
 
     ``holders`` names for each tensor without a buffer the buffer that contains it. The tensors
     and constants that an accelerator reads or writes stay in their memories.

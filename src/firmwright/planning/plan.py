@@ -68,14 +68,14 @@ class Plan:
 
     ``locations`` has the location of every tensor and scratch buffer; a view has the location of
     its source. A result that overwrites an input has the input's location and buffer.
-    ``output_copies`` are (output index, location) pairs for outputs that no region writes
-    directly. ``other_arenas`` has the bytes of the arenas in memories other than RAM.
-    ``shared_functions`` are regions that call another region's function, because their C is equal.
-    The states are in the first ``state_bytes`` of the arena. ``state_copies`` are (state index,
-    location) pairs: if no region writes the next value of a state to its location, it is copied.
+    ``output_copies`` are (output index, location) pairs for outputs that no region writes directly.
+    ``other_arenas`` has the bytes of the arenas in memories other than RAM. ``shared_functions``
+    are regions that call another region's function, because their C is equal. The states are in the
+    first ``state_bytes`` of the arena. ``state_copies`` are (state index, location) pairs: the
+    program copies the next value of a state that no region writes to the state's location.
     ``constants`` has the memories of the arrays that are not with the other arrays in flash.
-    ``loops`` are calls that repeat: from one repetition to the next, each of their tensors moves by
-    the same number of bytes, or stays.
+    ``loops`` are calls that repeat: from one repetition to the next, each tensor moves by a
+    constant number of bytes, or stays.
     """
 
     schedule: Schedule
@@ -164,7 +164,7 @@ def move(location: Location, further: int) -> Location:
 
 
 def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Location]) -> bool:
-    """Return whether each tensor moves by the same number of bytes in each repetition."""
+    """Return whether each tensor moves by a constant number of bytes in each repetition."""
     for first in range(loop.first, loop.first + loop.calls):
         rows = zip(*(calls[n].slices for n in range(first, loop.end, loop.calls)), strict=True)
         for row in rows:
@@ -181,9 +181,8 @@ def place_in_memories(
 ) -> dict[str, list[Buffer]]:
     """Return the placed buffers of each memory, sorted by memory; RAM is always included.
 
-    They need no more bytes of a memory than the choice of memories counted. The buffers in RAM
-    begin
-    with the ``states``; the others come after them.
+    The buffers need no more bytes of a memory than the choice of memories has counted. In RAM, the
+    ``states`` come first.
     """
     arenas = {}
     for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
@@ -242,7 +241,8 @@ def find_state_copies(
 def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
     """Yield a buffer for every tensor that regions write, in order of execution.
 
-    The tensors of a job that runs in parallel to the processor stay in use until the wait for it.
+    The tensors of a job that runs in parallel to the processor stay in use until the wait for the
+    job.
     """
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}

@@ -29,9 +29,9 @@ class Wait:
 class ScheduleStep:
     """A region in the order of execution, and the waits before it.
 
-    ``events`` are calls that make its job wait for another device: until at most ``pending`` of the
-    other device's started jobs remain. ``done_before`` is the index of the first step that may use
-    this step's results: the next step, unless this step only starts a job.
+    ``events`` are calls that make the region's job wait until at most ``pending`` started jobs of
+    another device remain. ``done_before`` is the index of the first step that may use this step's
+    results: the next step, unless this step only starts a job.
     """
 
     region: str
@@ -106,7 +106,7 @@ class JobQueues:
         return waits, tuple(events)
 
     def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
-        """Return how many jobs of each other queue have to be done before a region reads
+        """Return the number of jobs of each other queue that must be done before a region reads
         ``reads``.
         """
         own = self.queue_of.get(region)
@@ -155,8 +155,8 @@ def find_dependencies(partition: Partition) -> dict[str, list[str]]:
 def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     """Order regions by list scheduling: the next region is the one that can begin first.
 
-    Among several, choose one that does not occupy the processor, then the one with the longest
-    path to the end, then the first of the partition. A view comes before its first reader.
+    Ties are decided in this order: a region that does not occupy the processor, the longest path to
+    the end, the partition's order. A view comes before its first reader.
     """
     regions = {region.name: region for region in partition.regions if not region.view}
     queue_of = {kernel.region: kernel.wait_function for kernel in kernels.kernels}

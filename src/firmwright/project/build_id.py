@@ -15,7 +15,7 @@ from firmwright.project.files import network_file
 from firmwright.toolchain.layout import DEMO, NETWORK
 
 BYTES = 20
-"""The length that linkers accept."""
+"""The length of a build id in bytes, which linkers accept."""
 
 UNKNOWN = b"firmwright build id!".hex()
 """A placeholder for the id until all files are written."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from firmwright.codegen.templates import TEMPLATE_SUFFIX
 
 LARGE = 8 * 1024**2
-"""The bytes of constants from which on they are included as bytes."""
+"""The number of bytes from which on constants are included as bytes."""
 
 TEXT_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
 BYTES_TEMPLATE = f"network/weights.S{TEMPLATE_SUFFIX}"

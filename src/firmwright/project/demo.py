@@ -27,7 +27,8 @@ GDB_TYPES = {
 }  # fmt: skip
 """A debugger's names of C types, without debug information."""
 ALIGNMENT = 16
-"""Bytes: alignment of the demo allocator's blocks, and space before each (``malloc_wrapper.c``)."""
+"""The alignment of the demo allocator's blocks, and the space before each block, in bytes
+(``malloc_wrapper.c``)."""
 
 
 @dataclass(frozen=True)

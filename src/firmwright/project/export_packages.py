@@ -28,7 +28,7 @@ from firmwright.recipe.build_systems import Export, load_export
 from firmwright.toolchain import Platform
 
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
-"""The suffixes in packages: no libraries of machine code, and no assembly."""
+"""The suffixes of files in packages, which contain no machine code and no assembly."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ def refuse_machine_code(name: str, sources: Path) -> None:
     for file in sorted(sources.iterdir()):
         if file.suffix not in PORTABLE_SUFFIXES:
             raise UserError(
-                f"`libraries` has {file.name}, and packages contain only C; leave `export: "
-                f"{name}` out"
+                f"`libraries` has {file.name}, and packages contain only C; remove `export: {name}`"
             )
 
 

@@ -58,11 +58,11 @@ class Network:
     libraries: tuple[Path, ...] = ()
     """The user's sources, headers and archives that are part of the project."""
     batch: BatchLayout | None = None
-    """The layout of the samples, if the recipe asks for several at once."""
+    """The layout of the samples, if the recipe requests several samples per inference."""
     class_names: tuple[str, ...] = ()
     """The class names of the recipe's detector, if it has names."""
     caller_arena: bool = False
-    """Whether the program holds the working memory, so that several instances are possible."""
+    """Whether the program provides the working memory, so that several instances are possible."""
     hooks: bool = False
     """Whether functions of the program are called around each layer."""
     checks: tuple[LayerCheck, ...] | None = None
@@ -70,9 +70,9 @@ class Network:
     golden: Mapping[str, npt.NDArray[Any]] | None = None
     """The samples of the self-test (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
     shared: SharedParts = NOTHING_SHARED
-    """The parts that other networks of the firmware have too."""
+    """The parts that the network shares with other networks of the firmware."""
     slot: NetworkSlot | None = None
-    """The place of the network's image, if it is not part of the firmware."""
+    """The location of the network's image, if it is not part of the firmware."""
     recipe_sha256: str = ""
     """:attr:`firmwright.recipe.Recipe.network_sha256`; '' if there is no recipe."""
     binary_constants: bool = False

@@ -43,14 +43,16 @@ PLATFORM_REMARKS = {
     "clock": "The clock frequency of your board, for the times in reports.",
     "cycles": "The cycle table of the core. Remove the line if the core has no table.",
     "memories": "The memories of your chip, from its reference manual.",
-    "stack": "A part of the RAM; the rest is for the network.",
-    "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
+    "stack": "The part of the RAM for the stack; the network uses the rest.",
+    "toolchains": "The first toolchain is the default; an entry can be the path of a custom "
+    "toolchain file.",
     "emulators": "{emulation} With [] the firmware is built and not run.",
 }
 """Notes on the parts to change in a platform file, by its key."""
 
 COPIED = "copied_memories"
-"""The memories to which the start-up code copies constants: at first empty, so it is plain C."""
+"""The memories to which the start-up code copies constants; they are empty in a new board, whose
+code is plain C."""
 
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)
 _EXTENDS = re.compile(r'{% extends "(.+?)" %}\n')

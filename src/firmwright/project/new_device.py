@@ -25,7 +25,7 @@ def write_new_device(name: str, folder: Path) -> list[Path]:
     templates and of its headers are rejected, too.
     """
     if name in target_names():
-        raise UserError(f"the device '{name}' is installed already; choose another name")
+        raise UserError(f"the device '{name}' is already installed; choose another name")
     class_name = "".join(part.capitalize() for part in name.split("_"))
     if not NAME.fullmatch(name) or name in KEYWORDS or {class_name, name.upper()} & {*kwlist}:
         raise UserError(

@@ -35,7 +35,7 @@ class TakenFileError(UserError):
 
     def __init__(self, prefix: str, file: str, owner: str) -> None:
         self.prefix = prefix
-        message = f"'{prefix}' would have a file {file}, as '{owner}' has; choose another name"
+        message = f"'{prefix}' and '{owner}' would both have a file {file}; choose another name"
         super().__init__(message)
 
 

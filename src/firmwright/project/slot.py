@@ -45,9 +45,9 @@ def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
     end, last = slot.address + slot.size, flash.origin + flash.size
     if slot.address <= flash.origin or end > last:
         raise UserError(
-            f"from {slot.address:#x} to {end:#x}: not within the flash of '{platform.name}' "
-            f"({flash.origin:#x} to {last:#x}), or at its beginning, which the firmware "
-            "needs; move it"
+            f"from {slot.address:#x} to {end:#x}: expected a part of the flash of "
+            f"'{platform.name}' ({flash.origin:#x} to {last:#x}) after its beginning, which the "
+            "firmware needs; move it"
         )
     if slot.workspace is not None and slot.workspace < needed:
         raise UserError(

@@ -27,7 +27,7 @@ WORKFLOWS = {
 CONSTRAINTS = "constraints.txt"
 IGNORED = "/build/\n__pycache__/\n"
 PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
-"""A path that shells, YAML and patterns of files read as it is."""
+"""A path without special characters for shells, YAML and patterns of files."""
 
 
 def write_workflow(
@@ -36,9 +36,9 @@ def write_workflow(
     """Write the files for a recipe into ``folder``; return which of them are new.
 
     The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
-    the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. If there is a
-    workflow, it stays, and the steps that it lacks are printed on stderr. Raises UserError for a
-    path that needs quotes, and for a path outside of the folder.
+    the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. An existing
+    workflow stays unchanged, and the steps that it lacks are printed on stderr. Raises UserError
+    for a path that needs quotes, and for a path outside of the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(
@@ -93,7 +93,7 @@ def list_debian_packages(
 
 
 def name_requirement(origin: str | None) -> str:
-    """Return the argument with which pip installs this firmwright elsewhere.
+    """Return the argument with which pip installs this version of firmwright on another machine.
 
     ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
     a repository. Other packages have their version.
@@ -106,7 +106,7 @@ def name_requirement(origin: str | None) -> str:
 
 
 def print_missing_steps(workflow: Path, recipe: str, name: str, rendered: str) -> None:
-    """Print the steps that an existing workflow lacks to build the recipe too.
+    """Print the steps for the recipe that an existing workflow lacks.
 
     ``rendered`` is the text of a workflow that only builds this recipe.
     """
@@ -116,7 +116,7 @@ def print_missing_steps(workflow: Path, recipe: str, name: str, rendered: str) -
         needed = [step for step in steps if "apt-get" in step or recipe in step]
         missing = "".join(step for step in needed if step not in known)
         print(
-            f"{workflow} builds other recipes; for this one, add the steps\n{missing}"
-            f"and build/{name}/*.tar.gz to the paths that are uploaded",
+            f"{workflow} builds other recipes; for this recipe, add the steps\n{missing}and "
+            f"build/{name}/*.tar.gz to the paths that are uploaded",
             file=sys.stderr,
         )

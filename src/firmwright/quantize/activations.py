@@ -51,7 +51,8 @@ def simplify_activations(model: onnx.ModelProto) -> None:
 
 
 def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Let an activation read the unrounded tensor if it is the rounded tensor's only reader.
+    """Connect an activation to the unrounded tensor if the activation is the rounded tensor's only
+    reader.
 
     Both sides of the activation have the same quantization parameters.
     """

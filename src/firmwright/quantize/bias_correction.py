@@ -22,7 +22,8 @@ from firmwright.quantize.graph import Array, evaluate
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64
-"""More samples do not improve a mean; every layer evaluates the network on them once."""
+"""The maximum number of samples. More samples do not improve a mean, and every layer evaluates the
+network on all samples."""
 
 
 def correct_biases(

@@ -25,23 +25,27 @@ from firmwright.quantize.recurrent import join_steps
 
 Array = npt.NDArray[Any]
 BINS = 2048
-"""Bins of the first sample's histogram; later samples with a larger range add bins."""
+"""The number of bins of the first sample's histogram; later samples with a larger range add
+bins."""
 WIDENING_RATIO = 64
-"""If a range grows by more than this factor, the bins become wider, and no bins are added."""
+"""The growth of a range above which bins become wider instead of more numerous."""
 ZERO_THRESHOLD = 2.0**-100
-"""A tensor below it counts as zero: float32 has no numbers for the edges of its bins."""
+"""The limit below which a tensor counts as zero, because float32 has no numbers for the edges of
+its bins."""
 AVERAGING_CONSTANT = 0.01
-"""The weight of a sample in a moving average: the default of ONNX Runtime and PyTorch."""
+"""The weight of a sample in a moving average, the default of ONNX Runtime and PyTorch."""
 QUANTIZED_BINS = 128
-"""Levels on one side of zero in the comparison of the entropy method; ONNX Runtime's default."""
+"""The number of levels on one side of zero in the comparison of the entropy method, ONNX Runtime's
+default."""
 
 
 @dataclass(frozen=True)
 class Distribution:
     """Values of one tensor over all samples; counts in bins of equal width, symmetric about 0.
 
-    ``moving_average`` has the lowest and highest value, each averaged over the samples in order:
-    a sample counts for a hundredth, as in ONNX Runtime and PyTorch. None without samples.
+    ``moving_average`` has the lowest and highest value, each averaged over the samples in order. A
+    sample counts for a hundredth, as in ONNX Runtime and PyTorch. The value is None without
+    samples.
     """
 
     lowest: float
@@ -92,7 +96,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
             limits = np.array([array.min(), array.max()], "float64")
             before = averages.setdefault(name, limits)
             averages[name] = before + AVERAGING_CONSTANT * (limits - before)
-        with redirect_stdout(StringIO()):  # the collector reports progress
+        with redirect_stdout(StringIO()):  # the collector prints its progress
             collector.collect(arrays)
     distributions = {
         name: Distribution(

@@ -1,7 +1,7 @@
-"""Makes convolutions of one tap from per-channel factors and offsets, as of a normalization.
+"""Makes convolutions of one tap from per-channel factors and offsets, such as a normalization.
 
-ONNX Runtime folds a normalization into the convolution before it. A normalization elsewhere, as in
-a network that normalizes before it convolves, would be computed in floats.
+ONNX Runtime folds a normalization into the convolution before it. Without this module, a
+normalization before the convolutions would be computed in floats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Line:
-    """The result of nodes: ``factors`` · source + ``offsets``, one of each per channel (float64).
+    """The result of nodes: ``factors`` · source + ``offsets``, with one factor and one offset per
+    channel (float64).
 
     ``inner`` are the tensors between the first of the nodes and the last.
     """
@@ -40,8 +41,8 @@ class Line:
 def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the graph with depthwise convolutions of one tap that replace such nodes.
 
-    Several nodes in a row become one convolution. Nodes with one factor for all channels stay: they
-    only change the scale, and need no integer product. All shapes must be known.
+    Several nodes in a row become one convolution. Nodes with one factor for all channels stay,
+    because they only change the scale and need no integer product. All shapes must be known.
     """
     lines = find_lines(model)
     if not lines:

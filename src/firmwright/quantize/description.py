@@ -17,8 +17,8 @@ from firmwright.recipe.quantization import QuantizeOptions
 RESULT_SUFFIX = "_DequantizeLinear_Output"
 """The suffix that ONNX Runtime's quantizer appends to the name of a quantized tensor."""
 OUTLIER_RATIO = 32
-"""A note is written if the largest magnitude is this many times the one that 99.9 % of the values
-stay below. With 8 bits, all but one in a thousand values then share eight steps."""
+"""The ratio of the largest magnitude to the 99.9th percentile above which a note is written. With 8
+bits, all but one in a thousand values then share eight steps."""
 OUTLIER_QUANTILE = 0.999
 
 
@@ -76,7 +76,7 @@ def write_notes(
         if name not in params:
             continue
         if one.lowest == one.highest:
-            yield f"tensor '{name}' was {one.lowest:g} throughout the calibration samples"
+            yield f"tensor '{name}' was {one.lowest:g} in all calibration samples"
             continue
         if options.scheme == "pow2" and params[name].dtype.startswith("u") and one.lowest < 0:
             yield (

@@ -77,7 +77,7 @@ def quantize(
     options: QuantizeOptions,
     samples: Sequence[Sample] = (),
 ) -> onnx.ModelProto:
-    """Return the QDQ graph; its inputs and outputs are float32.
+    """Return the QDQ graph, with float32 inputs and outputs.
 
     ``model`` comes from :func:`firmwright.quantize.graph.prepare` and ``distributions`` from
     calibrating it; ``samples`` are needed only to compensate rounding and to correct biases.
@@ -244,7 +244,7 @@ def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
 
 
 def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
-    """Return the tensor whose elements this tensor has in another order or shape."""
+    """Return the tensor whose elements this tensor contains in another order or shape."""
     while name in makers and makers[name].op_type in (
         "Reshape",
         "Squeeze",

@@ -50,7 +50,7 @@ def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
-    """Yield the pairs whose intermediate tensors and weights no other node uses."""
+    """Yield the pairs whose intermediate tensors and weights have no other users."""
     graph = model.graph
     readers = find_readers(model)
     constants = {i.name for i in graph.initializer}

@@ -1,4 +1,4 @@
-"""Prepares float ONNX graphs for quantization, and evaluates them with every tensor visible."""
+"""Prepares float ONNX graphs for quantization, and evaluates all of their tensors."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
 
     Recurrent layers, and operators that ONNX Runtime's optimizer fused, are written out. ``inputs``
     have the shapes that the model leaves open, ``opset`` is the oldest accepted operator set. ONNX
-    Runtime's basic optimizations do the folding. Raises UserError for a graph that is quantized
-    already or that cannot be evaluated.
+    Runtime's basic optimizations do the folding. Raises UserError for a graph that is already
+    quantized, or that ONNX Runtime cannot evaluate.
     """
     model = onnx.load_model_from_string(data)
     refuse_sixteen_bits(model.graph)
@@ -187,7 +187,7 @@ FUSED_OPSET = 20
 def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.ModelProto:
     """Return the model without operators of ONNX Runtime's domain.
 
-    Raises UserError if its other operators cannot be converted to the operator set that this needs.
+    Raises UserError if its other operators cannot be converted to the required operator set.
     """
     name_domains(model)
     if not has_runtime_operators(model):

@@ -19,10 +19,11 @@ from firmwright.quantize.graph import (
 )
 
 MASKED = -1e4
-"""If this number, or less, is added to a score or replaces it, the softmax is 0."""
+"""The number from which on a mask makes the softmax 0, if the mask is added to a score or replaces
+the score."""
 MARGIN = 10.0
-"""The distance of a masked score below the least score: it counts 1/20,000 of that score, which is
-less than a step of 8 bits."""
+"""The distance of a masked score below the least score. The masked score counts 1/20,000 of the
+least score, less than a step of 8 bits."""
 
 
 class Mask(NamedTuple):

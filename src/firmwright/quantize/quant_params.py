@@ -19,18 +19,19 @@ from firmwright.quantize.calibration import Distribution, make_collector
 from firmwright.recipe.quantization import CalibrationOptions
 
 ENTROPY_BINS = 512
-"""ONNX Runtime's search time grows with the square of the bins; half of them limit a threshold."""
+"""The maximum number of bins, because ONNX Runtime's search time is quadratic in the number of
+bins."""
 MSE_CANDIDATES = np.linspace(1.0, 0.3, 71)
 """The parts of the whole interval that the mean-squared-error method tries."""
 
 COVERED_PART = 2**-0.5
-"""The part of a range stated by the model that a power of two has to cover: the nearest power then.
-Values at a range's ends are rare, and larger steps cost accuracy for all other values."""
+"""The part of the model's range that a power of two has to cover, so that the nearest power is
+chosen. Values at a range's ends are rare, and larger steps cost accuracy for all other values."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Real numbers from ``low`` to ``high``; it always contains zero, which is always exact."""
+    """Real numbers from ``low`` to ``high``, with zero, which is always exact."""
 
     low: float
     high: float
@@ -74,7 +75,7 @@ def choose_library_interval(distribution: Distribution, options: CalibrationOpti
         counts, edges = merge_bins(distribution)
     low, high = (np.float32(v) for v in (distribution.lowest, distribution.highest))
     collector.histogram_dict["tensor"] = (counts, edges.astype("float32"), low, high)
-    with redirect_stdout(StringIO()):  # the library reports progress
+    with redirect_stdout(StringIO()):  # the library prints its progress
         limits = collector.compute_collection_result()["tensor"]
     return include_zero(float(limits[0]), float(limits[1]))
 
@@ -91,9 +92,9 @@ def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
 
 
 SMALLEST_SCALE = 2.0**-100
-"""The maximum scale of a constant interval: products of two such scales leave float32."""
+"""The maximum scale of a constant interval, because products of larger scales exceed float32."""
 FINER_SCALES = 3
-"""How many smaller powers of two are tried, below the one that covers the interval."""
+"""The number of powers of two to try below the power that covers the interval."""
 
 
 def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:

@@ -1,7 +1,7 @@
 """Writes out recurrent layers step by step, because the quantizer supports only their operators.
 
-The steps share one code, so all of them have the same quantization parameters. The first step
-reads its state as a tensor, and tensors that differ only in the step share one calibration.
+The steps share one code, so all steps have equal quantization parameters. The first step reads its
+state as a tensor, and tensors that differ only in the step share one calibration.
 """
 
 from __future__ import annotations

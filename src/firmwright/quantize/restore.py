@@ -1,7 +1,8 @@
-"""Restores a float network from a quantized one, and the ranges of its quantization parameters.
+"""Restores a float network, and the ranges of its quantization parameters, from a quantized
+network.
 
 Constants become the real numbers of their integers. Rounding is removed. Clamping remains if it is
-part of the network. It becomes a ReLU if the lowest integer represents 0, or limits if they are
+part of the network. Clamping becomes a ReLU if the lowest integer represents 0, or limits that are
 tighter than the integer type. Zero points disappear with the integers.
 """
 
@@ -234,9 +235,9 @@ def infer_distributions(
 ) -> dict[str, Distribution]:
     """Return limits, with empty histograms, for every float tensor of the restored network.
 
-    They replace the calibration if there are no samples. A tensor without a range in the model has
-    the range of the tensor that it is moved to or from. Raises UserError naming tensors without a
-    known range.
+    These distributions replace the calibration if there are no samples. A tensor without a range in
+    the model has the range of the tensor that it is moved to or from. Raises UserError naming
+    tensors without a known range.
     """
     tensors = float_tensors(model)
     known = {name: ranges[name] for name in tensors if name in ranges}

@@ -1,4 +1,4 @@
-"""Rewrites a QDQ module with powers of two as scales to a module of integers and shifts.
+"""Rewrites a QDQ module whose scales are powers of two to a module of integers and shifts.
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
@@ -74,7 +74,7 @@ def make_shift_network(
 
 
 def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with every layer of ``main`` in shift form that has such a form.
+    """Return the module with all layers of ``main`` in shift form, if they have this form.
 
     Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer that
     cannot be in this form. Its scales have to be powers of two and equal for all channels, its
@@ -219,7 +219,8 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(total, half)), shift)
 
     def lower_max_pool(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
-        """Return the maximum of each window: integers have the order of the numbers they count."""
+        """Return the maximum of each window, because integers have the order of their real
+        numbers."""
         x, a = self.read_int8(call.args[0]), call.attrs
         if x.exponent != self.read_exponent(self.quantize) or str(a.layout) != "NCHW":
             raise NoShiftFormError
@@ -270,7 +271,7 @@ class ShiftLayer:
     def expect_int32(self, reach: int) -> None:
         if reach > LARGEST_SUM:
             raise UserError(
-                f"{self.name}: a sum can reach {reach}, which int32 cannot hold; keep the layer "
+                f"{self.name}: a sum can reach {reach}, which exceeds int32; keep the layer "
                 "float32 (`quantize.keep_float.layers`)"
             )
 

@@ -21,7 +21,8 @@ from firmwright.quantize.activations import ACTIVATIONS
 from firmwright.quantize.weights import Weight, choose_weight_params
 
 AVERAGES = ("AveragePool",)
-"""ONNX Runtime uses the input's parameters for the result, though averages have smaller ranges."""
+"""Operators for which ONNX Runtime uses the input's parameters for the result, although averages
+have smaller ranges."""
 SAME_SCALE_OPERATORS = {
     *(k for k, handler in QDQRegistry.items() if issubclass(handler, QDQDirect8BitOp | QDQMaxPool)),
     *ACTIVATIONS,
@@ -29,8 +30,9 @@ SAME_SCALE_OPERATORS = {
 """Operators whose result has the quantization parameters of their first input."""
 
 JOINING_OPERATORS = ("Add", "Concat")
-"""Operators whose inputs and result share a scale. An addition's result could be one bit coarser,
-but shifting rounds down, and this error is as large as with inputs that are one bit coarser."""
+"""Operators whose inputs and result share a scale. An addition's result could be one bit coarser.
+But a shift rounds down, and its error is as large as the error of inputs that are one bit
+coarser."""
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,14 @@ from firmwright.quantize.weights import channel_axis
 Array = npt.NDArray[Any]
 ROUNDED_OPERATORS = ("Conv", "Gemm", "MatMul")
 MAX_INPUTS = 2304
-"""Inputs of one result, 3 · 3 · 256; the second moments of more need too much memory and time."""
+"""The maximum number of inputs of a result, 3 · 3 · 256; more second moments need too much memory
+and time."""
 MAX_SAMPLES = 64
-"""Second moments of a few hundred inputs need no more samples."""
+"""The maximum number of samples, which is enough for second moments of a few hundred inputs."""
 DAMPING = 0.01
-"""The part of the inputs' mean square that is added to each. It limits the trust in moments of few
-samples, and avoids a division by zero for a constant input. The method's authors use this value."""
+"""The part of the inputs' mean square that is added to each mean square. It regularizes moments of
+few samples, and avoids a division by zero for a constant input. The method's authors use this
+value."""
 
 
 def round_weights(

@@ -16,9 +16,10 @@ from firmwright.quantize.graph import read_attributes
 from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
 
 BIAS_STEPS = 2.0**30
-"""A bias is an int32 number of steps input scale · weight scale; twice this is its limit."""
+"""Half of the limit of a bias, which is an int32 number of steps of input scale · weight scale."""
 DEAD_BIAS_STEPS = 2.0**20
-"""Steps for the bias of a channel whose weights are all zero: only its resolution matters."""
+"""The number of steps for the bias of a channel whose weights are all zero, which decides only the
+resolution."""
 CLIPPED_RANGES = tuple(part / 20 for part in range(20, 3, -1))
 """The parts of the range of narrow weights that are tried: few steps leave large errors between
 them, so it can be better to clamp the largest weights."""
@@ -119,8 +120,8 @@ def choose_weight_params(
 ) -> list[QuantParams]:
     """Return the quantization parameters per channel, or one for all; zero points are 0.
 
-    Powers of two are chosen by the least squared error of the channel. Each scale is large
-    enough for the bias to fit int32.
+    The least squared error of the channel selects powers of two. Each scale is large enough for the
+    bias to fit int32.
     """
     channels = weight.split_channels(per_channel)
     by_channel = per_channel and weight.bias.size == len(channels)

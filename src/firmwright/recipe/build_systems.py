@@ -49,7 +49,7 @@ def load_export(name: str) -> Export:
 
 
 def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the prefix if a package cannot have that name."""
+    """Yield the prefix if a package cannot have this name."""
     prefix = data.get("c_prefix", load_schema()["properties"]["c_prefix"]["default"])
     for name in _list_known(data.get("export")):
         if prefix in load_export(name).reserved:

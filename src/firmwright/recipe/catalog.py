@@ -28,7 +28,7 @@ class KnownDevice:
 class KnownPlatform:
     """The toolchains, emulators and aliases of a platform. The default is first.
 
-    ``host`` is the platform that can replace it, or None.
+    ``host`` is the platform that can replace this platform, or None.
     """
 
     toolchains: tuple[str, ...]
@@ -113,8 +113,8 @@ def _find_platform_errors(
         yield Finding(("platform",), f"unknown platform {quote(name)}{hint}")
     elif not for_device and name in platforms and platforms[name].host is None:
         having = ", ".join(sorted(n for n, entry in platforms.items() if entry.host))
-        message = f"the platform {quote(name)} names no `host` platform to build for"
-        yield Finding(("compile_for_device",), f"{message}; platforms that have one: {having}")
+        message = f"the platform {quote(name)} has no key `host`"
+        yield Finding(("compile_for_device",), f"{message}; platforms with this key: {having}")
 
 
 def _find_device_errors(
@@ -133,7 +133,7 @@ def _find_device_errors(
                 yield Finding(pointer, message)
             elif not accepts(options[option], value):
                 values = format_values(options[option])
-                message = f"the option {quote(option)} of {quote(device.name)} is {values}"
+                message = f"the option {quote(option)} of {quote(device.name)} must be {values}"
                 yield Finding(pointer, f"{message}, not {quote(value)}")
 
 
@@ -148,7 +148,7 @@ def _find_order_errors(
             yield Finding(
                 pointer,
                 f"the device {quote(device.name)} does not run every operator; end the mix with "
-                f"one that does: {', '.join(fallbacks)}",
+                f"one of these devices: {', '.join(fallbacks)}",
             )
         if fallback and not last:
             message = f"the device {quote(device.name)} runs every operator; move it to the end"

@@ -81,7 +81,7 @@ def load_custom_devices(
         if not isinstance(reference, str) or ":" not in reference:
             continue
         if name in installed:
-            message = f"the name {quote(name)} is that of an installed device; choose another"
+            message = f"{quote(name)} is the name of an installed device; choose another name"
             mistakes.append(Finding(pointer, message, key=True))
         elif module_file(reference, folder).is_file():
             try:
@@ -97,7 +97,7 @@ def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the key `files` of a recipe without Python code, because only such code reads them."""
     if data.get("files") and not any(r.format.is_function for r in find_references(data)):
         yield Finding(
-            ("files",), "the recipe names no Python function that reads them; leave the key out"
+            ("files",), "the recipe names no Python function that reads these files; remove the key"
         )
 
 
@@ -117,7 +117,7 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
     file, stated = source["path"], source["sha256"]
     if not (isinstance(file, str) and isinstance(stated, str)):
         return
-    with suppress(OSError, ValueError):  # reported together with the other missing files
+    with suppress(OSError, ValueError):  # other checks report missing files
         try:
             check_digest((folder / file).read_bytes(), stated.lower(), file)
         except WrongDigestError as error:
@@ -134,7 +134,7 @@ def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     classes = get_value(data, pointer)
     if isinstance(classes, int):
         yield Finding(
-            pointer, "expected the names of the classes, not their number, which the network has"
+            pointer, "expected the names of the classes, because the network states their number"
         )
     if classes is not None and get_value(data, ("postprocess", "detection")):
         yield Finding(
@@ -161,20 +161,23 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     if not get_value(data, ("postprocess", "detection")):
         for pointer, present in boxes.items():
             if present:
-                yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
+                yield Finding(pointer, "only `postprocess.detection` finds boxes; add this key")
     metric = ("evaluate", "thresholds", "metric")
     if get_value(data, metric) is not None and not get_value(data, ("evaluate", "metric")):
         yield Finding(metric, "the recipe has no metric for this threshold; add `evaluate.metric`")
     top1 = ("evaluate", "thresholds", "top1")
     if get_value(data, top1) is not None and not labels:
-        message = "without labels every class is right; add `evaluate.labels`, or use `top1_loss`"
+        message = (
+            "without labels, every class counts as correct; add `evaluate.labels`, or use "
+            "`top1_loss`"
+        )
         yield Finding(top1, message)
 
 
 def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a rounding that contradicts a TFLite model, which defines its arithmetic exactly."""
     if defaults.find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
-        message = "a TFLite model defines its rounding; leave the key out, or state tflite"
+        message = "a TFLite model defines its rounding; remove the key, or state tflite"
         yield Finding(("rounding",), message)
 
 
@@ -207,14 +210,14 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
 def find_device_calibration_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield calibration samples for devices that `quantize` makes useless."""
     if data.get("calibration") is not None and data.get("quantize") is not None:
-        message = "`quantize` has a calibration, too; leave one of the two out"
+        message = "`quantize` also has a calibration; remove one of the two keys"
         yield Finding(("calibration",), message)
 
 
 def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield keys that contradict shift arithmetic.
 
-    It has one shift per layer, between int8 tensors whose scales are powers of two.
+    Shift arithmetic has one shift per layer, between int8 tensors whose scales are powers of two.
     """
     if quantize.get("arithmetic") != "shift":
         return
@@ -222,7 +225,7 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         message = "`shift` needs scales that are powers of two; add `scheme: pow2`"
         yield Finding(("quantize", "arithmetic"), message)
     if quantize.get("per_channel") is True:
-        message = "`arithmetic: shift` has one shift per layer, so one scale for all its weights"
+        message = "`arithmetic: shift` has one shift, and one weight scale, per layer"
         yield Finding(("quantize", "per_channel"), message)
     layers = quantize.get("layers")
     listed = enumerate(layers if isinstance(layers, list) else ())
@@ -261,7 +264,7 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         return
     block = ("quantize", "calibration")
     if "percentile" in calibration and calibration.get("method") != "percentile":
-        message = "only the method of that name reads it; add `method: percentile`"
+        message = "only the method `percentile` reads this key; add `method: percentile`"
         yield Finding((*block, "percentile"), message)
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
@@ -270,10 +273,10 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
             )
         return
     if "inputs" in calibration:
-        message = "`method: model` uses the ranges of the model; leave the samples out"
+        message = "`method: model` uses the ranges of the model; remove the samples"
         yield Finding((*block, "inputs"), message)
     if quantize.get("arithmetic") != "shift":
-        message = "`model` needs a quantized model and `arithmetic: shift`; add that key"
+        message = "`model` needs a quantized model and `arithmetic: shift`; add this key"
         yield Finding((*block, "method"), message)
     needs = "needs samples, but `calibration.method: model` has none"
     reasons = {

@@ -92,7 +92,7 @@ def describe_unknown_format(file: str) -> str:
     if advice := describe_unsupported(suffix, file):
         return advice
     suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
-    found = f"the suffix {quote(suffix)} is not the suffix of a format"
+    found = f"the suffix {quote(suffix)} does not identify a model format"
     return f"{found}; expected {suffixes}, or a key 'format'"
 
 

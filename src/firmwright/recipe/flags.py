@@ -12,7 +12,7 @@ READING = (
     "-fpass-plugin", "-fplugin", "-fprofile-instr-use", "-fprofile-use", "-idirafter", "-imacros",
     "-include", "-iprefix", "-iquote", "-isysroot", "-isystem", "-iwithprefix", "-specs",
 )  # fmt: skip
-"""The prefixes of such flags (manuals of GCC and Clang)."""
+"""The prefixes of flags that read files (manuals of GCC and Clang)."""
 
 
 def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -22,6 +22,6 @@ def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(flag, str) and flag.startswith(READING):
             yield Finding(
                 ("cflags", number),
-                f"with '{flag}' the compiler reads files that the build does not know of; put "
-                "headers and sources into `libraries`",
+                f"with '{flag}', the compiler reads files that the build does not know; list "
+                "headers and sources under `libraries`",
             )

@@ -98,8 +98,8 @@ def read_lock(recipe: Path) -> Lock | None:
         ) from None
     if lock.lock_version != LOCK_VERSION:
         raise UserError(
-            f"{path}: has version {lock.lock_version}, this firmwright reads {LOCK_VERSION}; "
-            f"write it again with `firmwright lock {recipe}`"
+            f"{path}: has version {lock.lock_version}; expected {LOCK_VERSION}: write it again "
+            f"with `firmwright lock {recipe}`"
         )
     return lock
 
@@ -129,7 +129,7 @@ def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> lis
 def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
     for name in sorted({*locked, *found}):
         if name not in found:
-            yield f"{name} is locked, and no longer read"
+            yield f"{name} is locked, but no longer read"
         elif name not in locked:
             yield f"{name} is not in the lock"
         elif locked[name] != found[name]:
@@ -141,7 +141,7 @@ def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str
     for purpose in sorted({*locked, *found}):
         ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
         if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):
-            yield f"{purpose}: {len(ours)} samples, {len(theirs)} are locked"
+            yield f"{purpose}: {len(ours)} samples; {len(theirs)} are locked"
             continue
         other = [str(i) for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
         if other:
@@ -155,11 +155,11 @@ def compare_versions(
     for name in sorted({*locked, *found}):
         ours, theirs = found.get(name), locked.get(name)
         if ours is None and name not in alternatives:
-            yield f"{name} ({theirs}) is locked, and no longer used"
+            yield f"{name} ({theirs}) is locked, but no longer used"
         elif theirs is None:
             yield f"{name} ({ours}) is not in the lock"
         elif ours is not None and ours != theirs:
-            yield f"{name} is {ours}, locked is {theirs}"
+            yield f"{name} is {ours}; the lock has {theirs}"
 
 
 def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
@@ -169,8 +169,8 @@ def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Ite
             yield f"the files that {name} opens are not in the lock"
         elif locked[name] != digest:
             yield (
-                f"the files that {name} opens (libraries, headers, programs) have changed: "
-                f"sha256 {digest[:16]}, locked is {locked[name][:16]}"
+                f"the files that {name} opens (libraries, headers, programs) have changed: sha256 "
+                f"{digest[:16]}; the lock has {locked[name][:16]}"
             )
 
 
@@ -193,5 +193,5 @@ def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Itera
             yield f"command line: {key} is not in the lock"
             continue
         ours, theirs = (json.dumps(each.get(key), sort_keys=True) for each in (found, locked))
-        if ours != theirs:  # as texts: for Python, 1 equals 1.0 and true
-            yield f"{key} is {ours}, locked is {theirs}"
+        if ours != theirs:  # compared as texts, because 1 equals 1.0 and True in Python
+            yield f"{key} is {ours}; the lock has {theirs}"

@@ -20,11 +20,11 @@ class CustomOperatorSource(msgspec.Struct, frozen=True):
 
 
 class ModelSource(msgspec.Struct, frozen=True):
-    """The source of the model: one of ``path``, ``url`` and ``python``; the others are None.
+    """The source of the model: one of ``path``, ``url`` and ``python``; the other two are None.
 
-    A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that
-    the function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the
-    file with its key. Both are stated, or neither. ``signature_name`` selects one network of a
+    A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that the
+    function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the file
+    with its key. A recipe states both keys, or neither. ``signature_name`` selects one network of a
     TFLite file.
     """
 

@@ -57,7 +57,7 @@ def rebase_argument(key: str, text: str, start: Path, home: Path) -> str:
     document, found = read_values({key: text})
     moved = move_paths(document.data, lambda _: start, home)
     if found or moved == document.data:
-        return text  # errors are reported when the recipe is read
+        return text  # the reader of the recipe reports errors
     value: Any = moved
     for part in parse_key(key):
         value = value[part]

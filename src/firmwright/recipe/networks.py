@@ -29,7 +29,8 @@ from firmwright.toolchain.descriptions import is_own_file
 class Networks:
     """Several networks in one firmware: ``recipes`` by the prefix of their C names.
 
-    Paths are relative to the current folder. ``concurrent``: the networks run at the same time.
+    Paths are relative to the current folder. If ``concurrent`` is true, the networks run at the
+    same time.
     """
 
     layers: Layers
@@ -141,11 +142,13 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         for error in find_errors(prefix, schema):
             yield Finding(pointer, error.message, key=True)
         if isinstance(name, str) and prefix.upper() == c_identifier(name).upper():
-            message = f"{quote(prefix)} is also the name of the firmware; choose another one"
+            message = f"{quote(prefix)} is also the name of the firmware; choose another name"
             yield Finding(pointer, message, key=True)
         alike = [each for each in networks if each != prefix and each.upper() == prefix.upper()]
         if alike:
-            message = f"{quote(prefix)} has the macros of {quote(alike[0])}; choose another name"
+            message = (
+                f"{quote(prefix)} and {quote(alike[0])} have equal macros; choose another name"
+            )
             yield Finding(pointer, message, key=True)
         if not isinstance(file, str):
             continue
@@ -157,10 +160,10 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
                 f"no such file: {missing[0]}; a relative path starts at the recipe's folder",
             )
             continue
-        with suppress(DiagnosticError):  # reported when the recipe is loaded
+        with suppress(DiagnosticError):  # the loader of the recipe reports the error
             if names_networks(recipe):
                 yield Finding(
-                    pointer, f"{recipe} is a recipe of several networks; name these networks here"
+                    pointer, f"{recipe} is a recipe of several networks; list its networks instead"
                 )
     yield from find_joint_export_errors(data.get("export"), c_identifier(str(name)))
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}

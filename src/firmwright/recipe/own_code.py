@@ -16,7 +16,7 @@ from firmwright.recipe.files import find_references, is_description_file
 
 COMPILED = {
     "cflags": "flags can make a compiler run programs",
-    "libraries": "C of a recipe is compiled, and run here for the platform `host`",
+    "libraries": "the C of a recipe is compiled, and runs on this machine for the platform `host`",
 }
 """Keys by which a recipe runs code other than Python."""
 

@@ -40,7 +40,8 @@ class LayerTypes(msgspec.Struct, frozen=True):
 
 
 class KeepFloat(msgspec.Struct, frozen=True):
-    """The parts that stay float32: layers by shell patterns of names, operators by type."""
+    """The parts that stay float32: layers by shell patterns of their names, and operators by
+    type."""
 
     layers: tuple[str, ...]
     operators: tuple[str, ...]

@@ -51,9 +51,9 @@ BESIDE_THE_NETWORK = frozenset(
 class InputOptions(msgspec.Struct, frozen=True):
     """The options of an input that the model leaves open.
 
-    ``shape``: the elements along each axis. ``integers``: the floats of the input are whole
+    ``shape`` has the elements along each axis. ``integers``: the floats of the input are whole
     numbers from the first to the second number. ``value``: a number or a list that makes the input
-    constant. ``c_name``: its name in the generated C.
+    constant. ``c_name`` is the name in the generated C.
     """
 
     shape: tuple[int, ...] | None = None
@@ -63,7 +63,7 @@ class InputOptions(msgspec.Struct, frozen=True):
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
-    """The options of an output. ``c_name``: its name in the generated C."""
+    """The options of an output. ``c_name`` is the name in the generated C."""
 
     c_name: str
 
@@ -118,7 +118,7 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 
 class DemoOptions(msgspec.Struct, frozen=True):
-    """The options of the demo application: measurement, comparison, and whether it ever ends.
+    """The options of the demo application: the measurement, the comparison, and an endless mode.
 
     ``profile`` is ``none``, ``global`` (the network), ``individual`` (also each layer) or
     ``no_dma`` (like ``individual``, without the time in which a device moves data).
@@ -151,7 +151,8 @@ class SlotOptions(msgspec.Struct, frozen=True):
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """The search for the fastest variants: at most ``trials`` variants are tried; None is all."""
+    """The search for the fastest variants: the maximum number of ``trials``, or None for all
+    variants."""
 
     trials: int | None = None
 
@@ -263,7 +264,7 @@ class Recipe:
 
     @property
     def source_files(self) -> list[Path]:
-        """All files of the recipe: ``path``, and the others."""
+        """All files of the recipe: ``path`` and its bases."""
         return [self.path, *self.bases]
 
     @property

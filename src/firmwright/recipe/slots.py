@@ -9,14 +9,12 @@ from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 
 IN_ONE_IMAGE: Mapping[Pointer, str] = {
-    ("hooks",): "the firmware's functions are in another image than the network, which calls them",
-    ("selftest",): "golden samples belong to one network, and the slot can have another",
-    ("demo",): "the demo application has the network in it",
-    ("export",): "packages have the network in them",
-    (
-        "libraries",
-    ): "the data that your functions keep in RAM has no address that is known to both images",
-    ("postprocess", "detection"): "the firmware finds boxes by numbers of one network",
+    ("hooks",): "the network calls functions of the firmware, which is another image",
+    ("selftest",): "golden samples belong to one network, but the slot can have another network",
+    ("demo",): "the demo application contains the network",
+    ("export",): "packages contain the network",
+    ("libraries",): "the RAM of your functions has no address that both images know",
+    ("postprocess", "detection"): "the firmware finds boxes with numbers of one network",
 }
 """Keys that do not work with a slot, each with the reason."""
 

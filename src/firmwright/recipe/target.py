@@ -46,7 +46,9 @@ def read_target(
             continue
         if any(device.name == earlier.name for _, earlier in devices):
             findings.append(
-                Finding(pointer, f"the device {quote(device.name)} is named twice; leave one out")
+                Finding(
+                    pointer, f"the device {quote(device.name)} is named twice; remove one entry"
+                )
             )
         devices.append((pointer, device))
     return devices, findings
@@ -70,8 +72,8 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
     if not _DEVICE.fullmatch(name):
         message = f"expected the name of a device, found {quote(name)}"
         if name.startswith(("-", "+")):
-            message += "; an option follows its device, "
-            message += "and a value with a comma goes, quoted, into a YAML list"
+            message += "; write an option after its device, and a value with a comma "
+            message += "as a quoted entry of a YAML list"
         findings.append(Finding(pointer, message))
         return None
     options: dict[str, str] = {}
@@ -86,7 +88,7 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
             findings.append(
                 Finding(
                     pointer,
-                    f"{quote(name)}: the option {quote(match[1])} is set twice; leave one out",
+                    f"{quote(name)}: the option {quote(match[1])} is set twice; remove one",
                 )
             )
         else:

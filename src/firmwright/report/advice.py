@@ -20,9 +20,9 @@ class Advice:
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
     (microseconds). It is None if no cost model covers the layers. In this case, ``costs`` is the
-    estimated present time of the layers in ``unit``, or None. ``crossings`` is the number of the
-    layers' tensors that pass from device to device. ``stays`` is true for layers that no known
-    change helps.
+    estimated current time of the layers in ``unit``, or None. ``crossings`` is the number of the
+    layers' tensors that pass from device to device. ``stays`` is true for layers without a known
+    improvement.
     """
 
     change: str
@@ -44,7 +44,7 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """Return the saving in words, or the present cost."""
+        """Return the saving in words, or the current cost."""
         if self.saves is None:
             return self.price if self.stays else self.unknown
         if self.saves > 0:
@@ -55,14 +55,14 @@ class Advice:
     def unknown(self) -> str:
         if self.costs is None:
             return "saves an unknown amount (no cost model)"
-        return f"{self.price} now, and saves an unknown amount (no cost model)"
+        return f"{self.price} now; the saving is unknown (no cost model)"
 
     @property
     def price(self) -> str:
         crossings = f"{self.crossings} crossing{'s' if self.crossings > 1 else ''}"
         passed = f" and {crossings}" if self.crossings else ""
         if self.costs is None:
-            return f"needs an unknown amount (no cost model){passed}"
+            return f"its cost is unknown (no cost model){passed}"
         return f"needs about {self.format(self.costs)}{passed}"
 
     def format(self, amount: float) -> str:

@@ -25,7 +25,7 @@ from firmwright.targets.facts import operator_facts
 from firmwright.targets.timing import US_DECIMALS, estimate_work_us
 from firmwright.toolchain.platforms import Timing
 
-NOTHING = "only less work would make it faster"
+NOTHING = "only a smaller layer would be faster"
 BOTTLENECK = 0.1
 """A layer is a bottleneck if its part of the network's time is at least this large."""
 
@@ -119,7 +119,7 @@ class Network:
     def make_advice(
         self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
     ) -> Advice:
-        """Return the advice for one region; with its present cost if the saving is not known."""
+        """Return the advice for one region, with the current cost if the saving is not known."""
         return Advice(
             change,
             (region.sources[0] if region.sources else region.name,),
@@ -241,7 +241,7 @@ def describe_block(violation: RuleViolation) -> str:
     device, kind = violation.device, violation.operator
     if violation.rule == "operator":
         return f"no substitute is known for {kind}, which {device} does not have"
-    return f"no known change with a gain fulfills the rule '{violation.rule}' of {device}"
+    return f"no known change that saves time fulfills the rule '{violation.rule}' of {device}"
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:

@@ -11,9 +11,9 @@ from firmwright.report.layers import ReportedLayer
 from firmwright.report.report import Memory, Report, Roof
 
 DECIMALS = 3
-"""Decimals of a percentage: one pixel on screens of 100,000."""
+"""The number of decimals of a percentage: one pixel on a screen of 100,000 pixels."""
 LEAST_WIDTH = 0.1
-"""Percent; narrower boxes could not be seen."""
+"""The minimum width in percent; narrower boxes would be invisible."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
 
 
 def draw_roofline(report: Report) -> Roofline | None:
-    """Return each layer's place below the roofs; None if no layer has both MACs and cycles."""
+    """Return each layer's position below the roofs; None if no layer has both MACs and cycles."""
     found = [
         (layer, layer.macs / layer.size.moved, layer.macs / layer.length)
         for layer in report.layers

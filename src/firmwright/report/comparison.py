@@ -64,7 +64,7 @@ class TimeRow:
 class TimeComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
 
-    ``source`` is the origin of the numbers of both.
+    ``source`` is the origin of both targets' numbers.
     """
 
     target: str

@@ -135,7 +135,7 @@ def format_difference(found: Difference) -> str:
         return f"same: {found.before_sha256}"
     lines: list[str] = []
     if not found.changes:
-        lines += ["The contents are the same; the archives were compressed differently.", ""]
+        lines += ["The contents are equal; the archives were compressed differently.", ""]
     changes = (*found.verdict, *found.changes)
     for area, each in groupby(changes, key=lambda change: change.area):
         rows = [(f"  {c.name}", show(c.before), "→", show(c.after), rate(c)) for c in each]
@@ -153,7 +153,7 @@ def format_markdown(found: Difference) -> str:
     lines = [f"**Bundles differ:** {names} (`{found.before_sha256[:12]}` → "
              f"`{found.after_sha256[:12]}`)."]  # fmt: skip
     if not found.changes:
-        lines += ["", "The contents are the same; the archives were compressed differently."]
+        lines += ["", "The contents are equal; the archives were compressed differently."]
     changes = (*found.verdict, *found.changes)
     for area, each in groupby(changes, key=lambda change: change.area):
         lines += ["", f"| {area} | before | after | |", "|---|--:|--:|--:|"]

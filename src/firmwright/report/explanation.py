@@ -123,7 +123,8 @@ def explain(
 def count_boundaries(partition: Partition, last: str) -> int:
     """Return the number of tensors that cross from one device to another.
 
-    A view passes its input on. A view that joins is a separate tensor; one device wrote all parts.
+    A view counts as its input. A view that joins tensors counts as a separate tensor, because one
+    device wrote all parts.
     """
     writer = dict.fromkeys(partition.inputs, last)
     origin = {tensor: tensor for tensor in partition.inputs}
@@ -251,7 +252,7 @@ def check_offload(
 def list_operators(
     explanation: Explanation, device: str, counts: Callable[[OperatorPlacement], bool]
 ) -> list[str]:
-    """Return a line for each operator on a device, and one for each rule that it breaks."""
+    """Return a line for each operator on a device, and a line for each rule that it breaks."""
     lines = []
     for operator in explanation.operators:
         if operator.device == device and counts(operator):

@@ -44,7 +44,7 @@ class McubootEntry:
 
 @dataclass(frozen=True)
 class McubootImage:
-    """An image for MCUboot. Its digest is checked, its signatures are not.
+    """An image for MCUboot. The reader checks its digest, but not its signatures.
 
     ``firmware_sha256`` is the digest of the firmware after the header. It is equal to the digest
     of a bundle's ``firmware.bin``.
@@ -228,7 +228,7 @@ def list_layers(manifest: Manifest) -> list[str]:
 
 
 def format_sources(names: Sequence[str]) -> str:
-    """Return the first names of a layer's operators, and the number of the others."""
+    """Return the first names of a layer's operators, and the number of further names."""
     shown, others = ", ".join(names[:SHOWN_SOURCES]), len(names) - SHOWN_SOURCES
     return f"{shown} and {others:,} more" if others > 0 else shown
 

@@ -9,8 +9,9 @@ ROOM = 48
 def shorten_name(name: str, room: int = ROOM) -> str:
     """Return at most about ``room`` characters of a name.
 
-    TFLite joins the names of fused operators with ";": the first name represents all, followed by
-    the number of the others. Names are paths, so a long name is cut at its beginning.
+    TFLite joins the names of fused operators with ";": the first name represents all names,
+    followed by the number of further names. Names are paths, so a long name is cut at its
+    beginning.
     """
     first, *others = name.split(";")
     if len(first) > room:

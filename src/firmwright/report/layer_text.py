@@ -86,7 +86,7 @@ def list_sizes(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
 
 def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
     """Yield the facts about a layer, in the order in which the compiler finds them."""
-    yield "model", ", ".join(layer.sources) or "no operator: it only moves data"
+    yield "model", ", ".join(layer.sources) or "no operator; the layer only moves data"
     yield "rewritten", ", ".join(layer.operators)
     yield "region", f"{layer.name}, results of {' x '.join(map(str, layer.shape)) or 'a scalar'}"
     yield layer.device, layer.reason

@@ -97,7 +97,7 @@ class LayerTurn:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLayer:
-    """A region that runs, numbered from 1 in order of execution.
+    """A region that runs; its number counts from 1 in order of execution.
 
     ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
     rewrites, ``results`` the model's names of its results. ``shape`` is the shape of the first

@@ -32,7 +32,7 @@ class ListedProgram:
     """A package, compiler or emulator.
 
     ``version`` is '' if the program is missing. ``remedy`` is '' if builds can use the program.
-    Otherwise it states the way to get a program that builds can use.
+    Otherwise it states a way to install a suitable program.
     """
 
     name: str

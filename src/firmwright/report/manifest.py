@@ -118,7 +118,7 @@ class RegionArtifacts:
 class ScheduledLayer:
     """A layer in the static schedule of an accelerator's compiler; both ends are inclusive.
 
-    These cycles are not measured, and they have no stalls.
+    These cycles are not measured, and do not include stalls.
     """
 
     name: str
@@ -150,9 +150,9 @@ class ArtifactsReport:
     """The sources of the files in the archive's ``artifacts/<folder>``, and the tools' version.
 
     ``model`` is the digest of the model file, ``samples`` are the digests of the ``frames`` that
-    the tools calibrate with. ``tools`` is their version, null if they were not installed.
-    ``files`` are relative to the folder. ``archive`` exists for tools that compile the whole
-    network, ``regions`` for tools that compile parts of it.
+    the tools calibrate with. ``tools`` is their version, null if they were not installed. ``files``
+    are relative to the folder. ``archive`` exists for tools that compile the whole network, and
+    ``regions`` for tools that compile parts of the network.
     """
 
     folder: str
@@ -178,15 +178,15 @@ class Manifest:
     has a sentence for each stage of the build.
 
     ``run`` is null if the firmware did not run; ``not_run`` has the reason. ``timeline`` is null if
-    the emulator counts no instructions. ``comparison`` needs them and the recipe's `compare`;
-    ``mapping`` needs `compare` and the platform's `timing`. Four fields are null without a key of
-    the recipe: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
+    the emulator counts no instructions. ``comparison`` needs counted instructions and the recipe's
+    `compare`; ``mapping`` needs `compare` and the platform's `timing`. Four fields are null without
+    a key of the recipe: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
     ``accuracy`` (`evaluate`). ``artifacts`` is null without an accelerator's tools. ``not_built``
-    is the reason why the archive has no firmware, null if it has one.
+    is the reason why the archive has no firmware, null if the archive has firmware.
 
     ``stand_ins`` has, by region, the tool whose result the region's code replaces.
-    ``model_signature`` exists if the recipe requires one, ``network`` if the network is a separate
-    image.
+    ``model_signature`` exists if the recipe requires a signature, and ``network`` if the network is
+    a separate image.
     """
 
     manifest_version: int

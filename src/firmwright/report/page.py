@@ -106,14 +106,14 @@ def tell_exactness(report: Report) -> Card:
     if stand_ins:
         lines = (*lines, f"stand-ins for results of closed tools: {stand_ins} of its layers")
     if proof.mismatches:
-        return Card("Is it exact?", f"{proof.mismatches:,} values are off", lines, "bad")
+        return Card("Is it exact?", f"{proof.mismatches:,} values are wrong", lines, "bad")
     answer = "exact" if not proof.differences else "within the tolerance"
     return Card("Is it exact?", answer, lines, "good")
 
 
 def tell_fit(report: Report) -> Card:
     memory = report.memory
-    bound = f"the arena is {memory.arena:,} bytes, at least {memory.arena_lower_bound:,}"
+    bound = f"the arena has {memory.arena:,} bytes; the lower bound is {memory.arena_lower_bound:,}"
     if memory.flash is None or memory.ram is None:
         return Card("Does it fit?", "not linked", (bound,))
     used = {"flash": memory.flash, "ram": memory.ram}

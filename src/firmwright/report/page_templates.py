@@ -12,7 +12,7 @@ from firmwright.codegen.templates import new_environment, read_template
 
 FOLDER = "report"
 BETWEEN_TAGS = re.compile(r">\n+<")
-"""Line breaks for which a browser would make a node: half of the nodes of a long table."""
+"""Line breaks that would become half of a browser's nodes in a long table."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Keeps the rows of a build's table, so that showing them again reads no other files."""
+"""Stores the rows of a build's table, so that a command can show them again without other files."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def find_substitute(
 ) -> Remedy | None:
     """Return the substitute for an operator with these facts on a device with ``operators``.
 
-    ``ends`` says whether the operator reads the network's inputs, and writes its outputs.
+    ``ends`` states whether the operator reads the network's inputs, and whether it writes the
+    network's outputs.
     """
     kind = facts["kind"]
     for known in read_substitutes():

@@ -198,7 +198,7 @@ class Clock:
         self.now = max([self.now, *map(self.find_end, waits)])
 
     def find_end(self, wait: Wait) -> int:
-        """Return the time at which all jobs but the pending ones are done."""
+        """Return the time at which all jobs except the pending jobs are done."""
         return self.ends[wait.function][-1 - wait.pending]
 
     def run(
@@ -208,7 +208,7 @@ class Clock:
         beside: str | None = None,
         after: Iterable[Wait] = (),
     ) -> tuple[int, int]:
-        """Run a layer; return when it, or its job, begins and ends.
+        """Run a layer; return the begin and the end of the layer or its job.
 
         ``beside`` is the function that waits for its job, None for a layer on the processor. The
         job begins ``after`` jobs of other devices.

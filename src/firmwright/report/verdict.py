@@ -46,8 +46,8 @@ def _read_facts(manifest: Manifest) -> Iterator[tuple[str, int | float | str | N
 
 
 def describe_outputs(*runs: Mapping[str, Any]) -> str:
-    """Return how the outputs of all runs agree with the reference."""
+    """Return a text on the agreement of all runs' outputs with the reference."""
     mismatches = sum(run["mismatches"] for run in runs)
     if mismatches:
-        return f"{mismatches:,} of {sum(run['values'] for run in runs):,} values are off"
+        return f"{mismatches:,} of {sum(run['values'] for run in runs):,} values are wrong"
     return "within the tolerance" if any(run["differences"] for run in runs) else "exact"

@@ -140,7 +140,7 @@ def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
 
 
 def describe_result(job: Job) -> str:
-    """Return a line that states the exactness of the firmware, or why it is unknown."""
+    """Return a line about the exactness of the firmware, or the reason why it is unknown."""
     if job.not_built:
         return f"no firmware was compiled or run: {job.not_built}"
     run = read_optional(job, artifacts.RUN)

@@ -84,7 +84,10 @@ def run(job: Job, folder: Path) -> None:
     else:
         found = calibrate(model, samples)
     if len(samples) == 1:
-        job.note("calibration: a single sample; values outside its ranges are clamped; add samples")
+        job.note(
+            "calibration: the only sample defines all ranges, and values outside of them are "
+            "clamped; add samples"
+        )
     if network.ranges is not None:
         job.note("calibration: the model is quantized; its weights are quantized again")
     (folder / artifacts.PREPARED_MODEL.file).write_bytes(

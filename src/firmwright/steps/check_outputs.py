@@ -90,7 +90,7 @@ def judge(
         try:
             agreement = case.compare_with(exact)
             if share > LARGEST_SHARE:
-                raise UserError("the results of the two evaluators differ too much for a judgment")
+                raise UserError("the results of the two evaluators differ too much to decide")
         except UserError:
             message = f"{message}\n  {remark}"
         else:

@@ -75,7 +75,7 @@ def choose(
     except LimitError as error:
         least = options.flash + error.missing
         message = (
-            f"the constants need {least:,} bytes or more (limit {options.flash:,}); raise the "
+            f"the constants need at least {least:,} bytes (limit {options.flash:,}); raise the "
             "limit, or use weights of fewer bits"
         )
         wrong = job.recipe.make_diagnostic(("compress", "flash"), message)

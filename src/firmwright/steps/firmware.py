@@ -101,4 +101,4 @@ def refuse_overlap(job: Job, slot: SlotOptions, elf: Path) -> None:
         end = segment.address + len(segment.content)
         if segment.address < slot.address + slot.size and end > slot.address:
             with error_at_key(job.recipe, ("slot", "address")):
-                raise UserError(f"the firmware itself reaches to {end:#x}; place the slot after it")
+                raise UserError(f"the firmware ends at {end:#x}; place the slot after it")

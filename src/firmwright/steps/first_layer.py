@@ -29,7 +29,7 @@ from firmwright.verify.layer_differences import (
     is_different,
 )
 
-WRONG = "a layer is computed wrongly; please report it with the model and the samples"
+WRONG = "a layer has wrong results; please report it with the model and the samples"
 
 
 def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
@@ -87,7 +87,9 @@ def find_difference(
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()
     if reader is None:
-        raise UserError(f"the tensors of a model of the format '{model.format}' are not read")
+        raise UserError(
+            f"firmwright does not read the tensors of a model of the format '{model.format}'"
+        )
     if artifacts.LOWERED_MODEL.path(job).is_file():
         raise UserError("a device replaced layers of the network")
     if job.has_stage("batch"):

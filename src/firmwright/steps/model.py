@@ -83,7 +83,7 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
     if format_name != "onnx":
         keys: list[tuple[str, ...]] = [("inputs", name, "value") for name in values]
         keys += [("dimensions", name) for name in recipe.dimensions]
-        text = f"the model is {format_name}; only ONNX models have this: state `shape`"
+        text = f"the model is {format_name}; only ONNX models support this key: state `shape`"
         raise DiagnosticError([recipe.make_diagnostic(key, text) for key in keys])
     return fix_model_inputs(data, name, values, recipe.dimensions)
 
@@ -126,7 +126,7 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
         elif "float" not in dtypes[name]:
             wrong[name] = f"'{name}' is {dtypes[name]}; `integers` is for inputs of floats"
         elif low >= high:
-            wrong[name] = f"the smallest number comes first; found {low}, then {high}"
+            wrong[name] = f"expected the smaller number first; found {low}, then {high}"
     if wrong:
         diagnostics = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
         raise DiagnosticError([job.recipe.make_diagnostic(*where) for where in diagnostics])

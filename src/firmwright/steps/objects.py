@@ -63,7 +63,7 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
     with an included name count. If an include names a macro, all headers are inputs.
     """
     found = [source]
-    for file in found:  # grows in the loop
+    for file in found:  # the loop extends the list
         for quoted, computed in INCLUDE.findall(file.read_bytes()):
             named = headers.get(PurePosixPath(os.fsdecode(quoted)).name, ())
             wanted = chain.from_iterable(headers.values()) if computed else named

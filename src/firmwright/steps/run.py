@@ -32,7 +32,8 @@ from firmwright.verify.run_records import RunRecord
 from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
-"""The limit after which a firmware counts as hung. It is some minutes in the emulator."""
+"""The number of instructions after which a firmware counts as hung, some minutes in the
+emulator."""
 
 
 def run(job: Job, folder: Path) -> None:
@@ -80,7 +81,7 @@ def run(job: Job, folder: Path) -> None:
     artifacts.RUN.write(folder, record)
     remarks = [*execution.notes, *list_remarks(record)]
     if are_all_equal(found):
-        remarks.append("all samples have the same outputs; use real samples (`run.inputs`)")
+        remarks.append("all samples have equal outputs; use real samples (`run.inputs`)")
     if remarks:
         job.note("; ".join(remarks))
     if job.recipe.detection is not None:
@@ -102,9 +103,8 @@ class CountedFunctions:
 
     ``functions`` are the functions of the regions, in the order of the calls. ``waits`` are the
     functions that wait for the jobs of other devices, or that let jobs wait for each other.
-    ``macs`` are the multiply-accumulates of one inference. With ``stand_in``, the processor runs C
-    code in place of another core. In this case, the count differs from the instructions of the real
-    processor.
+    ``macs`` are the multiply-accumulates of one inference. With ``stand_in``, the processor runs
+    the C code of another core, so the count differs from the instructions of the real processor.
     """
 
     functions: Mapping[str, str]

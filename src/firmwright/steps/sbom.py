@@ -96,7 +96,7 @@ def list_makers(job: Job, read: Lock) -> Iterator[Component]:
     release = job.recipe.release
     license = License((release.data_license if release else None) or "")
     for purpose, digests in read.samples.items():
-        described = f"{len(digests)} samples; the digest is that of their digests"
+        described = f"{len(digests)} samples; the digest covers all of their digests"
         digest = digest_all(digests)
         yield Component(
             *("data", f"{purpose}-samples", False),

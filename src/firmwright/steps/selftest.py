@@ -29,8 +29,8 @@ def run(job: Job, folder: Path) -> None:
     for region in network.partition.regions:
         if network.cores.called_core(region.device):
             raise UserError(
-                f"{region.device} runs on another core, whose layers have no checksums; leave the "
-                "key out, or build with `target: c`"
+                f"{region.device} runs on another core, whose layers have no checksums; remove "
+                "the key, or build with `target: c`"
             )
     network = replace(network, checks=find_checks(network.partition, network.plan))
     single, interface = artifacts.NETWORK_INTERFACE.read(job), network.interface

@@ -65,8 +65,8 @@ def refuse_shared_devices(job: Job) -> None:
     """Raise UserError for a device that several instances of the network would share."""
     for device in find_driven_devices(job):
         raise UserError(
-            "`arena: caller` allows several instances of a network, which cannot share "
-            f"{device}; leave the key out, or build with `target: c`"
+            f"`arena: caller` allows several instances of a network, which cannot share {device}; "
+            "remove the key, or build with `target: c`"
         )
 
 
@@ -83,7 +83,7 @@ def refuse_export(job: Job, plan: Plan) -> None:
         raise UserError(
             f"packages pass one arena, but this network has a second arena in "
             f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
-            "leave `arena: caller` out"
+            "remove `arena: caller`"
         )
 
 
@@ -118,8 +118,8 @@ def read_whole_network(job: Job) -> Network:
 def includes_constants(job: Job, network: Network) -> bool:
     """Return whether the assembler includes the constants, which are large in this case.
 
-    Packages contain no assembly. If constants are in several memories or on other cores, only C
-    code can state the memory of each constant.
+    Packages contain no assembly. Only C code can state the memory of each constant if there are
+    several memories or cores.
     """
     called = any(network.cores.called_core(device) for device in network.devices)
     placed = network.plan.constants or load_board(job.platform.board).data_section

@@ -51,7 +51,7 @@ def run(job: Job, folder: Path) -> None:
     write_timeline(folder / job.stats_file, found, header)
     TIMELINE.write(folder, found)
     if not found.modelled:
-        return  # the final table has all numbers
+        return  # the final table shows all numbers
     job.note(str(found))
     overlap = f", {beside:,} of them in parallel" if devices else ""
     slowest = max(found.layers, key=lambda layer: layer.length)

@@ -1,4 +1,4 @@
-"""Defines the interface of devices: the class ``Target``, its context and a device of a mix."""
+"""Defines the interface of devices: the class ``Target``, its context, and a device of a mix."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class DeviceSpec(msgspec.Struct, frozen=True):
 class Context:
     """The information that a device gets in addition to the network.
 
-    ``rounding`` names the rules by which real values become integers, "tflite" or "onnx".
-    ``options`` are the options of this device in the target string. If ``fuse_layers`` is false,
-    every operator is a separate function. ``fallback`` is the device of the mix that runs the
-    operators that no other device accepts. It is None for the fallback device. ``batch`` is the
-    number of samples per inference. ``strategies`` are the recipe's strategies for this device.
-    ``variants`` maps the name of each tuned region to the name of its variant.
+    ``rounding`` names the conversion of real values to integers, "tflite" or "onnx". ``options``
+    are the options of this device in the target string. If ``fuse_layers`` is false, every operator
+    is a separate function. ``fallback`` is the device of the mix that runs the operators that no
+    other device accepts. It is None for the fallback device. ``batch`` is the number of samples per
+    inference. ``strategies`` are the recipe's strategies for this device. ``variants`` maps the
+    name of each tuned region to the name of its variant.
     """
 
     platform: Platform
@@ -66,13 +66,13 @@ class Target(Protocol):
     reason: str
     """The reason why an operator runs on this device, as the explain table shows it."""
     is_fallback: bool = False
-    """Whether the device accepts every operator. Such a device is the last of its mix, and the last
-    device is always one."""
+    """Whether the device accepts every operator. The last device of a mix, and no other device,
+    accepts every operator."""
     quantizes: bool = False
     """Whether the device quantizes float layers itself, with samples of the key ``calibration``."""
     rewrites: Sequence[str] = ()
-    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. With them the device
-    accepts more operators. For a fallback that is alone in its mix, they reduce the work."""
+    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. The device accepts more
+    operators after these rewrites. For a fallback without other devices, they reduce the work."""
     packages: Sequence[str] = ()
     """Python packages that affect the device's output, in addition to firmwright's packages. A lock
     lists them."""
@@ -81,18 +81,18 @@ class Target(Protocol):
     runs the network, and calls the regions on other cores."""
     copies: bool = False
     """Whether the device copies tensors between memories, such as a DMA engine. ``lower`` then gets
-    these regions, ``copy``. If no such device reaches both memories, the last device of the mix
-    copies."""
+    the regions with the anchor ``copy``. If no such device reaches both memories, the last device
+    of the mix copies."""
     keeps_states: bool = True
     """Whether the device may run regions of a network with states between runs. It is false if a
-    core runs the whole network. It is also false if the device's stages run the network on samples
-    that are not consecutive."""
+    core runs the whole network, or if the device's stages run the network on samples that are not
+    consecutive."""
     machines: Mapping[str, str] = MappingProxyType({})
     """Machines that the device adds to the emulator, as "module:Class" by board. Only installed
     devices may add them."""
     is_portable: bool = False
-    """Whether the device's regions and C are the same on every platform. The platform then needs
-    only a processor."""
+    """Whether the device's regions and C are equal on every platform. The platform then needs only
+    a processor."""
     stages: Sequence[str] = ()
     """Stages that the device adds to the pipeline, as "module:NAME". Only installed devices may add
     them."""

@@ -1,4 +1,5 @@
-"""Loads custom devices: of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed package."""
+"""Loads the custom devices of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed
+package."""
 
 from __future__ import annotations
 
@@ -185,7 +186,7 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
         )
     if target.name != name:
         raise UserError(
-            f"{location}: the device's name is '{target.name}', the recipe calls it '{name}'; use "
+            f"{location}: the device's name is '{target.name}', but the recipe uses '{name}'; use "
             "one name"
         )
     if target.stages or target.machines:

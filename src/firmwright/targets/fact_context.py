@@ -25,7 +25,7 @@ LAYOUTS = {
     "relax.nn.adaptive_avg_pool2d": "layout",
     "relax.image.resize2d": "layout",
 }
-"""Operators that state the order of an image's axes, each with the attribute that states it."""
+"""Operators that state the order of an image's axes, each with the name of the attribute."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def count_channels(call: tvm.ir.Call) -> int:
 
 
 def first_tensor(call: tvm.ir.Call) -> relax.Expr:
-    """Return the main operand of an operator: of two that broadcast, the one with more axes."""
+    """Return the main operand of an operator; if two operands broadcast, the operand with more
+    axes."""
     if kind_of(call) in BINARY_KINDS:
         return max(call.args, key=lambda operand: len(static_shape(operand)))
     first = call.args[1 if operator_name(call) == "relax.call_tir" else 0]

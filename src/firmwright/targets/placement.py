@@ -11,7 +11,7 @@ from firmwright.ir.regions import RuleViolation
 
 @dataclass(frozen=True)
 class Composite:
-    """Operators that a device runs as one; no other operator joins the group.
+    """Operators that a device runs as one function; no other operator joins the group.
 
     ``variables`` are the variables that the operators are bound to, in order of execution. No path
     from one of these operators to another contains an operator outside the group. ``reason`` says

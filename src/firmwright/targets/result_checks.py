@@ -94,7 +94,7 @@ def find_cycle(
     composites: Sequence[Composite],
 ) -> str:
     """Return the error for a composite and an operator that wait for each other."""
-    reads: dict[object, dict[object, None]] = {}  # in order, for a reproducible message
+    reads: dict[object, dict[object, None]] = {}  # sorted, for a reproducible message
     for variable, binding in bindings.items():
         own = owners.get(variable, variable)
         read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)
@@ -117,7 +117,7 @@ def find_cycle(
     return (
         f"the composite '{composites[first].kind}' closes a cycle: {short_name(between.value)} "
         f"('{between.var.name}') reads one of its results, and another of its operators waits for "
-        "that; leave one of them out"
+        "this result; remove one of these operators"
     )
 
 

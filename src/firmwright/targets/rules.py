@@ -45,9 +45,9 @@ class Rule:
 
     A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
     only if the facts meet the conditions of ``when``. ``change`` contains the facts that the
-    model's supplier or the build can change, each with a description of the quantity. ``remedy`` is
-    reported if no such change fulfills the rule. The text of the remedy may contain facts, like the
-    sentence.
+    model's supplier or the build can change, each with a description of the quantity. The message
+    has ``remedy`` if no such change fulfills the rule. The text of the remedy may contain facts,
+    like the sentence.
     """
 
     name: str

@@ -10,7 +10,7 @@ from firmwright.toolchain.platforms import Throughput
 
 SIXTEEN_BIT_TYPES = frozenset({"int16", "uint16"})
 US_DECIMALS = 3
-"""Decimals of a microsecond."""
+"""The number of decimals of a time in microseconds."""
 
 
 def estimate_work_us(
@@ -23,8 +23,8 @@ def estimate_work_us(
 ) -> float:
     """Return the microseconds of a region's work; ``ports`` are its inputs and outputs.
 
-    ``wide`` states that the device computes in 16 bits that the ports do not show, such as
-    quantized floats.
+    If ``wide`` is true, the device computes in 16 bits, although the ports do not show this, as
+    with quantized floats.
     """
     if modelled:
         cycles = float(modelled.total)

@@ -99,8 +99,8 @@ def load_board(name_or_path: str) -> Board:
     description = Path(name_or_path, DESCRIPTION)
     if not description.is_file():
         raise UserError(
-            f"'{name_or_path}' has no {DESCRIPTION}; add one with the key `families`, the families "
-            "of cores that the board serves"
+            f"'{name_or_path}' has no {DESCRIPTION}; add one with the key `families`, the board's "
+            "families of cores"
         )
     return msgspec.convert(load_document(description, read_schema("board.schema.json")).data, Board)
 

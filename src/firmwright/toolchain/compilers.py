@@ -47,7 +47,7 @@ ANSWERS: dict[Question, str] = {}
 """The outputs of the programs that this process has called."""
 
 MOST_ERRORS = 6
-"""Lines of a compiler's or linker's output that a message has at most."""
+"""The maximum number of lines of a compiler's or linker's output in a message."""
 ERROR_LINE = re.compile(
     r"^>>> |\berror( #\d+)?: |undefined (reference|symbol)|overflowed by|\bld: ", re.IGNORECASE
 )

@@ -15,8 +15,8 @@ from firmwright.toolchain.image import Section, read_sections
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
     """Return the bytes in the counted sections by name, the largest first.
 
-    A symbol within another symbol counts as part of it. Bytes without a symbol are listed by
-    section.
+    A symbol within another symbol counts as part of the outer symbol. Bytes without a symbol are
+    listed by section.
     """
     with elf.open("rb") as stream:
         image = ELFFile(stream)
@@ -27,7 +27,9 @@ def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tupl
         reached, end = section.address, section.address + section.bytes
         unnamed = section.bytes
         for address, (size, name) in symbols:
-            if reached <= address < end:  # a symbol within another symbol counts as part of it
+            if (
+                reached <= address < end
+            ):  # a symbol within another symbol counts as part of this symbol
                 taken[name] += size
                 unnamed -= size
                 reached = address + size

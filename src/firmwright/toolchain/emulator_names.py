@@ -17,7 +17,8 @@ BUILT_IN = {
     "qemu-user": "firmwright.emulator.built_in:QEMU_USER",
     "unicorn": "firmwright.emulator.built_in:UNICORN",
 }
-"""The emulators of this package. They need no entry point, so a copy of the source has them too."""
+"""The emulators of this package, which need no entry point, so that a copy of the source also has
+them."""
 
 
 def emulator_names() -> tuple[str, ...]:

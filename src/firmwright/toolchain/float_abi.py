@@ -2,7 +2,7 @@
 
 Clang accepts a CPU without floating-point unit for an ``eabihf`` target and prints no warning.
 Zig's `-mcpu=cortex_m4` is such a CPU: zig emits calls such as ``__aeabi_fadd`` and marks the object
-as hard-float. The program's results are right, so users would not notice that the program is ten
+as hard-float. The program's results are correct, so users would not notice that the program is ten
 times too slow.
 """
 

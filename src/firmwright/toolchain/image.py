@@ -156,7 +156,7 @@ def read_segments(elf: Path) -> tuple[Segment, ...]:
 
 HEX_BLOCK = 2**16
 HEX_LINE = 16
-"""Bytes of one record of data."""
+"""The number of bytes in a data record."""
 
 DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
 """Types of records. Source: Intel, Hexadecimal Object File Format Specification, revision A."""

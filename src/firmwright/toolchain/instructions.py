@@ -32,7 +32,7 @@ class Code:
     next: NDArray[np.intp]
 
     def find(self, encoding: Encoding) -> NDArray[np.bool_]:
-        """Return which words match an encoding and its size."""
+        """Return whether each word matches an encoding and its size."""
         found: NDArray[np.bool_] = (self.words & encoding.mask) == encoding.match
         wide = encoding.mask > 0xFFFF
         if self.instruction_set == "riscv":

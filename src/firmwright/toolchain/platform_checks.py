@@ -24,7 +24,7 @@ OF_PROGRAMS = ("native", "qemu-user")
 """Emulators that run programs of an operating system; other emulators have a machine's memories."""
 
 IN_UNICORN = ("unicorn", "cv32e40p")
-"""Emulators that run the firmware in unicorn; ``cv32e40p`` runs it on the RTL after that."""
+"""Emulators that run the firmware in unicorn; ``cv32e40p`` then runs the firmware on the RTL."""
 
 WIDE_FAMILIES = ("rv64", "linux", "native")
 """Families of architectures with more than 32 bits in an address."""
@@ -103,8 +103,8 @@ def _find_board_errors(
         fitting = [n for n in board_names() if family in load_board(n).families]
         yield Finding(
             ("board",),
-            f"the board '{data['board']}' serves {' and '.join(board.families)}, but the "
-            f"architecture '{architecture}' is {family}; boards that serve it: "
+            f"the board '{data['board']}' supports {' and '.join(board.families)}, but the "
+            f"architecture '{architecture}' is {family}; boards that support it: "
             f"{', '.join(fitting) or 'none'}",
         )
     linked = [t for t in toolchains if t.knows(architecture) and t.uses_script(architecture)]
@@ -233,7 +233,7 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
                 f"{origin:#x} is not a multiple of {UNICORN_PAGE:,} bytes, which {needing} "
                 f"need{'s' if len(names) == 1 else ''}"
             )
-            yield Finding((*pointer, "origin"), f"{message}; move it, or leave {needing} out")
+            yield Finding((*pointer, "origin"), f"{message}; move it, or remove {needing}")
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
@@ -246,7 +246,10 @@ def _find_emulator_errors(data: Data) -> Iterator[Finding]:
         elif name in OF_PROGRAMS and "memories" in data:
             message = "runs programs of an operating system, not firmware in `memories`; remove it"
         elif name not in OF_PROGRAMS and "memories" not in data:
-            message = "runs firmware in `memories`, which this platform does not state; remove it"
+            message = (
+                "runs firmware in `memories`, which this platform does not state; remove the "
+                "emulator"
+            )
         elif name.startswith("qemu") and "qemu" not in data:
             message = "needs the key 'qemu' with its machine; add the key"
         if message:

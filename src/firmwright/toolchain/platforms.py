@@ -114,12 +114,12 @@ class Platform:
     modules: Mapping[str, str] = field(default_factory=dict)
     """By device, the toolchain of the image that the device's core loads."""
     host: str | None = None
-    """The platform that replaces this one if a recipe states ``compile_for_device: false``."""
+    """The platform that replaces this platform if a recipe states ``compile_for_device: false``."""
     timing: Timing | None = None
     features: tuple[str, ...] = ()
     """The processor features for which forms of the device ``c`` are made."""
     clock: int | None = None
-    """The clock frequency of the processor in Hz. A recipe may state another one."""
+    """The clock frequency of the processor in Hz. A recipe may state another frequency."""
     uf2_family: int | None = None
     """The chip's family in UF2 files, for a chip whose boot loader stores such files."""
     cycles: str | None = None
@@ -129,7 +129,8 @@ class Platform:
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
-        """All values of the platform by name, as plain data. Callers must not change it."""
+        """All values of the platform by name, as plain data. Callers must not change the
+        mapping."""
         return asdict(self)
 
     @property
@@ -195,8 +196,8 @@ def to_host_platform(platform: Platform) -> Platform:
     """
     if platform.host is None:
         raise UserError(
-            f"compile_for_device: the platform '{platform.name}' names no `host:` to build for; "
-            "add it to the platform, or leave the key out"
+            f"compile_for_device: the platform '{platform.name}' has no key `host:`; add it to "
+            "the platform, or remove `compile_for_device`"
         )
     host = load_platform(platform.host)
     return replace(

@@ -146,7 +146,7 @@ class Program:
         for section in self._sections:
             if section.address <= address < section.end:
                 return section
-        raise UnprovenError(f"{address:#x} is called, which holds no code")
+        raise UnprovenError(f"the called address {address:#x} contains no code")
 
     def is_entry(self, address: int) -> bool:
         return address in self._names

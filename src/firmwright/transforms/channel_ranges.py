@@ -19,12 +19,13 @@ from firmwright.transforms.layout_of_constants import apply_layout, find_channel
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, Reals
 
 ROUNDING = 0.76
-"""The maximum distance of a rounded result from the real one, in steps of the output. The last
+"""The maximum distance of a rounded result from the real result, in steps of the output. The last
 rounding of a kernel adds half a step, TFLite's rounding before it a quarter, and the rounding of
 the factor far less."""
 
 LARGEST_QUOTIENT = 2.0**30
-"""Steps of the output. A number that is farther from zero may wrap around when it is scaled."""
+"""The limit in steps of the output; a number that is farther from zero may wrap around when it is
+scaled."""
 
 FLOAT32_ERROR = 2.0**-23
 """The error of an average of float32 numbers, per number, relative to the largest number."""

@@ -64,7 +64,7 @@ def keeps_shape(reshape: tvm.ir.Call) -> bool:
 def keeps_size(resize: tvm.ir.Call) -> bool:
     """Return whether a resize to the input's size reads every element at its unchanged position.
 
-    Interpolation then multiplies the neighbor by zero, with the same result for all finite numbers.
+    Interpolation then multiplies the neighbor by zero, with equal results for all finite numbers.
     """
     attrs = resize.attrs
     modes = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -109,7 +109,7 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace a ``relax.take`` of one element of an axis at a constant index by a slice.
 
-    A channel shuffle reads the parts in this way. The slice joins the axis and the next axis, so
+    A channel shuffle selects its parts in this way. The slice joins the axis and the next axis, so
     that images with four axes keep four axes. Samples are not sliced. An axis before a single
     sample counts as an axis of the sample.
     """

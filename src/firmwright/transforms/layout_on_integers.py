@@ -1,4 +1,4 @@
-"""Moves elements as integers between a dequantize and a quantize with the same parameters."""
+"""Moves elements as integers between a dequantize and a quantize with equal parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice take nn.max_pool
 
 @rewrite_each("relax.quantize")
 def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite quantize(select(dequantize(x))) to select(x) if both have the same parameters."""
+    """Rewrite quantize(select(dequantize(x))) to select(x) if both have equal parameters."""
     chain: list[tuple[relax.Var, tvm.ir.Call]] = []
     source = definition(builder, call.args[0])
     reader = call

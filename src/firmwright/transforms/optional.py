@@ -93,7 +93,7 @@ OPTIONAL = (
     ),
     Transform(
         "RemoveConstantChannels",
-        "a quantized layer computes no channel that is the same number for all inputs",
+        "a quantized layer computes no channel that is one number for all inputs",
         remove_constant_channels,
     ),
     Transform(
@@ -116,9 +116,9 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
     """Yield the rewrites of these names in order, each after the rewrites that it requires.
 
-    Rewrites that run after the canonical rewrites do not require other rewrites. If the
-    prerequisites ran again, they would fold the operators that keep sums defined. Then an
-    accelerator's rules would not match these operators.
+    Rewrites that run after the canonical rewrites do not require other rewrites. The prerequisites
+    would otherwise run again and fold the operators that keep sums defined. Then an accelerator's
+    rules would not match these operators.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

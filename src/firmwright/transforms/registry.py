@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A rewrite of a module's ``main``; the sentence states the property that holds afterwards."""
+    """A rewrite of a module's ``main``; the sentence states the property of the rewritten
+    module."""
 
     name: str
     postcondition: str
@@ -41,7 +42,7 @@ CANONICAL = (
     Transform("decompose", "batch normalization is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("bounded-take", "no index reads outside its tensor", clamp_take_indices),
-    Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
+    Transform("split-to-slices", "a part of a tensor is a slice", split_to_slices),
     Transform("separate-results", "each result of an operator is a variable", separate_results),
     Transform("parts-of-slices", "no slice reads a joined tensor", read_parts),
     Transform("concat-in-trees", "no operator joins more than 32 tensors", concat_in_trees),
@@ -57,17 +58,17 @@ CANONICAL = (
     ),
     Transform(
         "layout-on-integers",
-        "quantized elements that are only moved are never dequantized",
+        "no quantized element is dequantized only to be moved",
         keep_layout_on_integers,
     ),
     Transform(
         "concat-on-integers",
-        "integers with equal quantization parameters that are only joined are never dequantized",
+        "no integers with equal quantization parameters are dequantized only to be joined",
         concat_integers,
     ),
     Transform(
         "parts-of-concat",
-        "no operator reads an element of tensors that were joined from such elements",
+        "no operator reads a single element of a joined tensor",
         take_part,
     ),
     Transform(
@@ -77,7 +78,7 @@ CANONICAL = (
     ),
     Transform(
         "own-dequantize",
-        "every dequantize has one consumer, so that it can join that consumer's region",
+        "every dequantize has one consumer, whose region it can join",
         duplicate_dequantize,
     ),
 )

@@ -26,8 +26,8 @@ NUMPY_FUNCTIONS = relax_names(
     "add subtract multiply floor_divide maximum minimum equal not_equal less less_equal greater "
     "greater_equal logical_and logical_or logical_not isnan where"
 )
-"""The operators by which exporters and importers compute shapes and limits; numpy has the same
-names."""
+"""The operators by which exporters and importers compute shapes and limits, with their names in
+numpy."""
 
 
 def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:

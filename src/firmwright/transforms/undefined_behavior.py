@@ -28,8 +28,8 @@ from firmwright.ir.relax import (
 from firmwright.transforms.sixteen_bit_floats import replace_dtypes
 
 UNSIGNED = {"int32": "uint32", "int64": "uint64"}
-"""The types that replace types whose sums can overflow, because unsigned integers wrap. Shorter
-types are wrapped when the C is written."""
+"""The unsigned types that replace types whose sums can overflow, because unsigned integers wrap
+around. Shorter types are wrapped around when the C is written."""
 
 WRAPPING_OPERATORS = relax_names("add subtract multiply sum prod")
 PRODUCT_OPERATORS = relax_names("matmul einsum")
@@ -96,7 +96,8 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Convert a scalar of the smallest int32 to an array, because TVM's comparison is wrong."""
+    """Convert a constant scalar of the smallest int32 to an array, because TVM compares with this
+    scalar incorrectly."""
     if not static_shape(call):
         return call
 
@@ -129,7 +130,7 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
     """Return integers with the same bits in a type of the same width.
 
     This function converts negative scalar constants, because TVM rejects their cast. Other values
-    are cast. From the casts, devices recognize sums and biases that only wrap.
+    are cast. Devices recognize sums and biases that only wrap around by these casts.
     """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
         number = constant_array(value)

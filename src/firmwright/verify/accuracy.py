@@ -138,7 +138,7 @@ def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
 
 
 def compute_rate(found: Array, right: Array) -> float:
-    """Return the percentage of classes that are right."""
+    """Return the percentage of correct classes."""
     return 100.0 * float(np.mean(found == right))
 
 

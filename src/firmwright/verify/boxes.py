@@ -1,4 +1,4 @@
-"""Measures how many right boxes and how many wrong boxes networks find."""
+"""Measures the numbers of correct and wrong boxes that networks find."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from firmwright.verify.run_records import BoxAccuracy, BoxRates
 
 @dataclass(frozen=True)
 class BoxComparer:
-    """Compares the boxes of networks with the right boxes.
+    """Compares the boxes of networks with the correct boxes.
 
-    ``labels`` are the right boxes of each sample. If it is None, the first network's boxes are
-    right. Two boxes match if their intersection over union is at least ``iou``.
+    ``labels`` are the correct boxes of each sample. If they are None, the first network's boxes
+    count as correct. Two boxes match if their intersection over union is at least ``iou``.
     """
 
     detector: Detector

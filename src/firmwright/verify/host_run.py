@@ -68,7 +68,7 @@ def run_on_host(
     link_firmware(build, compiler, folder / "sources", [*objects, *archives], program, cache)
     inputs, outputs = network.interface.inputs, network.interface.outputs
     layout = network.batch or BatchLayout(1, tuple(0 for _ in outputs))
-    spare = [samples[-1]] * (-len(samples) % layout.size)  # the last batch is filled up
+    spare = [samples[-1]] * (-len(samples) % layout.size)  # repeated samples fill the last batch
     batches = join_samples([*samples, *spare], layout.size)
     given = encode_samples(inputs, batches)
     entry = f"{network.c_prefix}_run"

@@ -129,9 +129,8 @@ def find_factor(call: relax.Expr) -> float | None:
 def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
     """Return for each parameter of ``main`` whether it has floats that represent integers.
 
-    Such a parameter is read by a layer with integer weights before any other operator computes with
-    it. NEMO writes its networks in this form. Weights of only -1, 0 and 1 are not sufficient
-    evidence.
+    A layer with integer weights reads such a parameter before any other operator computes with it.
+    NEMO writes its networks in this form. Weights of only -1, 0 and 1 are not sufficient evidence.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}

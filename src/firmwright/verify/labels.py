@@ -1,4 +1,4 @@
-"""Reads the labels of samples: the right classes, or the right boxes."""
+"""Reads the labels of samples: the correct classes or boxes."""
 
 from __future__ import annotations
 

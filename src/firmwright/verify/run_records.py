@@ -110,8 +110,8 @@ class OutputAccuracy:
 class BoxRates:
     """The rates of a network's boxes.
 
-    ``recall`` is the fraction of the right boxes that the network found. ``precision`` is the
-    fraction of the found boxes that are right. A rate is 1 if it has no boxes to count.
+    ``recall`` is the fraction of the correct boxes that the network found. ``precision`` is the
+    fraction of the found boxes that are correct. A rate is 1 if it has no boxes to count.
     """
 
     found: int
@@ -137,10 +137,10 @@ class AccuracyRecord:
     ``quantized`` and ``firmware``. For a model that is compiled without quantization, they are
     ``reference`` and ``firmware``.
 
-    ``samples`` are the digests of the samples, and ``calibrated`` is how many of them the
+    ``samples`` are the digests of the samples, and ``calibrated`` is the number of samples that the
     calibration also used. ``top1`` is the rate of agreement with the labels or, without labels,
     with the first network's classes. ``agreement`` always compares with the first network's
-    classes. ``reference`` names the runtime that defines the right results of the firmware.
+    classes. ``reference`` names the runtime that defines the correct results of the firmware.
     ``firmware`` names the compiler that built the network's C for the machine of the build.
     ``layers`` is None without a float network. ``boxes`` is None if the recipe has no detection.
     """

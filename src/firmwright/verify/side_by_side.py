@@ -14,7 +14,8 @@ from firmwright.emulator.execution import ClockCycles, Execution
 from .protocol import join_consoles
 
 WORTHWHILE = 20_000_000
-"""The least multiply-accumulates for a second emulator: it starts too late for less work."""
+"""The minimum number of multiply-accumulates for a second emulator, which starts too late for less
+work."""
 
 
 def run_side_by_side(

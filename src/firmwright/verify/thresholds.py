@@ -64,7 +64,7 @@ def check_boxes(record: AccuracyRecord, name: str) -> Iterator[str]:
     extra = round((1 - rates.precision) * rates.found)
     if limits.precision is not None and rates.precision < limits.precision:
         yield (
-            f"{extra} of {rates.found} boxes of the {name} network are not right (precision "
+            f"{extra} of {rates.found} boxes of the {name} network are wrong (precision "
             f"{rates.precision:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.precision "
             f"requires {limits.precision:g}"
         )

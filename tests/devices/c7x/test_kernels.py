@@ -60,6 +60,6 @@ def test_why_a_layer_has_no_form_is_said() -> None:
     chosen = choose(layer, (), make_forms(Core(32, 20000)))
     assert chosen.form is None
     assert chosen.refusals == (
-        "c7x_conv2d needs rows, and the weights of 16 channels, that 20,000 bytes hold; "
+        "c7x_conv2d needs rows and weights of 16 channels that fit 20,000 bytes; "
         "a kernel without gaps in its rows",
     )

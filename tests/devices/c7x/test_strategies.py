@@ -109,7 +109,7 @@ def test_a_pool_of_single_elements_makes_whole_vectors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[0][0], samples[0]["x0"][:, :, ::2, ::2])
     (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
     assert kernel.note == (
-        "No blocks: no input of several axes is moved with the blocks. The innermost loop is one "
+        "No blocks: no input with several axes moves with the blocks. The innermost loop is one "
         "vector. Streams deliver 0 of 1 inputs; others: not adjacent in a vector (1)."
     )
 

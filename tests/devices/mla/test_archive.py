@@ -106,7 +106,7 @@ ENTRIES: dict[str, tuple[dict[str, bytes], str]] = {
     "many": ({**files(), **{f"{i}.so": b"" for i in range(2047)}}, "more than 2,048 members"),
     "bomb": ({**files(), "a.json": b" " * 32 * 1024**2}, "unpack to more than 16,777,216"),
     "keys twice": ({**PROGRAM, "net_mpk.json": b'{"a": 1, "a": 2}'}, "duplicate key 'a'"),
-    "deep": ({**PROGRAM, "net_mpk.json": b"[" * 70 + b"]" * 70}, "nested more than 64 deep"),
+    "deep": ({**PROGRAM, "net_mpk.json": b"[" * 70 + b"]" * 70}, "more than 64 nested levels"),
     "no JSON": ({**PROGRAM, "net_mpk.json": b"{"}, "not JSON"),
 }
 
@@ -183,7 +183,7 @@ CONTENTS: dict[str, tuple[Any, str]] = {
     "same step": (changed(lambda s: s[2].update(name="quantize")), "the step 'quantize' is there"),
     "same output": (
         changed(lambda s: s[2]["output_nodes"][0].update(name="q")),
-        "the output 'q' is there 2 times",
+        "the output 'q' appears 2 times",
     ),
     "unmade input": (
         changed(lambda s: s[2]["input_nodes"][0].update(name="z")),
@@ -211,7 +211,8 @@ def test_what_the_vendors_reader_tolerates_is_remarked() -> None:
     content["plugins"][1]["resources"]["executable"] = "net.so"
     found = pipeline(content, ["net_mpk.json", "net.so"])
     assert found.remarks == (
-        "the step 'quantize' reads 'image', used as an input of the network",
+        "the step 'quantize' reads 'image', which no step writes; it counts as an input of the "
+        "network",
         "the step 'MLA_0' of the MLA runs net.so, a library",
     )
 

@@ -316,7 +316,7 @@ def test_a_network_on_the_arm_cores_has_no_batch_of_the_mla(
             ('"desired_batch_size": batch_size', '"desired_batch_size": 13'),
             "SiMa's archive is for a batch of 13; the recipe asks for 16",
         ),
-        (('"MLA_0", {**batch', '"quantization_transform", {**batch'), "is there 2 times"),
+        (('"MLA_0", {**batch', '"quantization_transform", {**batch'), "appears 2 times"),
         (('{"executable": program},\n            },', '{"executable": "x.elf"}},'), "'x.elf'"),
     ],
     ids=["name", "bomb", "schedule", "batch", "step", "program"],

@@ -127,9 +127,12 @@ def test_a_layer_says_how_it_is_tiled() -> None:
     small, large = conv2d((16, 16, 16), 16), conv2d((64, 64, 64), 64)
     tile = find_best_tiling(large, DIANA).tile
     notes = [lower_layer(a_region(layer), layer, DIANA).kernel.note for layer in (small, large)]
-    assert notes[0] == "One job computes it whole."
+    assert notes[0] == "One job computes the whole layer."
     size = f"{tile.channels} x {tile.rows} x {tile.columns}"
-    assert notes[1] == f"{64 // tile.channels * -(-64 // tile.rows)} jobs, of up to {size} results."
+    assert (
+        notes[1]
+        == f"{64 // tile.channels * -(-64 // tile.rows)} jobs compute up to {size} results each."
+    )
 
 
 def test_weights_are_named_by_their_region() -> None:

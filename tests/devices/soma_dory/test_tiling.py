@@ -145,12 +145,12 @@ def test_the_batch_changes_no_tile() -> None:
 
 REASONS = {
     "its smallest tile (10 x 1 x 1 results of 5000 input channels) needs 80,384 B of the weight "
-    "memory, which offers 64,000 B": (dense(5000, 10), DIANA),
+    "memory, which has 64,000 B": (dense(5000, 10), DIANA),
     "its smallest tile (16 x 2 x 40 results of 64 input channels) needs 13,824 B of L1, "
-    "which offers 4,000 B": (conv2d((64, 10, 40), 32), like_diana(l1=4000)),
+    "which has 4,000 B": (conv2d((64, 10, 40), 32), like_diana(l1=4000)),
     "its smallest tile (16 x 9 x 40 results of 64 input channels) needs 34,560 B of L1, "
-    "which offers 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
-    "its smallest tile (4 x 1 x 30 results) needs 992 B of L1, which offers 400 B": (
+    "which has 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
+    "its smallest tile (4 x 1 x 30 results) needs 992 B of L1, which has 400 B": (
         depthwise((8, 9, 30)),
         like_diana(l1=800, double_buffering=True),
     ),

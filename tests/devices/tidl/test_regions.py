@@ -177,8 +177,8 @@ def test_a_region_without_products_is_worth_no_long_call(
     assert len(placement.composites) == offloaded
     if not offloaded:
         assert sentences(placement)["region without products"] == (
-            "its region has no multiply-accumulates: calling TIDL costs 620 us, and c an estimated "
-            "3 us for all; min_macs=0 offloads the region anyway"
+            "its region has no multiply-accumulates: calling TIDL costs 620 us, and c runs all its "
+            "layers in an estimated 3 us; min_macs=0 offloads the region anyway"
         )
 
 

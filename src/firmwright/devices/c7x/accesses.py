@@ -18,7 +18,7 @@ OPERATORS = frozenset(
     "prim.likely prim.shift_left prim.shift_right prim.bitwise_and prim.bitwise_or "
     "prim.bitwise_xor prim.bitwise_not".split()
 )
-"""Calls of TIR that are operators of C."""
+"""TIR calls that become C operators."""
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,7 @@ def estimate_cycles(
     """Return the cycles of a region's ``steps``; None if the platform states no times.
 
     ``lanes`` is the number of elements in a vector, or 0 without vectors. If ``beside`` is true,
-    transfers overlap with the computation. Then ``transfer`` has only the cycles that do not
-    overlap.
+    transfers overlap with the computation, and ``transfer`` has only the remaining cycles.
     """
     if core.steps_per_cycle is None:
         return None

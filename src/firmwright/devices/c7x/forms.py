@@ -22,8 +22,8 @@ LAYERS = "c7x/layers"
 """The folder of the forms' templates."""
 
 SUMS = (
-    "Strips of rows, which the DMA moves during the computation. The streaming engines deliver "
-    "weights and inputs; no branch and no address in the loop over products."
+    "The DMA moves strips of rows during the computation. The streaming engines deliver weights "
+    "and inputs; the loop over products has no branch and computes no address."
 )
 
 
@@ -37,7 +37,7 @@ def make_forms(core: Core) -> tuple[Form, ...]:
     conditions = (
         INTEGERS,
         Condition(
-            f"rows, and the weights of {CHANNELS} channels, that {core.local_memory:,} bytes hold",
+            f"rows and weights of {CHANNELS} channels that fit {core.local_memory:,} bytes",
             lambda layer: cut(core, layer).fits,
         ),
     )

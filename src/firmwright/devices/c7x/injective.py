@@ -106,9 +106,8 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
     """Return the inputs that the DMA moves by blocks.
 
-    These inputs have several axes and differ between blocks. All other inputs are read in place.
-    One example is an input of which a block reads less than a vector, such as the scale of a
-    channel. Another example is an input with gaps between the elements that are read.
+    These inputs have several axes and differ between blocks. The core reads all other inputs in
+    place: for example, the scale of a channel, or an input with gaps.
     """
     if split is None:
         return ()
@@ -145,7 +144,7 @@ def explain_no_blocks(
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
         return "equal parts would be smaller than a vector"
     if not moved:
-        return "no input of several axes is moved with the blocks"
+        return "no input with several axes moves with the blocks"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
         return f"two copies of each buffer need {needed:,} bytes; local memory has {local_memory:,}"
@@ -159,7 +158,7 @@ def block_elements(found: ElementwiseNest, split: BlockSplit) -> int:
 def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
     count = prod(found.extents[: split.axis]) * split.count
     size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
-    return f"{count} blocks of {size:,} bytes, which the DMA moves during the computation."
+    return f"The DMA moves {count} blocks of {size:,} bytes during the computation."
 
 
 def make_blocks(

@@ -23,7 +23,8 @@ EXACT_LIMIT = 2**22
 """The limit of positions in units of their fraction: float32 has all smaller positions exactly."""
 
 ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
-"""Halves that are added to a position, so that its integer part is the nearest element."""
+"""The halves to add to a position, by the rounding, so that its integer part is the nearest
+element."""
 
 
 def is_subsampling(call: tvm.ir.Call) -> bool:
@@ -61,7 +62,8 @@ class AxisInterpolation:
 
     @property
     def grain(self) -> Fraction:
-        """Return the unit of positions: each position between two centers is a multiple of it."""
+        """Return the unit of positions, of which each position between two centers is a
+        multiple."""
         return 1 / Fraction(2 * self.scale.denominator)
 
     @property
@@ -134,7 +136,7 @@ def is_exact_resize(call: tvm.ir.Call) -> bool:
 
 
 def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the nearest elements, or sums of neighbors that have TVM's weights."""
+    """Return the nearest elements, or weighted sums of neighbors with TVM's weights."""
     rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
     axes = layout.index("H"), layout.index("W")

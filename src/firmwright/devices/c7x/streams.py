@@ -22,9 +22,9 @@ from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64
-"""Bytes of a vector that an engine delivers."""
+"""The number of bytes in a vector that an engine delivers."""
 MAX_DIMENSIONS = 5
-"""An engine counts in six dimensions, and the first dimension is the vector."""
+"""The maximum number of loops that an engine follows, in addition to the vector's elements."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 
 
@@ -96,7 +96,7 @@ def plan_stream(
     if buffer.name in local:
         return "moved by the DMA"
     if int(loops[-1].extent) * size != STREAM_VECTOR_BYTES:
-        return f"not {STREAM_VECTOR_BYTES} bytes a vector"
+        return f"not {STREAM_VECTOR_BYTES} bytes per vector"
     *steps, first = find_affine_factors(index, loops)
     if not steps or steps[-1] != 1 or first != 0:
         return "not adjacent in a vector"

@@ -15,10 +15,10 @@ from math import ceil, gcd
 from firmwright.ir.layer import Layer, LayerKind
 
 CHANNELS = 16
-"""Output channels that are computed at once: their sums fill 512 bits."""
+"""The number of output channels whose sums fill a vector of 512 bits."""
 
 GROUP_BYTES = 64
-"""Bytes of the weights of 16 channels with four taps each."""
+"""The number of bytes of the weights of 16 channels with four taps each."""
 
 STRIP_BYTES = 16 * 1024
 """The limit of a strip's input and of its output, in bytes; a single row may exceed it."""
@@ -30,19 +30,19 @@ The rows of such a picture may be divided differently.
 """
 
 TILES = (4, 3, 2, 1)
-"""Possible numbers of pixels whose sums are in registers at once."""
+"""The possible numbers of pixels whose sums are in registers at once."""
 
 TILE_CYCLES = 16
-"""Assumed cycles per tile: its loop begins and ends, and sums start with their biases."""
+"""Assumed cycles per tile, for the ends of its loop and for the biases of the sums."""
 
 STORE_CYCLES = 10
-"""Assumed cycles per vector of sums: about twenty instructions convert it, two per cycle."""
+"""Assumed cycles per vector of sums, for about twenty instructions at two per cycle."""
 
 OPEN_CYCLES = 60
-"""Assumed cycles per block of channels in a strip: two streaming engines are opened."""
+"""Assumed cycles per block of channels in a strip, to open two streaming engines."""
 
 START_CYCLES = 200
-"""Assumed cycles per strip: the core waits for one transfer and starts two."""
+"""Assumed cycles per strip, to wait for one transfer and start two."""
 
 LARGEST_ROW = 2**16 - 1
 """The maximum bytes of a row that the DMA moves."""
@@ -141,7 +141,7 @@ class Strips:
 
     @property
     def before(self) -> int:
-        """Return the bytes of the border before a row."""
+        """Return the number of border bytes before a row."""
         return min(self.layer.padding[1] * self.layer.channels, self.row_bytes)
 
     @property

@@ -23,14 +23,16 @@ LOCAL_SCOPE = "local"
 DMA_LOOP = "fw_dma"
 """The annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
-"""The annotation of a vector loop, with its steps, and of a loop over vectors, with 0."""
+"""The annotation of a vector loop; its value is the number of steps, or 0 for a loop over
+vectors."""
 LANE = "lane"
-"""The name of the variable of a loop that is a vector."""
+"""The variable's name in a loop that is a vector."""
 VECTOR_MACRO = "FW_VECTOR_LOOP"
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait", VECTOR_MACRO})
 HEADER = "fw_c7x.h"
 VECTOR_BYTES = 64
-"""Bytes that the innermost loop writes; a core with shorter vectors needs several vectors."""
+"""The number of bytes that the innermost loop writes; shorter vectors write them in several
+steps."""
 
 
 @dataclass(frozen=True)

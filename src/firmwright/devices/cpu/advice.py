@@ -21,9 +21,9 @@ from firmwright.toolchain.families import find_family, load_families
 LOOPS = 5.0
 """Instructions per multiply-accumulate in loops from TIR."""
 ELEMENT = 3.5
-"""Instructions per element of the largest tensor, if integers are added or shifted."""
+"""Instructions per element of the largest tensor for additions and shifts of integers."""
 MOVED = 2.0
-"""Instructions per element of the largest tensor, if elements are only moved."""
+"""Instructions per element of the largest tensor for moves."""
 MOVING = frozenset({
     "concat", "copy", "flatten", "expand_dims", "layout_transform", "pad", "permute_dims",
     "reshape", "split", "squeeze", "strided_slice", "take",
@@ -90,7 +90,7 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield changes that save instructions of a region.
 
-    A change may be less work, integers, another core or another function.
+    A change can be fewer channels, integers, another core or another function.
     """
     layer, choice = select_kernel(region, module, context)
     now = None

@@ -169,7 +169,7 @@ def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
 
 def describe_form(form: Form) -> str:
     """Return the comment about a form above the function that it wrote."""
-    cost = f" About {form.cost:g} instructions a multiply-accumulate." if form.cost else ""
+    cost = f" About {form.cost:g} instructions per multiply-accumulate." if form.cost else ""
     return f"Form {form.name}: {form.sentence}{cost}"
 
 

@@ -13,12 +13,12 @@ from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14
-"""The number of results from which a layer gets a separate function. Each result needs some more
-instructions in shared loops; separate loops need two kilobytes."""
+"""The number of results from which a layer gets a separate function. Shared loops need more
+instructions per result; separate loops need two kilobytes."""
 
 LOOPS = "loops"
 FUNCTIONS = {False: "separate", True: "shared"}
-"""The kind of a function in the name of a variant, by whether layers share the function."""
+"""The part of a variant's name for separate and for shared functions."""
 
 
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
-STAND_IN = "SiMa's MLA: the network's arithmetic in C, not that of SiMa's compiler"
+STAND_IN = "SiMa's MLA: the network's arithmetic in C, not the arithmetic of SiMa's compiler"
 
 
 class MlaTarget(Target):

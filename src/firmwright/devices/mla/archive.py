@@ -112,7 +112,7 @@ def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
     name = find_description(files)
     content = read_json(files[name], name)
     if find_depth(content) > MAX_JSON_DEPTH:
-        raise BrokenBundleError(f"{name}: nested more than {MAX_JSON_DEPTH} deep")
+        raise BrokenBundleError(f"{name}: its JSON has more than {MAX_JSON_DEPTH} nested levels")
     return name, content
 
 

@@ -29,9 +29,9 @@ from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 
 CALIBRATION = "calibration.npz"
 NO_SAMPLES = (
-    "target: mla: there are no samples to calibrate with, and random ones would decide about the "
-    "network; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
-    "is quantized already"
+    "target: mla: there are no calibration samples, and random samples would change the results; "
+    "state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` if the model is already "
+    "quantized"
 )
 
 

@@ -99,8 +99,8 @@ def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[
     """Return the build's notes about the archive, one line each."""
     if archive.stand_in:
         lines = [
-            f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "
-            f"stand-in; run {SCRIPT} on a machine with SiMa's Model SDK to make the archive"
+            f"{record.folder}: not compiled, because {PYTHON_VARIABLE} is not set; {archive.file} "
+            f"is a stand-in; run {SCRIPT} on a machine with SiMa's Model SDK to make the archive"
         ]
         if (archive.desired_batch_size or 1) > 1:
             lines.append(

@@ -20,7 +20,7 @@ from firmwright.errors import UserError
 MAX_LISTED = 5
 DESIRED_KEYS = ("desired_batch_size", "batch_size")
 ACTUAL_KEYS = ("actual_batch_size", "batch_sz_model", "batch_size_model")
-"""Names of one number in several releases; the first present name applies."""
+"""The names of one number in several releases; the first existing name applies."""
 INGRESS = re.compile(r"images?|input|ifm[0-9]*")
 """Names that SiMa's reader accepts for inputs that no step writes."""
 PLACEHOLDER = "kernel_name_tbd"
@@ -94,7 +94,7 @@ def find_program(step: Mapping[str, Any]) -> str | None:
 
 
 def find_repeated(what: str, names: Sequence[str]) -> list[str]:
-    return [f"the {what} {n!r} is there {c} times" for n, c in Counter(names).items() if c > 1]
+    return [f"the {what} {n!r} appears {c} times" for n, c in Counter(names).items() if c > 1]
 
 
 def is_ingress(node: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
@@ -160,12 +160,21 @@ def find_impossible_batches(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]
     for step in steps:
         asked, got = find_number(step, DESIRED_KEYS), find_number(step, ACTUAL_KEYS)
         if asked is not None and got is not None and got > asked:
-            yield f"the step {step['name']!r} has an actual batch of {got}, of {asked} desired"
+            yield (
+                f"the step {step['name']!r} has an actual batch of {got}, above the desired batch "
+                f"of {asked}"
+            )
 
 
 def find_remarks(steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> Iterator[str]:
     for node, step in find_unmade_inputs(steps, content):
-        yield f"the step {step['name']!r} reads {node['name']!r}, used as an input of the network"
+        yield (
+            f"the step {step['name']!r} reads {node['name']!r}, which no step writes; it counts "
+            "as an input of the network"
+        )
     for step in steps:
         if step["processor"] == "MLA" and str(find_program(step)).endswith(".so"):
-            yield f"the step {step['name']!r} of the MLA runs {find_program(step)}, a library"
+            yield (
+                f"the step {step['name']!r} of the MLA runs {find_program(step)}, which is a "
+                "library"
+            )

@@ -26,8 +26,8 @@ class Option:
 
 OPTIONS: Sequence[Option] = (
     Option("precision", "int8", ("int8", "bf16"),
-           "the MLA's type; `bf16` is for Modalix alone"),
-    Option("requantization_mode", "sima", ("sima", "tflite"), "how sums become 8 bits"),
+           "the MLA's type; only Modalix supports `bf16`"),
+    Option("requantization_mode", "sima", ("sima", "tflite"), "how sums are rounded to 8 bits"),
     Option("bias_correction", "recipe", ("recipe", "none", "regular", "iterative"),
            "`recipe` follows `quantize.bias_correction`: `regular` or `none`"),
     Option("smooth_quant", "0", SWITCH, "move scale from activations to weights"),
@@ -35,8 +35,8 @@ OPTIONS: Sequence[Option] = (
     Option("unquantized_nodes", "", (), "nodes that stay float, by the names of `afe`"),
     Option("num_bins", "2048", NumberRange(1), "bins of the histograms of a calibration"),
     Option("automatic_layout_conversion", "0", SWITCH, "`afe` moves axes if that helps"),
-    Option("any_shape_on_mla", "0", SWITCH, "tensors of other than 4 axes may run on the MLA"),
-    Option("arm_only", "0", SWITCH, "everything runs on the Arm cores, without calibration"),
+    Option("any_shape_on_mla", "0", SWITCH, "the MLA may run tensors without 4 axes"),
+    Option("arm_only", "0", SWITCH, "all layers run on the Arm cores, without calibration"),
     Option("compress", "1", SWITCH, "compress data in DRAM"),
     Option("l2_caching_mode", "none", ("none", "single_model"), "the contents of the second cache"),
 )  # fmt: skip

@@ -151,7 +151,7 @@ def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
 def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
     """Yield numbers of output channels that fill the accelerator's lanes.
 
-    The numbers are near the present number, and near its half.
+    The numbers are near the current number, and near half of it.
     """
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()

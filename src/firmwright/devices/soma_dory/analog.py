@@ -93,7 +93,8 @@ class Walk:
         return self.graph.find_sole_reader(self.variables[-1])
 
     def take(self, operator: str) -> relax.VarBinding | None:
-        """Pass one operator of this name and return its binding; None if another one is next."""
+        """Pass one operator of this name and return its binding; None if another operator is
+        next."""
         binding = self.find_next()
         if binding is None or operator_name(binding.value) != operator:
             return None

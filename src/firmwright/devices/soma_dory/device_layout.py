@@ -15,13 +15,13 @@ from firmwright.ir.storage import swap_bytes
 from firmwright.ir.tensors import Storage
 
 ROW = 16
-"""The length of a row is a multiple of these bytes."""
+"""The length of a row, in bytes, is a multiple of this number."""
 PIECE = 32
-"""The length of a transfer on the chip is a multiple of these bytes."""
+"""The length of a transfer on the chip, in bytes, is a multiple of this number."""
 SPARE = PIECE - ROW
-"""Bytes after a tensor that the last transfer to it may overwrite."""
+"""The number of bytes after a tensor that the last transfer to the tensor may overwrite."""
 ZEROS = 3
-"""Columns after the end of a row that are 0: half of the widest kernel does not read further."""
+"""The number of columns of zeros after a row, half of the widest kernel."""
 WORD = 4
 """The number of bytes whose order is reversed."""
 

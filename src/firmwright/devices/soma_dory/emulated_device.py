@@ -1,4 +1,4 @@
-"""Emulates DIANA for firmware: the machine ``virt``, with the accelerators as a device.
+"""Emulates DIANA: the machine ``virt``, with the accelerators as a device.
 
 ``templates/soma_dory/diana/fw_soma.c.j2`` is the firmware's driver of the device. The C of
 ``templates/soma_dory/posix``, which host builds also contain, computes the jobs.
@@ -211,7 +211,7 @@ class Diana(QemuVirtRv32):
         self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the cycles of instructions, one each, plus the cycles of jobs.
+        """Return the number of executed instructions plus the cycles of jobs.
 
         The cycles are added because the core waits for each job.
         """

@@ -67,8 +67,8 @@ def describe_tiling(tiling: Tiling) -> str:
     layer, tile = tiling.layer, tiling.tile
     jobs = layer.batch * tiling.jobs
     if jobs == 1:
-        return "One job computes it whole."
-    return f"{jobs} jobs, of up to {tile.channels} x {tile.rows} x {tile.columns} results."
+        return "One job computes the whole layer."
+    return f"{jobs} jobs compute up to {tile.channels} x {tile.rows} x {tile.columns} results each."
 
 
 def count_surplus(layer: AcceleratorLayer) -> int:

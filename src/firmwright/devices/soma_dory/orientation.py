@@ -30,7 +30,7 @@ from firmwright.ir.relax import (
 )
 
 CYCLES_PER_BYTE = 10
-"""The cycles in which the core moves a byte: the maximum that the emulator counted."""
+"""The core's cycles per moved byte, the maximum that the emulator counted."""
 
 SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 

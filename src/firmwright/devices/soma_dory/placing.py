@@ -28,23 +28,23 @@ from firmwright.targets.placement import Composite, Placement
 ACCELERATOR_FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
 QUANTIZED = "{scheme: pow2, arithmetic: shift}"
 ANALOG_FORM = (
-    "that core's form is conv2d, divide, floor, clip, multiply, add, right_shift, clip, int8, each "
-    "read by the next alone"
+    "that core's form is conv2d, divide, floor, clip, multiply, add, right_shift, clip, "
+    "int8, each of them read only by the next"
 )
 ANALOG_REASON = (
-    "it has the form of DIANA's analog core; its cycles are those of the digital core, an "
-    "assumption: no model of the analog core is public"
+    "it has the form of DIANA's analog core; its cycles are assumed to equal the digital "
+    "core's, because no model of the analog core is public"
 )
 NO_ANALOG_CORE = (
-    "soma_dory -analog: the analog core of '{}' cannot be programmed. Leave the option out, or "
+    "soma_dory -analog: the analog core of '{}' cannot be programmed. Remove the option, or "
     "build for 'diana', which emulates that core without noise. No public source says:"
 )
 QUANTIZED_AGAIN = "{scheme: pow2, arithmetic: shift, calibration: {method: model}}"
-"""For a quantized model, whose scales state the ranges of its tensors."""
+"""The value of ``quantize`` for a quantized model, whose scales state the ranges of its tensors."""
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Rewrite layers in another form if this form breaks no rule or needs fewer cycles.
+    """Rewrite layers to a form that breaks no rule or needs fewer cycles.
 
     Raises UserError if ``-analog`` requests a core that the platform does not have.
     """
@@ -145,8 +145,8 @@ def explain_unmatched(
         )
         return RuleViolation(
             "analog core",
-            "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "
-            f"normalization; {core}, and of the digital one {ACCELERATOR_FORM}",
+            "its requantization is the analog core's, a converter's clip and a batch "
+            f"normalization; {core}; {ACCELERATOR_FORM}",
         )
     scale = find_unsupported_scale(single.anchor.value, values)
     if scale is None:

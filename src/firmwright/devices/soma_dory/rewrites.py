@@ -16,7 +16,7 @@ from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, 
 Padding = tuple[int, int, int, int]
 
 Replaced = dict[relax.Var, relax.Var]
-"""Variables of wider images, with surplus columns, by the variables that they replace."""
+"""The variables of images with surplus columns, by the variables that they replace."""
 
 
 def rewrite_convolutions(
@@ -58,8 +58,8 @@ def widen_images(
 ) -> list[relax.VarBinding]:
     """Return the bindings of a layer's operator with surplus columns.
 
-    After the last operator, the surplus columns are cropped. ``wide`` maps the layer's variables to
-    the variables of the wider images. The function adds entries to this map.
+    A crop after the last operator removes the surplus columns. ``wide`` maps the layer's variables
+    to the variables of the wider images. The function adds entries to this map.
     """
     *before, binding = bindings
     call, variable = binding.value, binding.var

@@ -25,7 +25,8 @@ SPACING = 4
 """A depthwise channel uses the first of four lanes; the other lanes are zeros, as in DORY."""
 
 DEPTHWISE_PLANES = LANES - 1
-"""Planes after a depthwise tile that its last jobs also write (diana-driver.md, B4)."""
+"""The number of planes after a depthwise tile that its last jobs also write (diana-driver.md,
+B4)."""
 
 BIAS_BYTES = {
     LayerKind.CONV2D: 4,

@@ -123,8 +123,8 @@ def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str 
             return None
     inputs = f" of {depth} input channels" if tiles.is_channel_sum(stored) else ""
     return (
-        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) "
-        f"needs {found:,} B of {memory}, which offers {size:,} B"
+        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) needs {found:,} B "
+        f"of {memory}, which has {size:,} B"
     )
 
 

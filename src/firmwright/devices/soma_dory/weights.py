@@ -2,8 +2,8 @@
 
 The packed data are blocks of 16 output channels, each followed by its biases. Channels are padded
 with zeros to a multiple of 16. Bytes are reversed in each 32-bit word, as in activations. Source:
-the blocks of DORY's ``adjust_data_layout``. An error of this function in biases is not copied. It
-occurs if 16 does not divide the number of channels, and is corrected in DORY 9e2dbba.
+the blocks of DORY's ``adjust_data_layout``. The biases do not have an error of this function, which
+DORY 9e2dbba corrects: it occurs if 16 does not divide the number of channels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pack_weights(layer: AcceleratorLayer) -> Array:
 
 
 SPARE_BYTES = {LayerKind.DEPTHWISE_CONV2D: 3 * WORD}
-"""Bytes after the last block that the chip fetches with it (diana-driver.md, J4)."""
+"""The number of bytes after the last block that the chip also fetches (diana-driver.md, J4)."""
 
 
 def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
@@ -64,8 +64,8 @@ def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
 def pack_analog(weights: Array, factors: Array, bias: Array) -> tuple[Array, Array]:
     """Return two bits per weight, and 16-bit factors and biases, for the emulated analog core.
 
-    A word replaces the 16 lanes of a convolution: one bit for each lane with 1, then one bit for
-    each lane with -1. The 16 factors of a block come before its biases.
+    A word has two bits for each of the 16 lanes of a convolution: first the bits of the lanes with
+    1, then the bits of the lanes with -1. The 16 factors of a block come before its biases.
     """
     lanes, _ = pack_conv2d(weights, bias)
     lanes = lanes.reshape(len(lanes), -1, LANES)

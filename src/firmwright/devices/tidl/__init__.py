@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STAND_IN = "TIDL: the network's arithmetic in C, not TI's"
 QUANTIZED_STAND_IN = (
-    "TIDL, which quantizes floats itself: firmwright's quantization by the same samples, in C"
+    "TIDL quantizes float networks itself; this C has firmwright's quantization by the same samples"
 )
 
 

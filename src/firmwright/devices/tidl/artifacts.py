@@ -69,7 +69,7 @@ class TidlNetwork:
 
 @dataclass(frozen=True)
 class WrittenRegion:
-    """A region in the form that is written: its sub-model, and the inputs of TI's tool."""
+    """A written region: its sub-model, and the inputs of TI's tool."""
 
     region: Region
     model: SubModel

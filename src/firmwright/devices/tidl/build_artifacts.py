@@ -32,7 +32,7 @@ FRAMES = "advanced_options:calibration_frames"
 
 
 NO_SAMPLES = (
-    "target: tidl: there are no samples to calibrate with, and TI's tools would use random "
+    "target: tidl: there are no calibration samples, and TI's tools would use random "
     "numbers; state `calibration: {inputs: …}`"
 )
 
@@ -41,7 +41,7 @@ FLOATS = (
     "false`, or use 8 or 16 bits"
 )
 
-ZERO = "TI needs 0 there in a quantized graph; state `quantize: {symmetric: true}`"
+ZERO = "TI's tools need zero points of 0 in a quantized graph; state `quantize: {symmetric: true}`"
 
 
 def run(job: Job, folder: Path) -> None:
@@ -143,16 +143,14 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     try:
         columns = read_network_columns(job, artifacts.NETWORK_INTERFACE.read(job), given, limit)
     except UserError as error:
-        raise UserError(
-            f"target: tidl: the samples to calibrate with, {key}.inputs: {error}"
-        ) from error
+        raise UserError(f"target: tidl: the calibration samples, {key}.inputs: {error}") from error
     held = min(len(c.arrays) for c in columns.values())
     if stated and held < frames * batch:
         raise UserError(
-            f"target: tidl: {key}.inputs has {held} samples to calibrate with; {FRAMES}={frames} "
-            f"needs {frames * batch}"
+            f"target: tidl: {key}.inputs has {held} calibration samples; {FRAMES}={frames} needs "
+            f"{frames * batch}"
         )
     if held < batch:
-        job.note(f"TIDL calibrates with {held} samples in turn, because a batch needs {batch}")
+        job.note(f"TIDL repeats the {held} calibration samples, because a batch needs {batch}")
     count = min(frames, max(held // batch, 1)) * batch
     return join_samples(to_samples(repeat_samples(columns, count), count), batch)

@@ -29,7 +29,7 @@ QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
 UNUSED_STYLE = 2
 """The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
-"""``calibrationOption`` by ``accuracy_level``: no calibration; clipping and biases."""
+"""``calibrationOption`` by ``accuracy_level``: 0 without calibration, else clipping and biases."""
 NO_ITERATIONS = -1
 """The tool's default of ``biasCalibrationIterations``; TI uses it for quantized graphs."""
 CALIBRATION_BITS = {
@@ -51,7 +51,7 @@ OPTION_KEYS = {
     "advanced_options:pre_batchnorm_fold": "foldPreBnConv2D",
     "advanced_options:packetize_mode": "packetizeMode",
 }
-"""Options that the tool uses unchanged."""
+"""The options that the tool reads under these names."""
 UNMAPPED_OPTIONS = tuple(
     f"advanced_options:{name}"
     for name in ("batch_mode", "partial_init_during_compile", "network_name")
@@ -63,10 +63,10 @@ ITERATIONS = "advanced_options:calibration_iterations"
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region in the form that the tool gets; ``quant_params`` has inputs, then outputs.
+    """A region's data for the tool; ``quant_params`` has the inputs, then the outputs.
 
     ``prequantized`` is true if the sub-model contains a quantize operator. TIDL quantizes any other
-    sub-model to ``bits``. It does not quantize if ``bits`` is 32.
+    sub-model to ``bits``, unless ``bits`` is 32.
     """
 
     files: RegionFiles

@@ -71,10 +71,10 @@ OPTIONS: Sequence[Option] = (
         "accuracy_level",
         1,
         ("0", "1", "9"),
-        "how TIDL calibrates: 0 simply, 1 with clipping and corrected biases, 9 by the options on "
-        "clipping, biases and channels",
+        "calibration: 0 simple, 1 with clipping and corrected biases, 9 by the options for "
+            "clipping, biases and channels",
     ),
-    Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools print"),
+    Option("debug_level", 0, NumberRange(0, 6), "verbosity of TI's tools"),
     Option(
         "max_num_subgraphs",
         16,
@@ -85,7 +85,7 @@ OPTIONS: Sequence[Option] = (
         "min_macs",
         0,
         NumberRange(0),
-        "the fewest multiply-accumulates of a region (not an option of TI's)",
+        "the minimum of multiply-accumulates of a region (not an option of TI's tools)",
     ),
     Option(
         "deny_list:layer_type",
@@ -96,13 +96,14 @@ OPTIONS: Sequence[Option] = (
     Option("deny_list:layer_name", (), (), "layers that TIDL does not run"),
     Option("allow_list:layer_name", (), (), "the only layers that TIDL runs"),
     advanced("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
-    advanced("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
+    advanced("calibration_iterations", 50, NumberRange(1), "rounds of TIDL's calibration"),
     advanced(
         "quantization_scale_type",
         4,
         ("0", "1", "4"),
-        "scales: 0 any for weights, 1 powers of two, 4 with a zero point and by channel. J721E has "
-        "no 4, and 1 by default. TI's 3 is for TFLite's graphs; regions are ONNX graphs",
+        "scales: 0 any for weights, 1 powers of two, 4 per channel with a zero point. J721E "
+            "does not support 4; its default is 1. TI's value 3 is for TFLite graphs; regions "
+            "are ONNX graphs",
     ),
     advanced("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
     advanced("weight_clipping", 1, SWITCH, "clip weights (`accuracy_level` 9)"),
@@ -116,8 +117,8 @@ OPTIONS: Sequence[Option] = (
         "mixed_precision_factor",
         -1,
         NumberRange(1, decimal=True, other_values=("-1",)),
-        "TIDL chooses layers of 16 bits itself; the network may need this many times as long as "
-        "with 8 bits. -1: it chooses no layers. The stand-in does not follow that choice",
+        "TIDL chooses layers of 16 bits while the network's time stays below this multiple "
+            "of its time with 8 bits. -1: it chooses no layers. The stand-in ignores the option",
     ),
     advanced("add_data_convert_ops", 3, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),
@@ -126,7 +127,7 @@ OPTIONS: Sequence[Option] = (
     ),
     advanced("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
     advanced("single_core_layers_names_list", (), (), "layers that one core computes alone"),
-    advanced("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
+    advanced("high_resolution_optimization", 0, SWITCH, "compute large images in pieces"),
     advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalization before a convolution"),
     advanced("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
     advanced("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),

@@ -95,7 +95,7 @@ def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> Non
 
 def refuse_calibration(options: TidlOptions) -> None:
     """Raise OptionError for an option on quantization, because the network is already quantized."""
-    workaround = "compile the float network instead, and TIDL quantizes it"
+    workaround = "compile the float network, which TIDL quantizes"
     why = f"is for quantization, and the network is already quantized; {workaround}"
     refuse_stated(options, CALIBRATION, why)
     bits = options.number("tensor_bits")

@@ -1,7 +1,7 @@
 """Selects the layers of a network that TIDL supports, and merges them into few regions.
 
-The order of steps is the order of TI's compiler. First, rules and lists select layers. Then
-adjacent layers become a region. Last, only the regions with the most multiply-accumulates are kept.
+The steps are in the order of TI's compiler. First, rules and lists select layers. Then adjacent
+layers become a region. Last, only the regions with the most multiply-accumulates are kept.
 """
 
 from __future__ import annotations

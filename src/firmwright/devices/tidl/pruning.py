@@ -14,7 +14,7 @@ from firmwright.partition.layers import LayerGraph
 from firmwright.targets import Context
 
 MAX_TENSORS = 32
-"""The maximum inputs, and outputs, of a region: TI's compiler drops a region that has more."""
+"""The maximum number of inputs, and of outputs, of a region; TI's compiler drops larger regions."""
 
 
 def prune(
@@ -86,8 +86,9 @@ def check_call(
     if spent >= timing.call_us:
         return None
     sentence = (
-        f"its region has no multiply-accumulates: calling TIDL costs {timing.call_us:,} us, and "
-        f"{rest.name} an estimated {spent:,.0f} us for all; min_macs=0 offloads the region anyway"
+        f"its region has no multiply-accumulates: calling TIDL costs {timing.call_us:,} us, "
+        f"and {rest.name} runs all its layers in an estimated {spent:,.0f} us; min_macs=0 "
+        "offloads the region anyway"
     )
     return RuleViolation("region without products", sentence)
 
@@ -106,9 +107,9 @@ def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | No
         sentence = (
             f"the maximum is {most}, and other regions have at least {macs:,} multiply-accumulates"
         )
-        remedy = Remedy("target: tidl: more max_num_subgraphs")
+        remedy = Remedy("target: tidl: increase max_num_subgraphs")
         return RuleViolation("max_num_subgraphs", sentence, remedy=remedy)
     if macs < least:
         sentence = f"its region has {macs:,} multiply-accumulates, less than {least:,}"
-        return RuleViolation("min_macs", sentence, remedy=Remedy("target: tidl: less min_macs"))
+        return RuleViolation("min_macs", sentence, remedy=Remedy("target: tidl: decrease min_macs"))
     return None

@@ -1,6 +1,6 @@
 """Quantizes float regions with firmwright's quantization, as a stand-in for TIDL's quantization.
 
-TIDL calibrates a region on the tensors at its border, and so does the stand-in. It has the bits and
+TIDL and the stand-in calibrate a region on the tensors at its border. The stand-in has the bits and
 the kind of scales that the options of TIDL request. The two results still differ.
 """
 

@@ -1,8 +1,7 @@
 """Finds TI's tools in the folder that TIDL_TOOLS_PATH names, and imports regions with them.
 
-The files, and the call of ``tidl_model_import.out`` with them, follow TI's examples of the
-standalone tool (edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are in TI's
-``tidl_deviceInfo.h``.
+The files and the call of ``tidl_model_import.out`` follow TI's examples of the standalone tool
+(edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are in TI's ``tidl_deviceInfo.h``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ HELPERS = {
     "graphVizTool": "tidl_graphVisualiser.out",
     "perfSimConfig": DEVICE_CONFIG,
 }
-"""Files that the import tool calls or reads, by the option with their path."""
+"""The files that the import tool calls or reads, by the option for their path."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
 PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
 """The variables that a tool gets in addition to the paths of the tools and libraries."""
@@ -81,7 +80,8 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
         expected = " or ".join(map(str, wanted))
         raise UserError(
             f"{path}: DEVICE_NAME is {stated[1]}: these tools are for another chip; the platform "
-            f"'{platform.name}' has a C7x of silicon version {silicon}, for which it is {expected}"
+            f"'{platform.name}' has a C7x of silicon version {silicon}, for which DEVICE_NAME is "
+            f"{expected}"
         )
 
 

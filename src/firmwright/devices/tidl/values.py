@@ -41,7 +41,7 @@ def compute_tensors(
         for sample in given:
             found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
-    except (RuntimeError, TypeError, ValueError) as error:  # they include all of TVM's errors
+    except (RuntimeError, TypeError, ValueError) as error:  # include all of TVM's errors
         raise UserError(
             f"TVM's virtual machine cannot run the network's regions: {first_line(error)}; please "
             "report it with the model"

@@ -68,7 +68,7 @@ def leaky_relu_int16(
 ) -> relax.Expr | None:
     """Scale 16-bit tensors at run time; multiply negative values also by ``slope``.
 
-    With ``negated``, the results of negative values are negated.
+    If ``negated`` is true, the results of negative values are negated.
     """
     source = builder.find_integers(call.args[0], 16)
     if source is None:
@@ -139,10 +139,10 @@ def rsqrt(
 def square_root(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Truncate the steps of a real root; negative values have the root of 0.
+    """Return truncated square roots; the root of a negative value is the root of 0.
 
-    Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized). That kernel rejects negative
-    values.
+    Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized). TFLite's kernel rejects
+    negative values.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:

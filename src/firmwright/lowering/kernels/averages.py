@@ -22,8 +22,8 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 RAREST_TIE = 1024
-"""Ties half way between two integers are ignored if only one in so many sums is a tie, because ties
-are as frequent in a convolution."""
+"""The minimum number of sums per tie for which ties are ignored, because ties are as frequent in a
+convolution."""
 
 FLOAT_ERROR = Fraction(1, 2**21)
 """The maximum relative error of the few float32 operations of an average."""

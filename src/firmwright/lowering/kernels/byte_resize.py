@@ -1,7 +1,7 @@
 """Resizes pictures of uint8 like TFLite's reference kernel, which computes in float32.
 
 Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinear. If the weights
-have few bits, the float32 sums are exact, so integers compute the same numbers.
+have few bits, the float32 sums are exact, so integers produce equal results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Quantizes before elements are moved, which is exact because rounding never reorders values.
+"""Quantizes tensors before operators move their elements, which is exact because rounding keeps the
+order of values.
 
 quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any parameters of a and
 b. Every operator of this module has this property, because each result element is an input element.
@@ -34,7 +35,7 @@ def quantize_before_moving(
     """Return the integers of a moved value, computed from the integers of the inputs.
 
     Return None if the operator moves only a part of a tensor that is not quantized yet. In this
-    case, less work is needed to round only that part.
+    case, it is cheaper to round only that part.
     """
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
@@ -80,7 +81,7 @@ def quantize_argument(
 
 
 def is_exact(value: Value, params: OutputQuantParams) -> bool:
-    """Return whether a value already has the output's parameters and needs no clamp."""
+    """Return whether a value already has the output's parameters, and needs no clamp."""
     limits = smallest_integer(params.dtype), largest_integer(params.dtype)
     whole_range = (params.low, params.high) == limits
     return isinstance(value, QuantizedTensor) and has_quant_params(value, params) and whole_range

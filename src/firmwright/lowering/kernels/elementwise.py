@@ -26,11 +26,11 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 HEADROOM_BITS = {1: 20, 2: 15}
-"""The bits by which both terms of a sum are shifted left before they are scaled to a common scale.
-The keys are the bytes of an element."""
+"""The left shift of both terms of a sum before the conversion to a common scale, by the bytes of an
+element."""
 
 COMPARISON_HEADROOM_BITS = 8
-"""The bits by which both sides are shifted left before they are scaled to units of 1/256."""
+"""The left shift of both sides before the conversion to units of 1/256."""
 
 COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
     "relax.equal": tirx.EQ,
@@ -71,7 +71,7 @@ def add_or_subtract(
 def multiply(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Multiply the integers and scale the product by a float32 quotient of the scales.
+    """Multiply the integers, and scale the product by the float32 quotient of the scales.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
@@ -150,8 +150,8 @@ def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
     """Scale both sides to one unit and round them; close values of fine scales become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
-    (ComparisonWithScaling). TFLite's results are meaningless for scales of 1 and more; these
-    results are correct.
+    (ComparisonWithScaling). For scales of 1 and more, TFLite's results are meaningless, but the
+    results of this function are correct.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:

@@ -1,7 +1,7 @@
 """Resizes 8-bit pictures bilinearly in ONNX's rounding, with exact results.
 
 The sizes determine the fraction of every position between two pixels. Thus a result is an integer
-sum of four weighted pixels, divided by a number that is the same for the whole picture.
+sum of four weighted pixels, divided by one number for the whole picture.
 """
 
 from __future__ import annotations

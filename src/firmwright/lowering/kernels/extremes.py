@@ -17,7 +17,7 @@ from firmwright.ir.relax import static_shape
 INDEX = "int64"
 
 Pair = tuple[Any, Any]
-"""A position and the element there."""
+"""A position, and the element at this position."""
 
 
 def argmax(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -57,7 +57,8 @@ def emit_position(
 def reduce_to_position(
     data: te.Tensor, axes: Sequence[int], keeps: bool, reducer: Callable[..., Any]
 ) -> te.Tensor:
-    """Reduce (position, element) along ``axes``; the position counts row by row along them."""
+    """Reduce (position, element) along ``axes``; the position counts the elements of these axes row
+    by row."""
     shape = list(data.shape)
     steps = {a: te.reduce_axis((0, shape[a]), f"k{a}") for a in axes}
 

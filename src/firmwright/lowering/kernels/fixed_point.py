@@ -25,7 +25,7 @@ Integer = Any
 Integers = TypeVar("Integers", int, npt.NDArray[np.int64])
 
 FAST_LIMIT = 2**29
-"""Below this magnitude a value can be multiplied by four in 32 bits, as fixed_scale does."""
+"""The limit for values that fixed_scale multiplies by four in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ def find_tie_direction(
     """Return the direction of a single factor's ties: "up" or "down" in magnitude, or ''.
 
     Real numbers are rounded half away from zero. If the real factor is slightly smaller than the
-    fixed-point factor, a fixed-point tie is below the real tie. Therefore it is rounded down. The
-    result is '' if no integer up to ``largest`` is a tie, or if there are several factors.
+    fixed-point factor, a fixed-point tie is below the real tie. Therefore the fixed-point tie is
+    rounded down. The result is '' if no integer up to ``largest`` is a tie, or if there are several
+    factors.
     """
     mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
     if factors.mantissa.size > 1 or mantissa == 0 or bits < 1:

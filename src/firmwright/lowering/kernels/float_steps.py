@@ -5,8 +5,8 @@ arithmetic cannot replace them.
 
 With h = (sum · multiplier) >> 30, a result is at least ``low`` + n if h + offset is at least n ·
 2^shift. In float32, this step begins at a sum that a binary search finds. A multiplier fits if,
-with some offset, all integer steps begin at the same sums as the float32 steps. Each step bounds
-the possible offsets from both sides.
+with some offset, all integer steps begin at the sums at which the float32 steps begin. Each step
+bounds the possible offsets from both sides.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ import numpy as np
 from firmwright.ir.layer import Array
 
 EXACT_FLOATS = 2**24
-"""Integers below this limit are exact in float32."""
+"""The limit below which all integers are exact in float32."""
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
-"""Factors from 2^-22 to 1/2, as for fixed point."""
+"""The exponents of factors from 2^-22 to 1/2, as for fixed point."""
 
 CANDIDATES = np.array(sorted(range(-(2**15), 2**15 + 1, 2**7), key=abs))
-"""Multipliers near the nearest one; others change the steps of the largest sums."""
+"""The candidates for a multiplier, as distances from the nearest one; other multipliers change the
+steps of large sums."""
 
 LOWEST, HIGHEST = -(2**40), 2**40
-"""Offsets beyond all bounds of offsets."""
+"""Numbers outside all bounds of offsets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
     """Return the nearest multiplier that fits all steps of a channel, and the offset; else 0.
 
     If a multiplier does not fit two of the steps, these steps also exclude most other multipliers.
-    Therefore only few multipliers are tried.
+    Therefore the function tries only few multipliers.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     tried, left = nearest, np.arange(nearest.size)

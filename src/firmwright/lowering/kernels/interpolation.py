@@ -21,7 +21,7 @@ STEPS = 512
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 Q15 = np.float32(1 / 32768)
 UNITS_PER_ONE = 4096.0 * 3.0
-"""The arguments of the logistic table are integers in units of 1/(3 · 2^12)."""
+"""The number of units per 1 in the arguments of the logistic table."""
 
 
 def interpolation_table(
@@ -96,7 +96,7 @@ def look_up_logistic(
     bits: int,
     whole_shifts: tuple[int, ...],
 ) -> relax.Expr | None:
-    """Scale the argument to the table's unit; look up an entry every 2^bits units.
+    """Scale the argument to the table's unit; the table has an entry for every 2^bits units.
 
     A scale that is a power of two is exact if its left shift is one of ``whole_shifts``.
     """

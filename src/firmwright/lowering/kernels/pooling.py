@@ -41,8 +41,8 @@ def average_pool(
     """Average each window, in any layout.
 
     If the input and output parameters are equal, stored integers are averaged without the padding,
-    like in TFLite (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite does
-    not support other cases. In other cases, the centered sum is scaled like in TFLite's MEAN.
+    like in TFLite (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite
+    supports no other case. In other cases, the centered sum is scaled like in TFLite's MEAN.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)
@@ -115,7 +115,7 @@ def reduce_sum(
     kernel of LiteRT 2.3.0 reads int8 as uint8.)
     """
     source = builder.find_integers(call.args[0], 8)
-    if source is None or dtype_of(source.data) == "uint8":  # the reference kernel runs these
+    if source is None or dtype_of(source.data) == "uint8":  # the reference kernel sums these types
         return lower_reduction(builder, call, params, 1)
     lengths = static_shape(source.data)
     axes = sorted({int(a) % len(lengths) for a in call.attrs.axis})

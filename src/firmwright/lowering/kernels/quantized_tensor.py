@@ -14,7 +14,7 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 BATCH_MATMUL = "product of stacks of matrices"
-"""The operator of sums over two activations, unlike sums over weights; TFLite's BATCH_MATMUL."""
+"""The operator of sums of products of two activations, TFLite's BATCH_MATMUL."""
 
 RoundFunction: TypeAlias = Callable[[Any], Any]
 """Rounds float32 numbers to whole numbers."""

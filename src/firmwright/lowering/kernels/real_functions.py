@@ -43,7 +43,7 @@ NUMPY_NAMES = (
     "maximum minimum multiply negative not_equal power sign sin sinh sqrt square subtract tan tanh "
     "where"
 )
-"""Operators that have the same name in numpy."""
+"""Operators with equal names in Relax and numpy."""
 
 FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     **{name: getattr(np, name) for name in NUMPY_NAMES.split()},
@@ -76,7 +76,9 @@ def evaluate(call: Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Apply a call's operator; inputs and outputs are float32 numbers or Booleans."""
     name = operator_name(call).removeprefix("relax.")
     wide = [a if a.dtype == bool else a.astype("float64") for a in arguments]
-    with np.errstate(all="ignore"):  # a table has every input, even if the function is undefined
+    with np.errstate(
+        all="ignore"
+    ):  # a table has an entry for every input, even if the function is undefined for it
         if name in FUNCTIONS:
             result = FUNCTIONS[name](*wide)
         else:

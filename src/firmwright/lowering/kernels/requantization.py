@@ -31,7 +31,7 @@ SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 
 LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. This is
 true even for the reference kernels, whose other operators round twice in fixed point. A comparison
-of its results with both showed this."""
+of LiteRT's results with both roundings showed this."""
 
 
 def requantize(

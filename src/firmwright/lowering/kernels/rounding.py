@@ -1,4 +1,4 @@
-"""Defines how real results become integers, the only difference between the roundings."""
+"""Defines the conversion of real results to integers, the only difference between the roundings."""
 
 from __future__ import annotations
 

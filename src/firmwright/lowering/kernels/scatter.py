@@ -125,7 +125,7 @@ def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Return loops for index vectors, along the last axis, into the first axes of the data.
 
-    Importers count negative indices from the end if the model format counts them so.
+    Importers convert negative indices if the model format counts them from the end.
     """
     data, indices, updates = call.args
     *batch, count = static_shape(indices)

@@ -54,7 +54,7 @@ class Selection:
         last = self.count - 1
         with IRBuilder() as builder:
             data, values, indices = (script.buffer_proxy(b) for b in (data, values, indices))
-            with script.serial(0, 1), ExitStack() as loops:  # a builder holds one statement
+            with script.serial(0, 1), ExitStack() as loops:  # a builder contains one statement
                 row = [
                     IRBuilder.name(f"i{n}", loops.enter_context(script.serial(0, extent)))
                     for n, extent in enumerate(shape[: self.axis] + shape[self.axis + 1 :])

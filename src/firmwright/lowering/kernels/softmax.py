@@ -55,7 +55,7 @@ EXP_OF_POWERS = (
     (-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308),
     (2, 39332535), (3, 720401), (4, 242),
 )  # fmt: skip
-"""exp(-2^n) in Q0.31 by n: gemmlowp's constants, which its results depend on."""
+"""exp(-2^n) in Q0.31 by n: gemmlowp's constants, which determine its results."""
 EXP_OF_MINUS_EIGHTH = 1895147668
 ONE_THIRD = 715827883
 
@@ -103,7 +103,7 @@ def softmax_rows(
 
     def exponential(row: tuple[Any, ...], number: Any) -> Integer:
         distance = largest(*row).astype("int32") - data(*of_class(row, number)).astype("int32")
-        return table(mark_bounded(distance))  # no element exceeds the largest
+        return table(mark_bounded(distance))  # no element exceeds the largest element
 
     def share(row: tuple[Any, ...], number: Any) -> Integer:
         """Return the rounded exponential of a class in Q12.19."""

@@ -51,7 +51,8 @@ class Windows:
 
     @property
     def counts(self) -> frozenset[int]:
-        """The numbers of positions that count in windows; several if padding does not count."""
+        """The numbers of positions that count in windows; there are several if padding does not
+        count."""
         if self.is_uniform:
             return frozenset({self.size})
         before, after = self.counted_padding
@@ -61,7 +62,8 @@ class Windows:
         )
 
     def count(self, output: Integer) -> Integer:
-        """Return how many positions of an output's window count; exact without dilation."""
+        """Return the number of positions in an output's window that count; the number is exact
+        without dilation."""
         if self.is_uniform:
             return self.size
         first, end = self.input_index(output, 0), self.input_index(output, self.size)

@@ -94,7 +94,7 @@ PACK = {
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
-    """Convert each element, in an operator whose name is the name of a cast."""
+    """Convert each element with an operator that has the name of a cast."""
 
     def compute(tensor: te.Tensor) -> te.Tensor:
         return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))

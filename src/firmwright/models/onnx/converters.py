@@ -35,8 +35,8 @@ Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """Convert BitShift, because C does not define all of TVM's shifts.
 
-    Undefined are shifts by large counts, and shifts that move a sign out. ONNX loses bits that are
-    shifted out. A count outside the width leaves only fill bits.
+    C does not define shifts by large counts, and shifts that move a sign out. ONNX loses bits that
+    are shifted out. A count outside the width leaves only fill bits.
     """
     data, count = inputs
     dtype = str(data.ty.dtype)
@@ -210,7 +210,7 @@ def refuse_node(
 
     ONNX Runtime, which computes the reference, supports LRN only with odd sizes.
     """
-    if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
+    if operator == "NonMaxSuppression":  # TVM pads the result to the maximum length
         raise UserError(
             "the length of its result is known only at run time; end the model before the "
             "operator, and select the boxes with the recipe's postprocess.detection or in C"

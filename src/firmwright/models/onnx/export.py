@@ -74,7 +74,7 @@ class Exporter:
     """Builds the graph from the bindings of the module, one by one."""
 
     refusal = "quantize: operators that cannot be quantized:"
-    advice = "  export the model as ONNX, which is quantized as it is, or end it before these"
+    advice = "  export the model as ONNX, or end it before these operators"
     opset = OPSET
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:

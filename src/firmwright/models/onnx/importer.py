@@ -138,7 +138,7 @@ def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[s
     kept = {output.name for output in graph.output}
     for name in returned:
         if name not in kept:
-            yield f"output '{name}' has no elements, and is left out"
+            yield f"output '{name}' has no elements and is removed"
 
 
 def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -291,7 +291,7 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
             where = "it" if of or not origin else describe(origin)
             raise UserError(
                 f"{name}: output '{value.name}'{of} has no static shape; firmware needs fixed "
-                f"ones: end the model before {where}"
+                f"shapes: end the model before {where}"
             )
         numbers = tuple(int(d) for d in shape)
         if 0 in numbers:

@@ -42,7 +42,7 @@ class Quantizer(Body):
         self.data, *names = node.input
         unknown = [name for name in names if name not in constants]
         if unknown:
-            refuse(node, f"its parameter '{unknown[0]}' is not a constant; export it as one")
+            refuse(node, f"its parameter '{unknown[0]}' is not a constant; export it as a constant")
         try:
             self.parameters = [numpy_helper.to_array(constants[name]) for name in names]
         except (KeyError, TypeError, ValueError):

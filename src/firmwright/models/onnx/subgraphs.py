@@ -17,7 +17,8 @@ def find_bad_branch(node: onnx.NodeProto) -> str | None:
         ports = len(graph.input), len(graph.output)
         if node.op_type == "If" and name in BRANCHES and ports != (0, len(node.output)):
             return (
-                f"{ports[0]} inputs and {ports[1]} outputs of {name} for {len(node.output)} outputs"
+                f"{name} has {ports[0]} inputs and {ports[1]} outputs; the If has "
+                f"{len(node.output)} outputs"
             )
     return None
 
@@ -30,7 +31,9 @@ def find_bad_body(node: onnx.NodeProto) -> str | None:
     states = max(len(node.input) - 2, 0)
     if len(body.input) == states + 2 and len(body.output) == len(node.output) + 1 > states:
         return None
-    return f"{len(body.input)} inputs, {len(body.output)} outputs for {states} states"
+    return (
+        f"the body has {len(body.input)} inputs and {len(body.output)} outputs for {states} states"
+    )
 
 
 def list_graphs(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:

@@ -17,7 +17,7 @@ from onnx import TensorProto, numpy_helper
 from firmwright.models.onnx.graph_parts import find_types
 
 OFFSET = 128
-"""The offset of weight and zero point; their difference and the product do not change."""
+"""The offset of a weight and its zero point; their difference and the product do not change."""
 
 
 class Weight(NamedTuple):
@@ -72,7 +72,7 @@ def shift_weight(
     node.input.extend([""] * (positions.zero_point + 1 - len(node.input)))
     given = node.input[positions.zero_point]
     if given and given not in constants:
-        return  # the network computes the zero point
+        return  # the network computes this zero point
     zero = numpy_helper.to_array(constants[given]) if given else np.zeros((), "int8")
     weight = numpy_helper.to_array(constants[node.input[positions.weight]])
     for position, array in ((positions.weight, weight), (positions.zero_point, zero)):

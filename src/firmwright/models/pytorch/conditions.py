@@ -24,8 +24,8 @@ def write_out_conditions(module: GraphModule, name: str) -> None:
     for node in nodes:
         if node.target is torch.ops.higher_order.while_loop:
             raise UserError(
-                f"{name}: {describe(node)}: only a run decides the number of steps; write a Python "
-                "loop with a constant number of steps"
+                f"{name}: {describe(node)}: the number of steps is known only at run time; write "
+                "a Python loop with a constant number of steps"
             )
         if node.target is torch.ops.higher_order.cond:
             write_out(module, node, name)

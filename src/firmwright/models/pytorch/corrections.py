@@ -47,11 +47,12 @@ FIRST_RESULT_ALONE = frozenset(
         "_native_batch_norm_legit_no_training",
     }
 )
-"""Operators whose other results the converters omit, or fill with zeros."""
+"""Operators with several results, of which the converters omit all but the first or fill them with
+zeros."""
 
 
 OTHERS = {**INDEXING, **CUMULATIVE, **POOLING, **QUANTIZED, **SAMPLING}
-"""Converters that are functions of the importer and a node."""
+"""The converters by operator: functions of the importer and a node."""
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -113,7 +114,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     @block_builder.setter
     def block_builder(self, _: relax.BlockBuilder) -> None:
-        """Set a TypedBuilder when TVM begins a program with a new builder."""
+        """Use a TypedBuilder when TVM begins a program with a new builder."""
         self.builder = TypedBuilder()
 
     def create_convert_map(self) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def check_lengths(
             low, high = int(ranges[symbol].lower), ranges[symbol].upper
             if length == 1 and low == 2:
                 remarks.append(
-                    f"input '{label}' has a length of 1, '{symbol}', whose range in the export "
-                    "begins at 2, the first length of torch.export's automatic ranges"
+                    f"input '{label}' has the length 1; torch.export's automatic range of "
+                    f"'{symbol}' begins at 2"
                 )
             elif not low <= length <= high:
                 limited = f"{wanted}: '{symbol}' is {low} to {high} in the export"

@@ -314,7 +314,7 @@ def check_results(importer: TorchImporter, name: str) -> None:
         for difference in find_differences(node.meta.get("val"), getattr(value, "ty", None))
     ]
     if lines:
-        advice = "  replace them in the model, and please report it with the model"
+        advice = "  replace these operators, and please report the problem with the model"
         raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines, advice]))
 
 

@@ -31,7 +31,8 @@ class Windows:
     pad: int = 0
     dilation: int = 1
     parts: int = 0
-    """The number of results of adaptive windows, whose begin and end are fractions; else 0."""
+    """The number of results of adaptive windows, whose begin and end are fractions; 0 for other
+    windows."""
 
     def locate(self, result: Any, tap: Any) -> tuple[Any, Any]:
         """Return the element that a result reads, and whether the element is in its window."""

@@ -1,8 +1,8 @@
 """Inserts torch's type conversions into a program, because TVM computes in the operands' types.
 
 torch converts operands to one type implicitly: ``x + 1.5`` is float32 for integers x. This module
-writes these conversions as operators. The factor ``alpha`` of sums, which TVM omits, also becomes
-an operator.
+writes these conversions as operators. It also writes the factor ``alpha`` of sums, which TVM omits,
+as an operator.
 """
 
 from __future__ import annotations

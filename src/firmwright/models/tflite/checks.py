@@ -97,7 +97,7 @@ def refuse_signatures(model: Any, name: str) -> None:
 
 
 def list_stateful_operators(model: Any) -> list[str]:
-    """Return a line for each operator with a state; their state tensors follow other rules."""
+    """Return a line for each operator with a state; state tensors follow separate rules."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
     reason = "keeps a state between runs, which firmwright does not support for this operator"
     operators = map(graph.Operators, range(graph.OperatorsLength()))
@@ -127,7 +127,7 @@ def operator_kinds(model: Any) -> list[str]:
 
 
 def index_problems(model: Any) -> Iterator[str]:
-    """Yield each invalid index: buffers of all subgraphs, operators and tensors of the first."""
+    """Yield each invalid index of a buffer, and of an operator or tensor of the first subgraph."""
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
@@ -174,7 +174,7 @@ class CheckedTensor:
     is_arithmetic: bool
     """Whether an operator reads or writes the real numbers of its integers."""
     is_softmax: bool
-    """Whether SOFTMAX writes it: its int16 zero point may be -32768, unlike other zero points."""
+    """Whether SOFTMAX writes the tensor, because its int16 zero point may be -32768."""
 
     @cached_property
     def shape(self) -> list[int]:
@@ -212,7 +212,11 @@ def find_size_mismatch(t: CheckedTensor) -> str | None:
     if not t.buffer_bytes or bits is None or t.tensor.Sparsity() is not None:
         return None
     expected = prod(t.shape) * bits // 8
-    return None if t.buffer_bytes == expected else f"{t.buffer_bytes} bytes for {expected} bytes"
+    return (
+        None
+        if t.buffer_bytes == expected
+        else f"{t.buffer_bytes} bytes; its shape and type need {expected}"
+    )
 
 
 def find_sparsity(t: CheckedTensor) -> str | None:

@@ -52,7 +52,7 @@ def transform_rows(data: te.Tensor, circle: te.Tensor) -> te.Tensor:
     """Return the spectrum (rows, length / 2 + 1, 2) of rows of real numbers.
 
     ``circle`` (length, 2) has the powers of e^(-2πi / length). A position is place · columns +
-    column, so that each sum over all places serves length / places frequencies.
+    column. So each sum over all places serves length / places frequencies.
     """
     (count, width), length = (int(d) for d in data.shape), int(circle.shape[0])
     turns = 2 ** ((length.bit_length() - 1) // 2)

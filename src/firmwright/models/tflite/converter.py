@@ -105,8 +105,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             )
         if kind in COUNTING_OPERATORS:
             return (
-                "has a result whose length a run computes; firmware needs fixed shapes: end the "
-                "model before the operator, or compute all elements and a mask"
+                "has a result whose length is known only at run time; firmware needs fixed "
+                "shapes: end the model before the operator, or compute all elements and a mask"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
         if any(quantized) and kind not in known:
@@ -134,7 +134,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                     f"cannot import operator {kind} (tensor '{names[0]}'): "
                     f"{describe_failure(error)}"
                 ) from error
-            if result is None:  # folded into the operators that read it
+            if result is None:  # the operators that read the result contain it
                 continue
             count = len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1
             if count != len(names):
@@ -168,17 +168,17 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             if position < len(given) and given[position] >= 0 and self.has_expr(given[position]):
                 name = tflite_frontend.get_tensor_name(self.subgraph, given[position])
                 raise UserError(
-                    f"reads its positions, sizes or axes from '{name}', which a run computes; "
-                    "firmware needs fixed shapes: convert the model with constants, or with sizes "
-                    "of the inputs' shapes"
+                    f"its positions, sizes or axes, '{name}', are known only at run time; "
+                    "firmware needs fixed shapes: convert the model with constants, or with "
+                    "sizes of the inputs' shapes"
                 )
 
     def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
         if self.has_expr(tensor_wrapper.tensor_idx):
             name = tflite_frontend.get_tensor_name(self.subgraph, tensor_wrapper.tensor_idx)
             raise UserError(
-                f"needs a constant for '{name}', which a run computes: convert the model with a "
-                "constant, or end it before the operator"
+                f"needs a constant for '{name}', which is known only at run time: convert the "
+                "model with a constant, or end it before the operator"
             )
         return super().get_tensor_value(tensor_wrapper, is_sparse)
 

@@ -103,7 +103,7 @@ def convert_exp(converter: Any, op: Any) -> relax.Expr:
         largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
         if largest > np.log(np.finfo("float32").max):
             raise UserError(
-                f"has int16 inputs up to {largest:.4g}, whose exponential is beyond float32: "
+                f"has int16 inputs up to {largest:.4g}, whose exponential exceeds float32: "
                 "quantize them with a scale below 0.0027"
             )
     return converter._convert_unary_elemwise(op, relax_op=relax.op.exp)

@@ -104,7 +104,7 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
 
 @contextmanager
 def label_errors(label: str) -> Iterator[None]:
-    """Put the operator before the errors of a block, except errors at a place in the recipe."""
+    """Put the operator before the errors of a block, except errors at a location in the recipe."""
     try:
         yield
     except DiagnosticError:
@@ -141,7 +141,8 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
 
 
 def is_valid(value: Any, most: int | None) -> bool:
-    """Return whether an option is an integer from 0 to a maximum, or a finite float32 for None."""
+    """Return whether an option is an integer from 0 to ``most``, or a finite float32 if ``most`` is
+    None."""
     if most is None:
         return isinstance(value, int | float) and abs(value) <= FLOAT32_MAX
     return isinstance(value, int) and 0 <= value <= most
@@ -220,5 +221,7 @@ def check_results(call: CustomCall) -> list[TensorKind]:
     )
     if not fits:
         returned, expected = (", ".join(map(str, kinds)) for kinds in (found, call.results))
-        raise UserError(f"its results are {returned}; the file has {expected}: convert it again")
+        raise UserError(
+            f"its results are {returned}; the file has {expected}: convert the model again"
+        )
     return found

@@ -71,19 +71,20 @@ def list_nothing(_inputs: Kinds, _options: Options) -> tuple[()]:
 class CustomOperator:
     """The definition of a custom operator.
 
-    ``function`` is its C function, which may contain the first input's dtype: ``add_{dtype}``.
-    Its parameters are the inputs, the ``constants``, and the results, as DLTensors. With
-    ``numbers`` it is built in: it gets pointers, and the numbers before the results. ``reference``
-    computes the results from the inputs, the options, and the shapes and types of the results; None
-    if LiteRT computes the operator. ``shapes`` returns the shapes and types of the results; None
-    means those in the file. ``states`` are tensors that the operator keeps between runs, with zeros
-    before the first run: they become its last inputs, and their next values its last results.
-    ``accepts`` has the dtypes of each input, and ``rank`` the minimum number of dimensions of the
-    first. ``requires`` has the options that a file must have: integers from 0 to the maximum, or
-    finite numbers for None. ``check_values`` raises UserError for constants that do not fit; it
-    gets the shapes and types of the inputs, and their values, None for computed inputs.
-    ``scratch`` are arrays for the C function after its results. With ``in_float`` it gets the real
-    numbers of quantized inputs. ``clear_undefined`` replaces results that LiteRT does not write.
+    ``function`` is its C function, which may contain the first input's dtype: ``add_{dtype}``. Its
+    parameters are the inputs, the ``constants``, and the results, as DLTensors. If ``numbers`` is
+    given, the operator is built-in: its function gets pointers, and the numbers before the results.
+    ``reference`` computes the results from the inputs, the options, and the shapes and types of the
+    results; None if LiteRT computes the operator. ``shapes`` returns the shapes and types of the
+    results; None means the shapes and types in the file. ``states`` are tensors that the operator
+    keeps between runs, with zeros before the first run. They become the operator's last inputs, and
+    their next values become its last results. ``accepts`` has the dtypes of each input, and
+    ``rank`` is the minimum number of dimensions of the first input. ``requires`` has the options
+    that a file must have, with their maximum; None permits all finite numbers. ``check_values``
+    raises UserError for constants that do not fit. Its arguments are the shapes and types of the
+    inputs, and their values, which are None for computed inputs. ``scratch`` are arrays for the C
+    function after its results. With ``in_float``, the function gets the real numbers of quantized
+    inputs. ``clear_undefined`` replaces results that LiteRT does not write.
     """
 
     function: str
@@ -153,7 +154,7 @@ def read_map(raw: bytes) -> dict[str, Any]:
 
 def find_items(value: Any) -> Any:
     """Return the items of a list or of a map in FlexBuffers, unread; None for other values."""
-    if value.IsVector:  # also a map
+    if value.IsVector:  # includes maps
         return value.AsVector
     if value.IsTypedVector:
         return value.AsTypedVector

@@ -30,8 +30,8 @@ def take_elements(data: relax.Expr, axis: int, positions: Indices) -> relax.Expr
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     """Convert RESIZE_NEAREST_NEIGHBOR, because TVM rounds differently.
 
-    The differences are in half-pixel centers and aligned corners. The source row and column of each
-    element are known at import. They are computed in float32, as in the kernel
+    The differences concern half-pixel centers and aligned corners. The source row and column of
+    each element are known at import. They are computed in float32, as in the kernel
     (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
     """
     source, size = converter.get_input_tensors(op)

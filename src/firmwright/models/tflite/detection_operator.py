@@ -1,7 +1,7 @@
 """Defines TFLite_Detection_PostProcess, the last operator of an SSD; LiteRT is its reference.
 
-Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite sorts
-equal scores of several classes in no defined order. The firmware sorts them by class, as TFLite
+Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite does
+not define the order of equal scores of several classes. The firmware sorts them by class, as TFLite
 Micro does. Results after the last object are undefined in TFLite. In firmware, these results are
 zeros.
 """

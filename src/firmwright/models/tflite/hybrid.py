@@ -1,4 +1,4 @@
-"""Converts layers with int8 weights and float32 activations (dynamic range) as LiteRT computes.
+"""Converts layers with int8 weights and float32 activations (dynamic range) to LiteRT's arithmetic.
 
 LiteRT quantizes the activations in each run, with the range of each sample or row. It adds the
 products in int32, multiplies the sums by both scales, and then adds the bias in float32. Weights
@@ -109,7 +109,7 @@ def quantize_rows(
 ) -> tuple[relax.Expr, relax.Expr]:
     """Return rows (rows, length) as int16 minus their zero points, and their scales (rows, 1).
 
-    The functions of C are in ``templates/network/dynamic_range.h``.
+    The C functions are in ``templates/network/dynamic_range.h``.
     """
     data = converter.bb.emit(data)
     ends = [converter.bb.emit(find(data, 1)) for find in (relax.op.min, relax.op.max)]

@@ -193,7 +193,9 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
     """Raise one UserError with all operators for which TVM has no converter."""
-    converted = Converter(None, None, None, None).convert_map  # the class has no such attribute
+    converted = Converter(
+        None, None, None, None
+    ).convert_map  # the schema does not have this operator
     known = {*converted, *list_known_operators()}
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
@@ -201,7 +203,7 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
 
 
 def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
-    """Return the names of the tensors that are a graph's inputs, and of its outputs."""
+    """Return the names of a graph's input tensors and of its output tensors."""
     given, made = to_ints(graph.InputsAsNumpy()), to_ints(graph.OutputsAsNumpy())
     inputs, outputs = (
         [decode_text(graph.Tensors(i).Name()) for i in each] for each in (given, made)

@@ -77,7 +77,7 @@ def convert_bucketize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
-    """Convert EMBEDDING_LOOKUP; TVM reads the first input as rows, but it has the indices.
+    """Convert EMBEDDING_LOOKUP; TVM reads the first input, which has the indices, as rows.
 
     Rows of bytes with a result in float32 are scaled with one scale, or with one scale per row.
     """

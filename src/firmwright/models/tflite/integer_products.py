@@ -84,7 +84,8 @@ def pad_transposed(
 def transpose_convolve(
     converter: Any, data: relax.Expr, kernel: relax.Expr, options: Any, shape: list[int]
 ) -> relax.Expr:
-    """Return the transposed convolution of such integers; ``shape`` is the result's shape."""
+    """Return the transposed convolution, in int32, of integers in NHWC; ``shape`` is the result's
+    shape."""
     lengths, window = (list(static_shape(e))[1:3] for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(
         converter.bb.normalize(relax.op.permute_dims(data, [0, 3, 1, 2])),

@@ -1,4 +1,4 @@
-"""Opens LiteRT's interpreter, which may use another set of kernels for some operators."""
+"""Opens LiteRT's interpreter, with another set of kernels for some operators if necessary."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from firmwright.models.tflite.repairs import pack
 Array = np.ndarray[Any, Any]
 
 ALONE = "ALONE"
-"""The custom operators that Python functions compute, or whose results they complete."""
+"""The custom operators that Python functions compute or complete."""
 
 REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 """LiteRT's two sets of kernels, as names of its OpResolverType."""
 
 FAILED = re.compile(r"builtin opcode '(\w+)'|\((\w+)\) failed to (?:prepare|invoke)")
-"""The kind of an operator in LiteRT's error: without a kernel, or with a kernel that failed."""
+"""Finds the kind of an operator in LiteRT's error: an operator without a kernel, or a kernel that
+failed."""
 
 
 def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
@@ -54,8 +55,7 @@ def find_failed_kind(error: str) -> str | None:
 def is_divisible(data: bytes) -> bool:
     """Return whether the parts of a network can run one after the other.
 
-    Subgraphs, resource variables and states that several operators read connect operators in other
-    ways than by results.
+    They cannot if subgraphs, resource variables or shared states connect operators.
     """
     model = tflite.Model.GetRootAsModel(data, 0)
     if model.SubgraphsLength() > 1 or "VAR_HANDLE" in operator_kinds(model):
@@ -248,7 +248,8 @@ def list_python_operators(data: bytes) -> list[str]:
 
 
 def list_calls(data: bytes) -> list[CustomCall]:
-    """Return the custom operators of the first graph; a file without them is not unpacked."""
+    """Return the custom operators of the first graph; a file without custom operators is not
+    unpacked."""
     if "CUSTOM" not in operator_kinds(tflite.Model.GetRootAsModel(data, 0)):
         return []
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)

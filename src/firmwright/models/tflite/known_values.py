@@ -35,8 +35,8 @@ NEVER_FOLDED = frozenset(
 def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     """Return the model with known values as constants, and with the shapes that LiteRT computes.
 
-    ``shapes`` are the shapes of inputs by name. A model without shapes, known values and open
-    lengths is returned unchanged. Raises UserError if LiteRT cannot evaluate the model.
+    ``shapes`` are the shapes of inputs by name. The model stays unchanged if it has no stated
+    shapes, known values and open lengths. Raises UserError if LiteRT cannot evaluate the model.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = find_known_results(model)
@@ -97,7 +97,7 @@ def has_data(model: Any, tensor: Any) -> bool:
 
 
 def is_empty(tensor: Any) -> bool:
-    """Return whether a tensor has no elements, as the shape of a scalar."""
+    """Return whether a tensor has no elements, like the shape of a scalar."""
     return tensor.shape is not None and 0 in tensor.shape
 
 

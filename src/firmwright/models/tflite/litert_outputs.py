@@ -79,10 +79,11 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
     """Return every tensor of the network, with the kernels of :func:`run_reference`.
 
-    Names that several tensors have are missing. Raises UserError for a file of a vendor's compiler.
+    The result omits names that several tensors have. Raises UserError for a file of a vendor's
+    compiler.
     """
     if find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
-        raise UserError("the tensors of a vendor's file are not read")
+        raise UserError("firmwright does not read the tensors of a vendor's file")
 
     def run(model: bytes, optimized: frozenset[str]) -> TensorValues:
         interpreter = open_interpreter(model, optimized, keep_all=True)

@@ -20,7 +20,8 @@ from firmwright.models.tflite.lstm_integers import IntegerCell, advance, read_in
 from firmwright.models.tflite.svdf import read_scale
 
 GATES = ("input", "forget", "cell", "output")
-"""The gates in the order of their inputs; coupled cells compute the input gate from the second."""
+"""The gates in the order of their inputs; coupled cells compute the input gate from the forget
+gate."""
 
 PEEPHOLES = ("input", "forget", "output")
 
@@ -140,7 +141,8 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
 def run_only(
     converter: Any, op: Any, options: Any, data: relax.Expr, axis: int
 ) -> list[relax.Expr]:
-    """Return the result and the next states of an operator with one cell; ``axis`` is of time."""
+    """Return the result and the next states of an operator with one cell; ``axis`` is the axis of
+    time."""
     tensors = converter.get_input_tensors(op)
     states = read_states(converter, tensors, ONLY)
     if tensors[0].qnn_params is None:

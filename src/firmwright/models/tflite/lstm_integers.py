@@ -18,7 +18,7 @@ GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
          "a cell state": (19, "int16")}  # fmt: skip
 SIGMOID_BITS = 3
-"""The number of bits before the point in the arguments of the sigmoid."""
+"""The number of integer bits of the sigmoid's arguments."""
 
 Position = tuple[Any, ...]
 """The index of an element: a sample and a unit."""
@@ -90,7 +90,7 @@ class IntegerCell:
 def list_exponentials(step: int) -> npt.NDArray[np.int16]:
     """Return e^(n - 1/4) in Q0.15, with n from 0 to 1/4 in steps of 2^(step - 15).
 
-    These are gemmlowp's numbers (exp_on_interval_between_negative_one_quarter_and_0_excl): a
+    The numbers are gemmlowp's (exp_on_interval_between_negative_one_quarter_and_0_excl): a
     polynomial around -1/8 whose products are rounded.
     """
 
@@ -141,7 +141,7 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
     outputs = converter.get_tensor_value(tensors[8]).shape[-1]
     if tensors[16].tensor_idx >= 0:
         projection = read_projection(converter, op, options.ProjClip())
-        zero_point = -zero_point  # as LiteRT: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc
+        zero_point = -zero_point  # Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc
     gates = [position for position in GATES if tensors[position].tensor_idx >= 0]
     biases = [converter.get_tensor_value(tensors[position + 11]) for position in gates]
     products = (
@@ -324,8 +324,8 @@ def add_sums(
 def scale_values(values: Any, factor: np.float32, largest: int) -> Any:
     """Return values of at most ``largest`` like scale_fixed.
 
-    C has a faster function for values below 2^30 and right shifts of at most 31 bits. Other
-    results are limited to 2^20, beyond which all uses of them are clipped in any case.
+    C has a faster function for values below 2^30 and right shifts of at most 31 bits. Other results
+    are limited to 2^20, because all later operators clip larger values.
     """
     multiplier, left, right = find_factor(factor)
     if right < 32 and largest << left < 1 << 30:
@@ -340,14 +340,15 @@ def call_sigmoid(value: Any, table: te.Tensor, step: int) -> Any:
 
 
 def call_tanh(value: Any, bits: int, table: te.Tensor, step: int) -> Any:
-    """Return the hyperbolic tangent of a value with ``bits`` before the point."""
+    """Return the hyperbolic tangent of a value with ``bits`` integer bits."""
     return call_gate("gate_tanh", value, [number(bits)], bits + 1, table, step)
 
 
 def call_gate(
     name: str, value: Any, given: Sequence[Any], bits: int, table: te.Tensor, step: int
 ) -> Any:
-    """Return a function of a value and of the table's number for it (``list_exponentials``)."""
+    """Return a call of a gate's function with a value and the value's entry in
+    ``list_exponentials``."""
     x = tirx.Var("x", "int32")
     gate_index = tirx.call_pure_extern("int32", "gate_place", x, number(bits), number(step))
     start = table[gate_index].astype("int32")
@@ -374,7 +375,8 @@ def compute(
     shape: tuple[int, ...],
     *values: relax.Expr,
 ) -> relax.Expr:
-    """Return an int32 ``function`` of positions in ``shape`` and of all ``values`` as a dtype."""
+    """Return a tensor of ``shape``: an int32 ``function`` of positions and all ``values``, cast to
+    a dtype."""
 
     def build(*tensors: te.Tensor) -> te.Tensor:
         return te.compute(shape, lambda *at: function(at, *tensors).astype(dtype), "computed")

@@ -1,8 +1,8 @@
 """Converts CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
 
-LiteRT sums them in 32 bits and scales by multipliers of 31 bits, with two roundings, as in int8.
-With an int64 bias or without a bias, LiteRT scales by multipliers of 15 bits, with one rounding
-(tensorflow/lite/kernels/conv.cc, EvalQuantizedPerChannel16x8).
+LiteRT adds the products in 32 bits and scales the sums by multipliers of 31 bits, with two
+roundings, as in int8. With an int64 bias or without a bias, LiteRT scales by multipliers of 15
+bits, with one rounding (tensorflow/lite/kernels/conv.cc, EvalQuantizedPerChannel16x8).
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
 
     A converter's names of tensors, such as ``serving_default_x:0``, depend on its version; the
     names of the signature are the author's. ``inputs`` and ``outputs`` are the names of the
-    tensors. They remain if the file has no signature or several, and for names that repeat.
+    tensors. They remain if the file has no signature or several signatures, and for names that
+    repeat.
     """
     tensors = PortNames(tuple(inputs), tuple(outputs))
     if model.SignatureDefsLength() != 1:

@@ -32,7 +32,7 @@ def convert_reduce_prod(converter: Any, op: Any) -> relax.Expr:
         return converter._convert_reduce(relax.op.prod, op)
     scale = float(read_scale(source)) / float(read_scale(target)) ** (1 / count)
     multiplier, left, right = find_factor(np.float64(scale))
-    multiplier = min((multiplier + (1 << 15)) >> 16, 0x7FFF)  # LiteRT's for 64 bits
+    multiplier = min((multiplier + (1 << 15)) >> 16, 0x7FFF)  # LiteRT's arithmetic for 64 bits
     numbers = (tirx.const(multiplier, "int32"), tirx.const(right - left, "int32"))
     zero_points = (read_zero_point(source), read_zero_point(target))
     limits = np.iinfo(converter.get_tensor_type_str(target.tensor.Type()))

@@ -76,9 +76,10 @@ def repair_tensors(model: Any) -> bool:
 
 
 def add_intermediates(model: Any) -> bool:
-    """Add the intermediate tensors that LiteRT requires to int8 LSTMs without them.
+    """Add LiteRT's intermediate tensors to int8 LSTMs that lack these tensors.
 
-    TFLite Micro does not need them: its hidden values have the output state's quantization.
+    TFLite Micro does not need these tensors: its hidden values have the output state's
+    quantization.
     """
     graph = model.subgraphs[0]
     changed = False
@@ -123,7 +124,7 @@ def repair_scales(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
     Converters write the scale 0 for zeros, such as the initial state of an unrolled recurrent
     layer. A product with zeros has a scale below the normal numbers of float32. LiteRT computes
-    zeros with each of these scales. Other tensors keep such a scale, and are rejected.
+    zeros with each of these scales. Other tensors with such a scale are rejected.
     """
     if not has_low_scales(tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)):
         return data, ()
@@ -204,7 +205,8 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     shown = decode_text(graph.Tensors(wrong[0]).Name())
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
     remark = (
-        f"'{shown}'{more}: one scale for an axis that it does not have, used for the whole tensor"
+        f"'{shown}'{more}: the scale is for an axis that the tensor does not have; firmwright "
+        "uses it for the whole tensor"
     )
     return pack(model, len(data)), (remark,)
 

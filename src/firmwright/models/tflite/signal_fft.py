@@ -1,4 +1,4 @@
-"""Computes SignalRfft and SignalIrfft as TensorFlow Lite Micro does: with KISS FFT's arithmetic.
+"""Computes SignalRfft and SignalIrfft with KISS FFT's arithmetic, as TensorFlow Lite Micro does.
 
 A real FFT of n points is a complex FFT of n / 2 points and a last step with other factors. In
 int16 and int32, each stage divides its inputs by its radix, and products are rounded to nearest,
@@ -77,7 +77,7 @@ class Arithmetic:
         return (real, imaginary) if self.is_float else (self.round(real), self.round(imaginary))
 
     def divide(self, a: Complex, by: int) -> Complex:
-        """Divide integers by a radix; floats stay, as they cannot overflow."""
+        """Divide integers by a radix; floats stay unchanged, because they cannot overflow."""
         if self.is_float:
             return a
         factor = np.iinfo(self.dtype).max // by
@@ -90,7 +90,7 @@ class Arithmetic:
         return self.wrap(a[0] - b[0]), self.wrap(a[1] - b[1])
 
     def halve(self, values: Array) -> Array:
-        """Return half of sums; KISS FFT adds int16 in 32 bits, and int32 in 32 bits, too."""
+        """Return half of each sum; KISS FFT adds int16 and int32 in 32 bits."""
         if self.is_float:
             return values * np.float32(0.5)
         return self.wrap((self.wrap(values) if self.dtype == "int32" else values) >> 1)
@@ -166,7 +166,7 @@ def transform_reals(row: Array, stages: Array, last: Array) -> Array:
 
 
 def compute_irfft(inputs: Sequence[Array], options: Options) -> list[Array]:
-    """Return rows of reals from their spectra. In float, they are divided by their length."""
+    """Return rows of reals from their spectra; float32 rows are divided by their length."""
     (data,), length = inputs, read_length(options)
     factors = list_factors(True, [describe(data)], options)
     rows = data.reshape(-1, length // 2 + 1, 2)

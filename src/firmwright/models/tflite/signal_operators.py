@@ -60,7 +60,7 @@ def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
     if not 1 <= step <= options["frame_size"] or length % step:
         raise UserError(
             f"frame_step is {step}, for a frame_size of {options['frame_size']} and inputs of "
-            f"{length}; expected a step of at most a frame that divides the input"
+            f"{length}; expected a step that divides the input and is at most a frame"
         )
     kept = signal_reference.count_kept_samples(options)
     return [
@@ -102,17 +102,17 @@ def number_window(inputs: Kinds, options: Options) -> list[int]:
     """Return rows, their length and the shift. Raises UserError if the rows have other lengths."""
     size, length = prod(inputs[0].shape), prod(inputs[1].shape)
     if not length or size % length:
-        raise UserError(f"{size} samples are not rows of the window's length, {length}")
+        raise UserError(f"{size} samples are not a multiple of the window's length, {length}")
     return [size // length, length, options["shift"]]
 
 
 def number_pcan(inputs: Kinds, options: Options) -> list[int]:
-    """Return the channels and the shift. Raises UserError for too small tables."""
+    """Return the channels and the shift. Raises UserError if tables are too small."""
     channels, noise, gains = (prod(kind.shape) for kind in inputs)
     if noise != channels or gains < MOST_GAINS:
         raise UserError(
-            f"{noise} estimates of the noise and {gains} gains for {channels} channels; expected "
-            f"{channels} estimates and {MOST_GAINS} gains"
+            f"it has {noise} estimates of the noise and {gains} gains for {channels} channels; "
+            f"expected {channels} estimates and {MOST_GAINS} gains"
         )
     return [channels, options["snr_shift"]]
 
@@ -122,7 +122,10 @@ def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
     tables = [prod(kind.shape) for kind in inputs[3:]]
     channels = options["num_channels"]
     if set(tables) != {channels + 1}:
-        raise UserError(f"{channels} channels, tables of {tables}; expected {channels + 1} each")
+        raise UserError(
+            f"it has {channels} channels and tables of {tables} elements; expected {channels + 1} "
+            "elements each"
+        )
     return [channels]
 
 
@@ -166,7 +169,7 @@ NOISE_OPTIONS = (
 NOISE_LIMITS = {
     **dict.fromkeys(NOISE_OPTIONS, INT32_MAX), "smoothing_bits": 31, "spectral_subtraction_bits": 63
 }  # fmt: skip
-"""A shift is at most the bits of its number in C minus 1."""
+"""The maximum of a shift is the number of bits of the shifted C type minus 1."""
 
 STACKER_OPTIONS = (
     "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",

@@ -2,8 +2,8 @@
 
 The caller reshapes the results.
 
-Source of the arithmetic: signal/src and signal/micro/kernels of TFLite Micro. It leaves results
-unwritten that are not valid yet; here they are zeros.
+Source of the arithmetic: signal/src and signal/micro/kernels of TFLite Micro. TFLite Micro does not
+write results that are not valid yet; this module writes zeros.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def compute_window(inputs: Arrays, options: Options) -> list[Array]:
 def compute_auto_scale(inputs: Arrays, _options: Options) -> list[Array]:
     """Return the data shifted left as far as int16 allows, and the number of bits.
 
-    Like in TFLite Micro, data with -32768 counts from the element after it, or is not shifted.
+    As in TFLite Micro, an element of -32768 restarts the search for the maximum; data that ends
+    with -32768 is not shifted.
     """
     (data,), most = inputs, 0
     for value in map(int, data):
@@ -51,7 +52,8 @@ def compute_auto_scale(inputs: Arrays, _options: Options) -> list[Array]:
 
 
 def compute_energy(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the squared magnitudes of the complex numbers from one index to another, else 0."""
+    """Return the squared magnitudes of the complex numbers from one index to another, and 0 for all
+    others."""
     pairs = inputs[0].reshape(-1, 2).astype("int64")
     energy = np.zeros(len(pairs), "uint32")
     chosen = slice(options["start_index"], options["end_index"])
@@ -125,7 +127,7 @@ def look_up_gain(x: int, table: Sequence[int]) -> int:
 
 
 def wrap(x: int, bits: int) -> int:
-    """Return a number as a signed integer of ``bits`` stores it."""
+    """Return a number wrapped to a signed integer of ``bits``."""
     half = 1 << (bits - 1)
     return (x + half) % (2 * half) - half
 

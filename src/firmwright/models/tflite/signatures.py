@@ -28,8 +28,8 @@ def select_signature(data: bytes, name: str, signature: str) -> bytes:
     index = selected.subgraphIndex
     if index >= len(model.subgraphs):
         raise UserError(
-            f"a damaged TFLite model: the signature '{signature}' is of subgraph {index} of "
-            f"{len(model.subgraphs)}; {RENEW}"
+            f"a damaged TFLite model: the signature '{signature}' belongs to subgraph "
+            f"{index}; the file has {len(model.subgraphs)}; {RENEW}"
         )
     exchange_subgraphs(model, index)
     selected.subgraphIndex = 0
@@ -38,7 +38,7 @@ def select_signature(data: bytes, name: str, signature: str) -> bytes:
 
 
 def exchange_subgraphs(model: Any, index: int) -> None:
-    """Exchange the first subgraph with another, in the options of operators too."""
+    """Exchange the first subgraph with another, also in the options of operators."""
     if index == 0:
         return
     graphs, moved = model.subgraphs, {0: index, index: 0}

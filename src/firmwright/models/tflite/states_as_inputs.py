@@ -48,7 +48,7 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
 
 
 class Exposer:
-    """Visits the operators in order; ``now`` has the tensor that holds each state at that point.
+    """Visits the operators in order; ``now`` maps each state to the tensor that currently holds it.
 
     A state is identified by its variable's name, or by the number of its tensor. ``first`` has the
     tensors that hold the states when a run begins. ``replaced`` maps results of READ_VARIABLE to
@@ -141,7 +141,8 @@ class Exposer:
             operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
 
     def list_variables(self, operator: Any) -> list[int]:
-        """Return the positions of an operator's variable tensors, which a custom one overwrites."""
+        """Return the positions of an operator's variable tensors, which a custom operator
+        overwrites."""
         given = [int(i) for i in operator.inputs]
         return [p for p, i in enumerate(given) if i >= 0 and self.graph.tensors[i].isVariable]
 
@@ -187,8 +188,8 @@ def check_alike(name: str, before: Any, after: Any) -> None:
             for t in tensors
         )
         raise UserError(
-            f"variable '{name}' is {old}, and gets a value that is {new}; expected equal types, "
-            "shapes and scales: convert the value before its assignment"
+            f"variable '{name}' is {old}; the assigned value is {new}; expected equal types, "
+            "shapes and scales: convert the value before the assignment"
         )
 
 

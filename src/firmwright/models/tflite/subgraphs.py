@@ -1,7 +1,8 @@
 """Inlines the subgraphs of IF and WHILE into the first subgraph of a TFLite model.
 
-An IF with a constant condition becomes its branch; another becomes both branches and a SELECT_V2
-for each result. A WHILE whose number of steps is constant becomes a copy of its body for each step.
+An IF with a constant condition becomes one branch. Every other IF becomes both branches and a
+SELECT_V2 for each result. A WHILE whose number of steps is constant becomes a copy of its body for
+each step.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ UNROLL = (
 
 
 def inline_subgraphs(data: bytes, name: str) -> bytes:
-    """Return the model without IF and WHILE; a model without them is returned unchanged.
+    """Return the model without IF and WHILE operators.
 
     Raises UserError for a loop whose number of steps depends on an input, and for branches that
     change a state or have results of different shapes.
@@ -52,7 +53,7 @@ def inline_subgraphs(data: bytes, name: str) -> bytes:
 
 
 class Inliner:
-    """Replaces one operator with subgraphs after the other in the first subgraph."""
+    """Inlines the operators with subgraphs into the first subgraph, one by one."""
 
     def __init__(self, model: Any, size: int) -> None:
         self.model, self.graph, self.size = model, model.subgraphs[0], size
@@ -105,7 +106,8 @@ class Inliner:
     def check_effects(self, graph: Any, what: str, seen: Sequence[Any] = ()) -> None:
         """Raise UserError for a state that a subgraph, or a subgraph that it runs, changes.
 
-        ``seen`` are the subgraphs that run this one; a circle of subgraphs is rejected elsewhere.
+        ``seen`` are the subgraphs that run this subgraph, so that the recursion ends for a cycle of
+        subgraphs.
         """
         for operator in graph.operators if graph not in seen else ():
             kind = kind_of(self.model, operator)
@@ -159,8 +161,8 @@ class Inliner:
             known = has_data(self.model, tensor) and not tensor.isVariable
             if not known and given[number] not in constants:
                 raise UserError(
-                    f"its number of steps depends on '{decode_text(tensor.name)}', which a run "
-                    f"computes; firmware needs a constant number: {UNROLL}"
+                    f"its number of steps depends on '{decode_text(tensor.name)}', which is "
+                    f"known only at run time; firmware needs a constant number: {UNROLL}"
                 )
 
     def count_steps(self, operator: Any) -> int:
@@ -221,7 +223,7 @@ class Inliner:
         return graphs
 
     def check_parameters(self, outer: Sequence[int], graph: Any, inner: Sequence[int]) -> None:
-        """Raise UserError for other quantization parameters, because LiteRT copies the integers."""
+        """Raise UserError if quantization parameters differ, because LiteRT copies the integers."""
         for one, two in zip(map(int, outer), map(int, inner), strict=True):
             first, second = self.graph.tensors[one], graph.tensors[two]
             a, b = (describe("", tensor) for tensor in (first, second))
@@ -235,7 +237,10 @@ class Inliner:
     def subgraph(self, index: int) -> Any:
         """Return a subgraph; UserError if it or one of its tensors does not exist."""
         if not 0 < index < len(self.model.subgraphs):
-            raise UserError(f"a damaged TFLite model: it runs subgraph {index}; {RENEW}")
+            raise UserError(
+                f"a damaged TFLite model: an operator runs subgraph {index}, which is missing; "
+                f"{RENEW}"
+            )
         graph = self.model.subgraphs[index]
         graph.inputs, graph.outputs, graph.operators = (
             [] if each is None else each for each in (graph.inputs, graph.outputs, graph.operators)
@@ -305,7 +310,8 @@ class Inliner:
         (graph or self.graph).operators.append(operator)
 
     def replace(self, values: dict[int, int]) -> None:
-        """Let operators and the graph read other tensors; results of the graph keep their names."""
+        """Replace tensors that operators and the graph read; results of the graph keep their
+        names."""
         for operator in self.graph.operators:
             if operator.inputs is not None:
                 operator.inputs = [values.get(int(i), int(i)) for i in operator.inputs]

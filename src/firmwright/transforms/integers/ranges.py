@@ -22,11 +22,10 @@ from firmwright.transforms.integers.steps import (
 )
 
 EXACT = 2.0**24
-"""Whole numbers below this limit are exact in float32. Their sums below it are exact in any
-order."""
+"""The limit below which whole numbers, and their sums in any order, are exact in float32."""
 
 LARGEST = 2.0**62
-"""Sums and products of integers below this limit fit int64."""
+"""The limit below which sums and products of integers fit int64."""
 
 SUMS = relax_names("nn.conv1d nn.conv2d matmul")
 

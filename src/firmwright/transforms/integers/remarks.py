@@ -65,9 +65,9 @@ def explain_layer(call: Call, ranges: Mapping[Var, Range], weights: Array) -> st
         return f"its input is from {low:,} to {high:,}, which does not fit 8 bits"
     if np.abs(weights + 0.5).max() > 128:
         low, high = int(weights.min()), int(weights.max())
-        return f"its weights are from {low:,} to {high:,}, which int8 does not hold"
+        return f"its weights are from {low:,} to {high:,}, which does not fit int8"
     largest = largest_partial_sum(call, data, weights)
     return (
-        f"its sums can reach {int(largest):,}, and float32 adds whole numbers exactly below "
-        f"{int(EXACT):,} only"
+        f"its sums can reach {int(largest):,}, and float32 adds whole numbers exactly only below "
+        f"{int(EXACT):,}"
     )

@@ -53,7 +53,7 @@ INT32_LIMIT = 2**31
 
 
 def use_integers(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with integer operators if they are proven to compute the same results.
+    """Return the module with integer operators if equal results are proven.
 
     If no sum of floats can be replaced, the module is returned unchanged.
     """
@@ -124,7 +124,7 @@ class IntegerNetwork:
         name = str(variable.name)
         if variable in self.ranges and is_float(variable):
             sums = None
-            if self.ranges[variable].is_whole:  # this makes the sum exact
+            if self.ranges[variable].is_whole:  # the conversion makes the sum exact
                 sums = self.sum_products(value)
                 sums = self.add_tensors(value) if sums is None else sums
             if sums is not None:
@@ -252,7 +252,7 @@ class IntegerNetwork:
             step = read_step(value, self.values)
             source = None if step is None else self.ranges.get(step.source)
             if step is None or source is None or step_range(step, source, value) is None:
-                return None  # it may overflow, or it is not a step
+                return None  # the value may overflow, or is not a step
             steps.insert(0, step)
             variable, first = step.source, variable
         if static_shape(variable) != shape:

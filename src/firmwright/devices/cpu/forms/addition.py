@@ -11,12 +11,12 @@ from firmwright.devices.cpu.forms.form import Packing
 from firmwright.ir.layer import Addition, Array, Pair
 
 MULTIPLIER_BITS = (23, 22, 21)
-"""Bits of the larger multiplier: more bits fit more sums, if these stay below 2^31."""
+"""The numbers of bits to try for the larger multiplier, whose sums have to stay below 2^31."""
 
 NEIGHBORS = sorted(
     product(range(-2, 3), repeat=2), key=lambda pair: (abs(pair[0]) + abs(pair[1]), pair)
 )
-"""Distances of the multipliers to try from the nearest multipliers, the closest first."""
+"""The candidates for the multipliers, as distances from the nearest multipliers, closest first."""
 
 
 @lru_cache(maxsize=4)

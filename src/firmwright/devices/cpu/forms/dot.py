@@ -28,13 +28,14 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 STEP = 16
-"""Bytes of a vector, and bytes that a load may read after the last pixel of a row."""
+"""The bytes of a vector, and the bytes that a load may read after the last pixel of a row."""
 
 MOST_PIXELS = 5
 """The maximum number of pixels at once: with 16 channels their sums need 20 of 32 registers."""
 
 PLANE = 16 * 1024
-"""Bytes of input that fit the first cache next to weights; an input up to this size is one row."""
+"""The number of input bytes that fit the first cache together with weights; a smaller input is one
+row."""
 
 
 def pack_convolution(layer: Layer) -> Packing:

@@ -24,18 +24,18 @@ from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_s
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
 PIXELS, CHANNELS = 2, 2
-"""Pixels and channels at once: with four inputs, a word of weights and pointers, their sums fill
+"""The numbers of pixels and channels per step; their sums, four inputs, weights and pointers fill
 the registers."""
 
 STEP = 4
 """The number of taps in a word of weights."""
 
 TILES = (Tile(3, 2), Tile(2, 2))
-"""Pixels by channels of convolutions of bytes: more pixels than in 16 bits share the weights."""
+"""The numbers of pixels and channels per step of convolutions of bytes, in which more pixels share
+the weights."""
 
 COLUMNS = 4
-"""Columns at once: with an equal number of words of weights, their sums leave registers for the
-left operand and for pointers."""
+"""The number of columns per step, which leaves registers for the left operand and for pointers."""
 
 
 def pack_wide_convolution(layer: Layer) -> Packing:

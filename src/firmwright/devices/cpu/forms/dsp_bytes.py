@@ -20,13 +20,14 @@ from firmwright.devices.cpu.forms.requantize import Requantization, make_requant
 from firmwright.ir.layer import Array, IntegerLayer, Layer, Sums
 
 PAIRED_LIMIT = 2**31 // 257
-"""The limit for sums: a sum below it and 2^8 times another such sum fit 32 bits together."""
+"""The limit for sums: s0 + 2^8 s1 fits 32 bits if both sums are below the limit."""
 
 LARGEST_OFFSET = 2**24
-"""The limit for offsets: 2^6 times an offset below it can be added to a high product."""
+"""The limit for offsets: 2^6 times a smaller offset can be added to a high product."""
 
 STEPS = (2, 4, 8)
-"""Words of weights between two branches; few choices, so that layers can share functions."""
+"""The possible numbers of weight words between two branches. They are few, so that layers can share
+functions."""
 
 MOST_STEPS = 4
 """The maximum groups of four taps between two branches, if weights or columns are widened words."""
@@ -35,8 +36,8 @@ LARGEST_PATCH = 512
 """The maximum number of inputs of a product with a widened copy, which has twice their bytes."""
 
 FEW_CHANNELS = 12
-"""The maximum number of output channels for which it is not slower to widen each input for every
-four channels."""
+"""The maximum number of output channels for which the loop widens the inputs again for every four
+channels."""
 
 
 def is_paired(layer: Layer) -> bool:
@@ -56,19 +57,20 @@ def find_offsets(layer: Layer, numbers: Requantization) -> Array:
     """Return the offsets to add to the high halves of the products of sums.
 
     The offsets include ``low``, because SSAT clamps to signed bytes and not to a range that starts
-    at ``low``. For a channel without a multiplier, the offset's place has the mantissa.
+    at ``low``. For a channel without a multiplier, the mantissa replaces the offset.
     """
     offsets = numbers.offsets + (layer.low << numbers.shifts)
     return np.where(numbers.multipliers == 0, numbers.offsets, offsets)
 
 
 def is_given(layer: Layer) -> bool:
-    """Return whether the offsets have to be stored, because they do not follow from the shifts."""
+    """Return whether the record contains the offsets, because they do not follow from the
+    shifts."""
     return layer.scaling.has_offsets
 
 
 def order_taps(run: int) -> Array:
-    """Return the tap of each place in widened words; the number ``run`` stands for a zero."""
+    """Return the tap of each position in widened words; the number ``run`` means a zero."""
     fours = run // 4 * 4
     rest = np.arange(fours, run + (run & 1))
     order: Array = np.concatenate(
@@ -172,7 +174,7 @@ def arrange_taps(layer: Layer, weights: Array) -> Array:
 def describe_convolution(
     layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the numbers of a convolution that has these packed weights, for pairs of channels."""
+    """Return the record of a convolution with these packed weights, for pairs of channels."""
     run = layer.kernel[1] * layer.channels
     gathered = layer.kernel[0] * ((run + 1) // 2)
     step = choose_step(gathered)
@@ -215,7 +217,7 @@ def pack_dense(layer: Layer) -> Packing:
 
 
 def pack_sums(layer: Sums) -> Packing:
-    """Pack the weights of a dense layer, without numbers for the results."""
+    """Pack the weights of a dense layer, without the scales of its results."""
     paired = fits_pairs(layer)
     channels = choose_channels(layer, 4)
     arrays = {"weights": arrange_rows(layer, channels, paired)}
@@ -233,7 +235,7 @@ def arrange_rows(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
 def describe_rows(
     layer: IntegerLayer, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the numbers of sums of products, for blocks of four channels."""
+    """Return the record for sums of products, in blocks of four channels."""
     words = -(-layer.taps // 4) * 2
     record = {
         "channels": layer.channels,
@@ -256,7 +258,7 @@ def describe_rows(
 def describe_product(
     layer: Layer, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the numbers of a product with these packed weights, for blocks of four channels."""
+    """Return the record of a product with these packed weights, for blocks of four channels."""
     rows = describe_rows(layer, channels, arrays, paired)
     numbers = make_requantization(layer)
     uniform = (
@@ -277,7 +279,7 @@ def describe_product(
 def widens_in_loop(layer: IntegerLayer) -> bool:
     """Return whether a product widens its input for every four channels, without a copy.
 
-    The loop then needs two more instructions per 16 multiply-accumulates, and no memory.
+    Without a copy, the loop needs two more instructions per 16 multiply-accumulates, but no memory.
     """
     few = layer.out_channels <= FEW_CHANNELS
     return layer.taps % 4 == 0 and (few or layer.taps > LARGEST_PATCH)

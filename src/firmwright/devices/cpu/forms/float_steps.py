@@ -55,7 +55,8 @@ def largest_input(layer: Layer) -> int:
 
 
 def find_shifted_begins(layer: Layer, limits: Array) -> Array:
-    """Return the sums at which steps begin, if a graph multiplies, moves and shifts the sums."""
+    """Return the sums at which the steps of a graph begin that multiplies, moves and shifts
+    sums."""
     scaling = layer.scaling
     results = np.arange(layer.low + 1, layer.high + 1)
     steps = results - layer.zero_point

@@ -35,7 +35,7 @@ class Level(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Cores whose weights have equal blocks: the number of channels per block, and the levels."""
+    """Cores that share the layout of weights: the number of channels per block, and the levels."""
 
     block: int
     levels: tuple[Level, ...]

@@ -23,7 +23,8 @@ SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sum
 
 
 def describe_product(product: MatrixProduct) -> dict[str, int]:
-    """Return the members of a record that the C of every form reads; a row of the left is a run."""
+    """Return the members of a record that the C of every form reads; a row of the left operand is a
+    run."""
     sums, numbers = product.sums, make_requantization(product.sums)
     left, right = product.left.steps, product.right.steps
     record = {
@@ -45,7 +46,8 @@ def describe_product(product: MatrixProduct) -> dict[str, int]:
 
 
 def lower_by(product: MatrixProduct) -> int:
-    """Return the number that is subtracted from the right operand to make signed bytes."""
+    """Return the number to subtract from the right operand, so that its elements are signed
+    bytes."""
     return int(np.iinfo(product.right.dtype).min - np.iinfo("int8").min)
 
 

@@ -27,16 +27,17 @@ BLOCK = 4
 """The number of output channels whose sums are scaled at once."""
 
 PIXELS = 3
-"""Pixels at once: with two channels their sums need six of the seven even registers."""
+"""The number of pixels per step; their sums for two channels need six of the seven even
+registers."""
 
 LANES = 16
-"""Bytes in a vector."""
+"""The number of bytes in a vector."""
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
     """Return the numbers of whole blocks of channels; right shifts are negative left shifts.
 
-    With the offsets, sums become results instead of steps above the lowest result.
+    The offsets include the lowest result, so that sums become results.
     """
     is_float = layer.scaling.rounding is LayerRounding.FLOAT
     numbers = scale_vectors(layer)

@@ -25,7 +25,7 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 4
-"""Output channels at once: with as many pixels, their sums need 16 of 32 registers."""
+"""The number of output channels, and of pixels, per step; their sums need 16 of 32 registers."""
 
 PIXELS = 4
 STEP = 16

@@ -37,7 +37,7 @@ LEVELS = 1 << BITS
 """The number of values of a digit."""
 
 HIGHEST_LOW = 119
-"""The maximum of the lowest weight, because a base is 8 more and is stored in int8."""
+"""The maximum of the lowest weight, because the base, which is 8 larger, has to fit int8."""
 
 LEAST_WEIGHTS = 512
 """The minimum number of weights of a layer, because smaller layers save less than the C needs."""

@@ -10,12 +10,12 @@ from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer
 
 PIXELS, CHANNELS = 2, 4
-"""Pixels and channels at once: with two inputs, a weight and three pointers, their sums fill 14
-registers."""
+"""The numbers of pixels and channels per step; their sums, two inputs, a weight and three pointers
+fill 14 registers."""
 
 LARGE_BLOCK = 4
-"""Pixels, and channels, of a large block: with a row of weights and pointers, their sums fill 25 of
-32 registers."""
+"""The number of pixels, and of channels, in a large block; their sums, a row of weights and
+pointers fill 25 of 32 registers."""
 
 UNROLLED = (4, 3, 2, 1)
 """The possible numbers of taps between two branches."""

@@ -21,7 +21,7 @@ class Axis:
         self.dilation = layer.dilation[axis]
         reach = (self.out_size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
         self.padded_size = max(reach, self.before + self.size)
-        """The number of elements, with the elements of the padding that are read."""
+        """The number of elements, including the padding that the kernel reads."""
 
 
 def crop_kernel(layer: Layer) -> Layer:

@@ -11,13 +11,13 @@ from firmwright.devices.cpu.forms.form import Packing
 from firmwright.ir.layer import Product
 
 LIFT = 13
-"""Bits by which a product, below 2^16, is shifted left before its upper half is used."""
+"""The left shift of a product, which is below 2^16, before the use of its upper half."""
 
 SHIFTS = range(1, 23)
 """The possible shifts; with larger shifts, results would exceed 32 bits."""
 
 STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
-"""Distances of the multipliers to try from the nearest multiplier."""
+"""The candidates for the multiplier, as distances from the nearest multiplier."""
 
 
 @lru_cache(maxsize=4)

@@ -25,7 +25,7 @@ from firmwright.devices.cpu.forms.float_steps import SUM_LIMIT, find_steps, fits
 from firmwright.ir.layer import Array, Layer, LayerRounding
 
 LARGEST_SHIFT = 21
-"""Bits: with a larger shift, an offset would not fit 32 bits."""
+"""The maximum shift for which an offset fits 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,14 +48,14 @@ WIDEST_ROW = 5
 """The maximum number of columns of a kernel for which a block's inputs stay in registers."""
 
 REACH = 127
-"""The maximum number of places by which a tap may move, which fits a byte."""
+"""The maximum number of positions by which a tap may move; it fits a byte."""
 
 NARROW = 2**10
 """The maximum number of output channels for which a word holds the places and shifts of two
 channels."""
 
 SHIFT_BITS = 6
-"""Bits of a shift; the shift of a product with a float's mantissa is up to 45."""
+"""The number of bits of a shift; the shift of a product with a float's mantissa is up to 45."""
 
 
 PART = (
@@ -73,8 +73,8 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel block, tap, channel), and the numbers of blocks in order of use.
 
-    ``blocks`` has runs of blocks whose groups have one size. ``moves`` has the number of places by
-    which each tap of the input moves.
+    ``blocks`` has runs of blocks whose groups have one size. ``moves`` has the number of positions
+    by which each tap of the input moves.
     """
     pairs = tile.pixels // 2
     if layer.is_pointwise:
@@ -235,7 +235,8 @@ def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[i
 
 
 TILES = (Tile(6, 2), Tile(4, 2), Tile(4, 3))
-"""Three pairs of pixels by two channels fill the registers; two pairs by three channels also do."""
+"""The tiles that fill the registers: three pairs of pixels by two channels, or two pairs by three
+channels."""
 
 FORMS = (
     Form(

@@ -25,13 +25,13 @@ LARGEST_RUNS = 3
 """The maximum number of different group sizes in a layer."""
 
 GROUP_SIZES = (4, 8, 16, 32)
-"""The numbers of inputs in a group for which an order of inputs is searched."""
+"""The group sizes for which the packing searches an order of inputs."""
 
 MARGIN = 1.2
-"""The factor by which the weights of a channel are below the limit of such groups."""
+"""The factor by which a channel's weights have to be below the limit of such groups."""
 
 ORDERING = 6
-"""Instructions that move an input to its place."""
+"""The number of instructions that move an input to its position."""
 
 
 def pack_dense(layer: Layer) -> Packing:

@@ -13,7 +13,7 @@ LONGEST_COPY = 8
 """The maximum number of elements that the copy of a channel moves in one step."""
 
 TILES = (Tile(5, 1), Tile(12, 1))
-"""The maximum results that a round of the loop along a row stores; more results need more flash."""
+"""The maximum number of results per round of the loop along a row; more results need more flash."""
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
@@ -26,8 +26,8 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel, row, column); each row extends along the longer axis.
 
     The C updates sums while it moves along a row. A row begins with products of its first columns,
-    because no sum continues from the previous row. It ends with products for results that do not
-    exist.
+    because no sum continues from the previous row. The row's last products are for results that do
+    not exist.
     """
     layer = crop_kernel(layer)
     return pack_channels(layer, tile, scale_arrays(layer))

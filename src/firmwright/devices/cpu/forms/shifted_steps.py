@@ -21,13 +21,13 @@ NEAR, NEARBY, FAR = (
     np.array(sorted(range(-count, count + 1), key=abs)) * distance
     for count, distance in ((16, 1), (2048, 1), (2048, 509))
 )
-"""The biases to try: results of 8 bits have up to 255 steps, which share a unit between them."""
+"""The biases to try; results of 8 bits have up to 255 steps within a unit."""
 
 AT_ONCE = 64
-"""Moves that are tried together: their arrays of 255 steps fit a cache."""
+"""The number of biases that are tried at once; their arrays of 255 steps fit a cache."""
 
 OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
-"""Distances from the nearest multiplier, for the few channels that it fits with no bias."""
+"""The distances from the nearest multiplier to try for channels that it fits with no bias."""
 
 
 def choose_biases(layer: Layer) -> Layer:

@@ -27,7 +27,7 @@ HALF_ULP = 2.0**-24
 """The largest relative error of a float32 operation."""
 
 EXPONENTIAL = 2.0**-21
-"""The largest relative error of expf, with a margin: C's libraries keep to a quarter of it."""
+"""The largest relative error of expf, four times the error of C's libraries."""
 
 MARGIN = 1.5
 """The factor by which the bound exceeds the sum of the first-order errors."""

@@ -24,7 +24,8 @@ LIMIT = 2**31
 """The limit for the magnitudes of products and of their sums."""
 
 DISTANCES = sorted(range(-8, 9), key=abs)
-"""Distances of a factor from the nearest integer to the exact one, in the order of the trials."""
+"""The candidates for a factor, as distances from the integer nearest to the exact factor, in
+order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,8 @@ def find_begins(layer: Layer, scales: Requantization, limits: Array) -> Array:
 def fit_offsets(
     begins: Array, heights: Array, factors: Array, fraction: int, limits: Array
 ) -> tuple[Array, Array]:
-    """Return an offset per channel for which every step begins at its sum, and whether one exists.
+    """Return an offset per channel for which every step begins at its sum, and whether such an
+    offset exists.
 
     A step that begins after the largest sum or before the smallest sum does not limit the offset.
     """

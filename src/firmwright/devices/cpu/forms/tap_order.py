@@ -15,8 +15,8 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_GROUP = 6
-"""The maximum number of taps in a group: larger groups save little, and the separate loop of each
-size needs flash."""
+"""The maximum number of taps in a group. Larger groups save little, and each size needs a separate
+loop in flash."""
 
 SMALL_GROUP = 4
 """The maximum number of taps of a group that is too small for a separate round of its loop."""
@@ -199,7 +199,8 @@ class Groups:
         self.excess = sum_excess(self.sums, table.limit)
 
     def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return the change of the excess for each exchange of places ``own`` with ``others``."""
+        """Return the change of the excess for each exchange of the positions ``own`` with
+        ``others``."""
         size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
         mine, theirs = own // size, others // size
         difference = magnitudes[order[others]][None] - magnitudes[order[own]][:, None]
@@ -210,7 +211,8 @@ class Groups:
         return changes
 
     def exchange(self, order: Array, first: int, second: int) -> None:
-        """Update the sums for an exchange of two taps; ``order`` is still the order before it."""
+        """Update the sums for an exchange of two taps; ``order`` is the order before the
+        exchange."""
         size, magnitudes = self.table.size, self.table.magnitudes
         difference = magnitudes[order[second]] - magnitudes[order[first]]
         groups = [first // size, second // size]

@@ -25,13 +25,14 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 16
-"""Output channels in a block: their 32-bit sums fill a vector of 512 bits."""
+"""The number of output channels in a block; their 32-bit sums fill a vector of 512 bits."""
 
 PIXELS = 4
-"""Pixels at once with AVX2: their sums of eight channels need half of the 16 registers."""
+"""The number of pixels per step with AVX2; their sums of eight channels need half of the 16
+registers."""
 
 WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
-"""Pixels at once with AVX-512, by the number of blocks at once: the sums need 12 to 24 of 32
+"""The number of pixels per step with AVX-512, by the number of blocks; the sums need 12 to 24 of 32
 registers."""
 
 
@@ -70,7 +71,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack 16-bit weights as (channel block, two taps, channel, tap); no variant has to widen.
+    """Pack 16-bit weights as (channel block, two taps, channel, tap); no variant widens them.
 
     The last block overlaps the previous one. Fewer than eight channels are a block of eight.
     """

@@ -26,21 +26,21 @@ LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
 """The extensions of forms with hardware loops, whose loads move their pointers."""
 
 TAPS = 4
-"""Bytes in a word."""
+"""The number of bytes in a word."""
 
 CHANNELS = 4
-"""Output channels at once: with four pixels their sums need 16 of 28 registers."""
+"""The number of output channels per step; their sums for four pixels need 16 of 28 registers."""
 
 PIXELS = 4
-"""The rows of a product that are computed at once."""
+"""The number of rows of a product per step."""
 
 
 def arrange_numbers(layer: Layer, channels: Array) -> Array:
     """Return the numbers of blocks of channels as flat int32 (blocks, lanes).
 
     A block has its biases, offsets, shifts and factors. The factors are split factors, or else
-    multipliers for high products. With the offsets, sums become results instead of steps above the
-    lowest result. For a channel without a multiplier, the offset's place has the mantissa.
+    multipliers for high products. The offsets include the lowest result, so that sums become
+    results. For a channel without a multiplier, the mantissa replaces the offset.
     """
     split, scales = find_split_factors(layer), make_requantization(layer)
     if split:

@@ -115,7 +115,7 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
 
 
 Project = Callable[[int, int], str]
-"""Appends the input times some columns of the merged weights: from the first one, and how many."""
+"""Appends the input times columns of the merged weights, from the first column and their number."""
 
 
 def attend_to_itself(
@@ -148,7 +148,10 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     data, weights, bias, mask, _, added = read_inputs(node, 6)
     refuse_tensors(node, {4: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
-        refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
+        refuse(
+            node,
+            "its attribute do_rotary is set; write it as RotaryEmbedding and MultiHeadAttention",
+        )
     if not bias:  # without a bias, ONNX Runtime, the reference, ends the process
         refuse(node, "it has no bias; add a bias of zeros")
     body = NodeBuilder(node, walk)
@@ -167,8 +170,8 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if get_attribute(node, "do_rotary", 0):
         refuse(
             node,
-            "it has do_rotary, which ONNX Runtime's CPU kernel does not support; write it as "
-            "RotaryEmbedding before the quantization",
+            "its attribute do_rotary is set, which ONNX Runtime's CPU kernel does not support; "
+            "write it as RotaryEmbedding before the quantization",
         )
     body = NodeBuilder(node, walk)
     values = dequantize(body, data, scale, zero)

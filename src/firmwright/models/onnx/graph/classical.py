@@ -277,7 +277,7 @@ def get_mapping(node: onnx.NodeProto, name: str) -> Any:
 
 
 def refuse_maps(node: onnx.NodeProto, _: Specializer) -> Nodes:
-    refuse(node, "it returns maps; export the model without, from scikit-learn with zipmap=False")
+    refuse(node, "it returns maps; export the model without maps (scikit-learn: zipmap=False)")
 
 
 CLASSICAL: dict[str, Rewrite] = {

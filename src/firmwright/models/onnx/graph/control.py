@@ -70,7 +70,9 @@ def pick(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def find_position(node: onnx.NodeProto, walk: Specializer, tensors: list[str], default: int) -> int:
     position = get_number(node, walk, 1, default)
     if not -len(tensors) <= position < len(tensors):
-        refuse_inconsistent(node, f"its position is {position}, in a sequence of {len(tensors)}")
+        refuse_inconsistent(
+            node, f"its position is {position}; the sequence has {len(tensors)} tensors"
+        )
     return position
 
 

@@ -14,7 +14,7 @@ from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 AXIS_INPUT_OPSET = 20
-"""The first opset in which DFT's axis is an input; before, it was an attribute."""
+"""The first opset in which DFT's axis is an input; in earlier opsets, the axis is an attribute."""
 
 
 def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

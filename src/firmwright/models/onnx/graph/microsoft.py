@@ -31,7 +31,8 @@ Compute = Callable[[NodeBuilder, Sequence[str]], str]
 """Appends an operator on floats; returns the name of its result."""
 
 FLATTENING_OPSET = 13
-"""The first opset in which Softmax works along one axis; before, it spans all later axes, too."""
+"""The first opset in which Softmax works along one axis; in earlier opsets, it spans all later
+axes."""
 
 
 def dequantize(
@@ -153,7 +154,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
         known = ", ".join(sorted([*ACTIVATIONS, "Clip"]))
         refuse(
             body.node,
-            f"its activation is {kind}; known are {known}: export it without fused operators",
+            f"its activation is {kind}; expected one of {known}: export it without fused operators",
         )
     return body.add(kind, result, **dict(zip(ACTIVATIONS[kind], numbers, strict=False)))
 

@@ -30,8 +30,8 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         if count_left(shape[axis], *ends) < 1:
             refuse(
                 node,
-                f"its pads {list(ends)} remove all {shape[axis]} elements of axis {axis}, and mode "
-                f"{mode} pads with them; shorten the negative pads",
+                f"its pads {list(ends)} remove all {shape[axis]} elements of axis {axis}, "
+                f"which mode {mode} needs; use smaller negative pads",
             )
     if not any(is_beyond_tvm(mode, shape[a], *ends) for a, ends in pads.items()):
         return None

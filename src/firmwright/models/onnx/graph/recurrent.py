@@ -28,7 +28,7 @@ from firmwright.models.onnx.graph.specialize import (
 )
 
 MAX_STEPS = 4096
-"""The maximum number of steps: they become a loop in C, but a build needs time for each step."""
+"""The maximum number of steps. They become a loop in C, but a build needs time for each step."""
 
 STEP = "step@"
 """The part of tensor names before the step's number; otherwise the names of steps are equal."""
@@ -257,8 +257,8 @@ class Layer:
         if steps > MAX_STEPS:
             refuse(
                 node,
-                f"its sequence has {steps} steps, of at most {MAX_STEPS}; export it for shorter "
-                "ones, and keep its state between runs",
+                f"its sequence has {steps} steps; expected at most {MAX_STEPS}: export it for "
+                "shorter sequences, and keep its state between runs",
             )
         lengths = read_lengths(node, walk, steps, batch)
         body = NodeBuilder(node, walk)

@@ -45,7 +45,8 @@ LARGEST_WHOLE = 1 << 24
 """The number up to which float32 has all whole numbers."""
 
 LONGEST = 1 << 15
-"""The maximum length of an axis with weighted elements; its weights need the square of it."""
+"""The maximum length of an axis with weighted elements; its weights need the square of this
+length."""
 
 BLOCK = 1 << 22
 """The number of float32 elements that ONNX Runtime resizes at once."""
@@ -115,8 +116,8 @@ def resize_axes(
         if shape[axis] > LONGEST and settings["mode"] not in (None, "nearest"):
             refuse(
                 node,
-                f"it weights {shape[axis]} elements of an axis, of at most {LONGEST}; resize in "
-                "the nearest mode, or split the axis",
+                f"it interpolates along {shape[axis]} elements; expected at most {LONGEST}: "
+                "resize in the nearest mode, or split the axis",
             )
         taps = find_taps(shape[axis], stretch, settings)
         if taps is None:

@@ -95,7 +95,7 @@ def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if get_attribute(node, "sorted", 1):
         return None
     if count is None or count.item() != 1:
-        refuse(node, "its results are in no defined order; export the model with sorted=1")
+        refuse(node, "the order of its results is undefined; export the model with sorted=1")
     ordered = onnx.NodeProto()
     ordered.CopyFrom(node)
     ordered.attribute.remove(next(a for a in ordered.attribute if a.name == "sorted"))

@@ -84,7 +84,7 @@ class Writer(NodeBuilder):
         return self.add("CodeToFloat", name, kind=dtype)
 
     def encode(self, name: str, dtype: str) -> str:
-        """Return numbers in a type of this graph; ``dtype`` is the present type of ``name``."""
+        """Return numbers in a type of this graph; ``dtype`` is the current type of ``name``."""
         if is_small_float(self.target):
             settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
             return self.add("FloatToCode", name, kind=self.target, **settings)

@@ -268,7 +268,7 @@ def evaluate_node(
     """Evaluate a node with ONNX's evaluator; None if it fails or returns other types."""
     from firmwright.models.onnx.graph.evaluator import (
         make_evaluator,
-    )  # imported late: often not needed
+    )  # a late import, because few models need the evaluator
 
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
@@ -299,7 +299,7 @@ def read_constant_node(node: onnx.NodeProto) -> Array | None:
     """Return a Constant's value from its attribute; None if the value is not a tensor."""
     if len(node.attribute) != 1:
         problem = f"operator Constant (node '{node.name}'): {len(node.attribute)} attributes"
-        raise UserError(f"{problem}; expected one with the value")
+        raise UserError(f"{problem}; expected one attribute with the value")
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":

@@ -134,7 +134,7 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
     unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
     if unknown:
         refuse_inconsistent(
-            node, f"it reads feature {unknown[0]}; its input has 0 to {features - 1}"
+            node, f"it reads feature {unknown[0]}; its input has features 0 to {features - 1}"
         )
     return forest
 
@@ -282,13 +282,13 @@ def finish_results(
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
         refuse_inconsistent(
-            body.node, f"it has {results} results, but weights of only {sorted(known)}"
+            body.node, f"it has {results} results, but only weights for {sorted(known)}"
         )
     if results == 1 and transform != "NONE":
         refuse(
             body.node,
-            f"it has one result and a post_transform, {transform}, which ONNX defines "
-            "and ONNX Runtime leaves out; export the model without it",
+            f"it has one result and a post_transform, {transform}, which ONNX Runtime "
+            "ignores; export the model without it",
         )
     total = add_results(body, walk, forest, results, kind)
     base = read_numbers(body.node, "base_values")

@@ -123,8 +123,8 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
         refuse_inconsistent(
             node,
-            f"it has {len(labels)} labels and {len(sizes)} numbers of support vectors; expected "
-            "two labels or more, and one number per label",
+            f"it has {len(labels)} labels and {len(sizes)} counts of support vectors; "
+            "expected two labels or more, and one number per label",
         )
     if min(sizes, default=0) < 0:
         refuse_inconsistent(node, f"its vectors_per_class are {list(sizes)}; expected 0 or more")

@@ -58,7 +58,7 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Replace ``ceil_mode`` by pads, because TVM divides by the number of pixels inside the image.
 
-    It then multiplies by the number of all pixels in the window.
+    TVM then multiplies by the number of all pixels in the window.
     """
     shape = walk.shape(node.input[0])
     if shape is None or not get_attribute(node, "ceil_mode", 0):
