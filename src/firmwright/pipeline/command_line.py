@@ -114,8 +114,7 @@ def load_each(
 ) -> list[Job]:
     """Return the jobs of a recipe for one platform; a recipe may name several networks.
 
-    ``overrides`` replace values of the recipe. If ``alone`` is true, the recipe may use the whole
-    build root.
+    ``overrides`` replace values of the recipe. With ``alone``, it may use the whole build root.
     """
     several = names_networks(layers)
     make = partial(
@@ -321,9 +320,7 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     found = find_pin_errors(recipe.memory, platform)
     found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
-        message = (
-            "a network in a `slot` has its constants there and one arena in RAM; remove the key"
-        )
+        message = "a `slot` contains the network's constants, and RAM one arena; remove the key"
         found_at.append(recipe.make_diagnostic(("memory",), message))
     if found_at:
         raise DiagnosticError(found_at)
