@@ -26,6 +26,7 @@ INTRODUCTION = """\
 `python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
 weights and quantization parameters. It compiles them to C, runs the C on the host and compares the
 results with LiteRT. The last runs had {count:,} operators: {totals}.
+CI runs 2,000 other operators, 50 in one network, and fails if one is wrong.
 
 - *exact*: every value is LiteRT's, bit for bit.
 - *near*: integers differ by at most 1, floats by at most 1e-5 of the largest result.

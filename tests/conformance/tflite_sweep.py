@@ -1,26 +1,35 @@
 """`python -m tests.conformance.tflite_sweep`: TFLite operators of random attributes and shapes.
 
-Each operator is imported in a separate model, and runs in a model of many operators. Results are
-compared with LiteRT's, which is firmwright's reference for this model.
+Many operators run as one network, whose results are compared with LiteRT's. An operator that the
+import rejects is imported in a separate network. `--only NUMBER` runs one operator alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from firmwright.compile import compile_network
 from firmwright.errors import UserError
 from firmwright.forked import run_in_copy
+from firmwright.models.formats import Imported
 from firmwright.models.tflite import importer as tflite
-from tests.networks.firmware import random_samples, run_generated
+from firmwright.models.tflite.interpreters import make_interpreter
+from firmwright.recipe import parse_target
+from firmwright.targets.load import load_mix
+from firmwright.toolchain import load_platform
+from firmwright.verify.protocol import decode_outputs
+from tests.networks.firmware import Outputs, Sample, executed, random_samples
 from tests.networks.tflite_models import ModelBuilder
 from tests.networks.tflite_operators import (
     ARITHMETIC,
@@ -64,17 +73,24 @@ UNDEFINED = {("DIV", dtype) for dtype in ("int8", "uint8", "int16")}
 NEAR = 1e-5
 """The maximum distance of floats that counts as near, as a part of the largest result."""
 
-PART = 160
-"""Imported operators after which the operators of each type run as one model."""
+GROUP = 50
+"""The number of operators in one network."""
+
+UNOPTIMIZED = ("-O0",)
+"""A network runs three samples, so optimization would take more time than it saves."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One operator of the sweep; the seed determines its random numbers."""
 
+    number: int
     case: Case | Weighted
     dtype: str
     seed: int
+
+    def __str__(self) -> str:
+        return f"operator {self.number}: {self.dtype} {self.case}, random numbers of {self.seed}"
 
     def add(self, builder: ModelBuilder) -> None:
         random = np.random.default_rng(self.seed)
@@ -87,18 +103,26 @@ class Entry:
 
 @dataclass
 class Results:
-    """Counts of outcomes by operator and type, and the first reason of a rejection."""
+    """Counts of outcomes by operator and type, the first reason of a rejection, wrong entries."""
 
     counts: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
+    wrong: list[Entry] = field(default_factory=list)
 
     def note(self, entry: Entry, outcome: str, reason: str = "") -> None:
         key = entry.case.kind, entry.dtype
         self.counts[key][outcome] += 1
+        if outcome == "wrong":
+            self.wrong.append(entry)
         if reason:
             self.reasons.setdefault(key, " ".join(reason.split()))
+
+    def total(self, *outcomes: str) -> int:
+        """Return the number of operators with these outcomes, or of all operators."""
+        total = sum(self.counts.values(), Counter())
+        return sum(total[outcome] for outcome in outcomes or total)
 
 
 def vary(case: Case | Weighted, random: np.random.Generator) -> Case | Weighted:
@@ -134,7 +158,7 @@ def draw(count: int, seed: int, types: Collection[str]) -> Iterator[Entry]:
     ]
     for number in range(count):
         case, dtype = pairs[number * 7919 % len(pairs)]
-        yield Entry(vary(case, random), dtype, int(random.integers(2**32)))
+        yield Entry(number, vary(case, random), dtype, int(random.integers(2**32)))
 
 
 def build(entries: Sequence[Entry]) -> bytes:
@@ -145,41 +169,105 @@ def build(entries: Sequence[Entry]) -> bytes:
 
 
 def sweep(count: int, seed: int, types: Collection[str] = tuple(WEIGHT_TYPES)) -> Iterator[Results]:
-    """Yield the results so far, after each part of the operators."""
-    results, entries = Results(), list(draw(count, seed, types))
-    for begin in range(0, count, PART):
-        groups: dict[tuple[str, bool], list[Entry]] = defaultdict(list)
-        for entry in entries[begin : begin + PART]:
-            if is_accepted(entry, results):
-                groups[entry.dtype, entry.case.kind == "SUM"].append(entry)
-        for group in groups.values():
-            run_group(group, results)
+    """Yield the results so far, after each network of operators."""
+    results = Results()
+    for group in make_groups([*draw(count, seed, types)]):
+        run_group(keep_judged(group, results), results)
         yield results
 
 
-def is_accepted(entry: Entry, results: Results) -> bool:
-    """Return whether the operator is imported; if not, record the reason."""
+def make_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
+    """Return groups of at most GROUP operators.
+
+    Operators that earlier sweeps rejected, or that had no kernel, have separate groups, because
+    each rejection costs further imports.
+    """
+    with RESULTS.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    rejected = {(r["operator"], r["type"]) for r in rows if int(r["rejected"])}
+    parts: tuple[list[Entry], list[Entry]] = [], []
+    for entry in entries:
+        parts[(entry.case.kind, entry.dtype) in rejected].append(entry)
+    return [part[i : i + GROUP] for part in parts for i in range(0, len(part), GROUP)]
+
+
+def keep_judged(group: Sequence[Entry], results: Results) -> Sequence[Entry]:
+    """Return the operators that LiteRT computes; record the others."""
     try:
-        data = run_in_copy("LiteRT", build, [entry])
-    except (UserError, RuntimeError, ValueError):
-        results.note(entry, "no kernel")
-        return False
+        judged = run_in_copy("LiteRT", lambda: [has_kernel(entry) for entry in group])
+    except UserError:  # a crash
+        if len(group) > 1:
+            half = len(group) // 2
+            return [*keep_judged(group[:half], results), *keep_judged(group[half:], results)]
+        judged = [False]
+    for entry, is_judged in zip(group, judged, strict=True):
+        if not is_judged:
+            results.note(entry, "no kernel")
+    return list(compress(group, judged))
+
+
+def has_kernel(entry: Entry) -> bool:
+    """Return whether LiteRT supports the operator; the process may end."""
     try:
-        tflite.import_model(data, "model", {})
-    except UserError as error:
-        results.note(entry, "rejected", str(error))
+        interpreter = make_interpreter(build([entry]))
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], np.ones(detail["shape"], detail["dtype"]))
+        interpreter.invoke()
+    except (RuntimeError, ValueError):
         return False
     return True
 
 
+def import_accepted(
+    group: Sequence[Entry], results: Results
+) -> tuple[Sequence[Entry], bytes, Imported | None]:
+    """Import the operators as one network, without those that are rejected.
+
+    Returns the accepted operators, the bytes of their network, and the imported network.
+    """
+    while group:
+        data = build(group)
+        try:
+            return group, data, tflite.import_model(data, "model", {})
+        except UserError as error:
+            named = find_named(group, str(error))
+            rejected = {entry for entry in named or group if is_rejected(entry, results)}
+        group = [entry for entry in group if entry not in rejected]
+    return group, b"", None
+
+
+def find_named(group: Sequence[Entry], message: str) -> list[Entry]:
+    """Return the operators whose tensors a message names."""
+    names = {int(number) for number in re.findall(r"'t(\d+)'", message)}
+    builder, found = ModelBuilder(), []
+    for entry in group:
+        begin = len(builder.graph.tensors)
+        entry.add(builder)
+        if names.intersection(range(begin, len(builder.graph.tensors))):
+            found.append(entry)
+    return found
+
+
+def is_rejected(entry: Entry, results: Results) -> bool:
+    """Return whether the import rejects the operator; if so, record the reason."""
+    try:
+        tflite.import_model(build([entry]), "model", {})
+    except UserError as error:
+        results.note(entry, "rejected", str(error))
+        return True
+    return False
+
+
 def run_group(group: Sequence[Entry], results: Results) -> None:
     """Run operators as one model, or in two halves if one of them cannot be compiled or judged."""
-    data = build(group)
+    group, data, imported = import_accepted(group, results)
+    if imported is None:
+        return
     samples = random_samples(data, 3, 1)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = run_generated(data, samples, Path(folder))
         expected = tflite.run_reference(data, samples).outputs
+        found = run_imported(imported, samples)
     except (UserError, RuntimeError) as error:
         if len(group) > 1:
             half = len(group) // 2
@@ -192,16 +280,23 @@ def run_group(group: Sequence[Entry], results: Results) -> None:
         return
     position = 0
     for entry in group:
-        width = getattr(entry.case, "outputs", 1)
-        pairs = [
-            (a, b)
+        end = position + getattr(entry.case, "outputs", 1)
+        outcomes = [
+            judge(a, b)
             for ours, theirs in zip(found, expected, strict=True)
-            for a, b in zip(
-                ours[position : position + width], theirs[position : position + width], strict=True
-            )
+            for a, b in zip(ours[position:end], theirs[position:end], strict=True)
         ]
-        position += width
-        results.note(entry, max((judge(a, b) for a, b in pairs), key=OUTCOMES.index))
+        results.note(entry, max(outcomes, key=OUTCOMES.index))
+        position = end
+
+
+def run_imported(imported: Imported, samples: list[Sample]) -> Outputs:
+    """Compile an imported network to C and run it."""
+    mix = load_mix(parse_target("c"), load_platform("host"), "tflite")
+    network = compile_network(*imported, mix)
+    with tempfile.TemporaryDirectory() as folder:
+        ran = executed(network, samples, Path(folder), UNOPTIMIZED)
+    return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
 
 
 OUTCOMES = ("exact", "near", "wrong")
@@ -239,13 +334,25 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000, help="operators")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--types", nargs="+", choices=WEIGHT_TYPES, default=[*WEIGHT_TYPES])
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="print one operator's outcome")
     stated = parser.parse_args()
+    if stated.only is not None:
+        return run_one([*draw(stated.count, stated.seed, stated.types)][stated.only])
     total: Counter[str] = Counter()
     for results in sweep(stated.count, stated.seed, stated.types):
         write_results(results, stated.types)
         total = sum(results.counts.values(), Counter())
         print(", ".join(f"{total[name]} {name}" for name in COLUMNS[2:7]), flush=True)
+    print("".join(f"wrong: {entry}\n" for entry in results.wrong), end="")
     return int(total["wrong"] > 0)
+
+
+def run_one(entry: Entry) -> int:
+    results = Results()
+    run_group(keep_judged([entry], results), results)
+    key = entry.case.kind, entry.dtype
+    print(f"{entry}: {', '.join(results.counts[key])} {results.reasons.get(key, '')}".rstrip())
+    return int(bool(results.wrong))
 
 
 if __name__ == "__main__":
