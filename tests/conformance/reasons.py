@@ -10,13 +10,11 @@ RUN_TIME = "The length of an output is known only at run time; firmware needs fi
 PICTURE = "The encoded picture decides the size of the output."
 RANDOM = "It draws random numbers, so that no expected output is right."
 TRAINING = "It trains a network; firmware is for inference."
-STRINGS = "It makes strings, or finds patterns in them; firmware moves and compares them."
 
 DECIDED_BY_INPUTS = (RUN_TIME, PICTURE, RANDOM)
 """Reasons in the values of a case's inputs, or in chance; no compiler can support these."""
 
 SENTENCES = (
-    (r"works on strings|StringNormalizer|StringSplit", STRINGS),
     (r"of a non-tensor type|is a sequence, not",
      "It works on sequences or optional values; firmware has tensors of fixed shapes."),
     (r"has no static shape|known only at run time", RUN_TIME),

@@ -165,3 +165,24 @@ def test_what_computes_with_strings_is_refused(node: onnx.NodeProto, sentence: s
     data = make(node, WORDS[0], [value("y", [3], STRING)], opset=21)
     with pytest.raises(UserError, match=rf"operator {node.op_type} .*{sentence}"):
         import_model(data, "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+def test_the_build_computes_strings_of_constants(tmp_path: Path) -> None:
+    """StringConcat and StringNormalizer of constants, whose result the firmware compares."""
+    nodes = [
+        helper.make_node("StringNormalizer", ["names"], ["upper"], case_change_action="UPPER"),
+        helper.make_node("StringConcat", ["upper", "end"], ["key"]),
+        helper.make_node("Equal", ["x", "key"], ["y"]),
+    ]
+    stored = [
+        numpy_helper.from_array(np.array(["a", "bb", "ccc"], object), "names"),
+        numpy_helper.from_array(np.array("!", object), "end"),
+    ]
+    ports = [value("x", [3], STRING)], [value("y", [3], TensorProto.BOOL)]
+    made = helper.make_graph(nodes, "g", *ports, stored)
+    opsets = [helper.make_opsetid("", 20)]
+    data = helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString()
+    samples = [{"x": encode_strings(np.array(["A!", "bb!", "CCC!"], object))}]
+    found = run_generated(data, samples, tmp_path)
+    assert found[0][0].tolist() == [True, False, True]

@@ -288,11 +288,11 @@ def evaluate_node(
         isinstance(a, np.ndarray | np.generic) and a.dtype.kind in CONSTANT_KINDS for a in arrays
     ):
         return None
-    return [np.asarray(a) for a in arrays]
+    return [np.asarray(a, object if a.dtype.kind == "U" else None) for a in arrays]
 
 
-CONSTANT_KINDS = "biufVO"
-"""The kinds of numpy types of constants; V are ml_dtypes' narrow floats, O strings."""
+CONSTANT_KINDS = "biufVOU"
+"""The kinds of numpy types of constants; V are ml_dtypes' narrow floats, O and U strings."""
 
 
 def read_constant_node(node: onnx.NodeProto) -> Array | None:

@@ -31,8 +31,10 @@ def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
         walk.types[node.output[0]] = helper.make_tensor_type_proto(TensorProto.BOOL, shape)
 
 
-def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a StringNormalizer that keeps all strings unchanged."""
+def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a StringNormalizer that keeps all strings unchanged, or whose input is constant."""
+    if node.input[0] in walk.constants:
+        return None
     case = get_attribute(node, "case_change_action", "NONE")
     if case != "NONE" or get_attribute(node, "stopwords", []):
         refuse(node, "it drops strings, or changes their case; do that before the network")
