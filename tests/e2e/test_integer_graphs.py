@@ -1,4 +1,4 @@
-"""The recipe of the page about quantization builds graphs of Deeploy and QONNX."""
+"""The recipes of the pages build graphs of QONNX and Deeploy."""
 
 from __future__ import annotations
 
@@ -9,40 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 
+from tests.networks.deeploy_models import keyword_spotting
 from tests.networks.onnx_models import graph, node, value
 
 from .conftest import ROOT, Repository
 
-PAGE = ROOT / "docs/howto/quantization.md"
 QONNX = "qonnx.custom_op.general"
-
-
-def make_deeploy() -> onnx.ModelProto:
-    """Return a depthwise-separable block with a RequantShift after each convolution."""
-    random = np.random.default_rng(0)
-    shapes = {"conv": (4, 1, 3, 3), "depthwise": (4, 1, 3, 3), "pointwise": (8, 4, 1, 1)}
-    factor = numpy_helper.from_array(np.array([2.0**16], "float32"))
-    levels, signed = (numpy_helper.from_array(np.array([n], "float32")) for n in (256, 1))
-    nodes: list[onnx.NodeProto] = []
-    constants: dict[str, Any] = {}
-    source = "x"
-    for name, shape in shapes.items():
-        constants |= {
-            f"{name}_w": random.integers(-128, 128, shape).astype("float32"),
-            f"{name}_mul": random.integers(50, 900, (1, shape[0], 1, 1)).astype("int32"),
-            f"{name}_add": random.integers(-9999, 9999, (1, shape[0], 1, 1)).astype("int32"),
-        }
-        group = 4 if name == "depthwise" else 1
-        nodes += [
-            node("Conv", [source, f"{name}_w"], [name], group=group),
-            node("RequantShift", [name, f"{name}_mul", f"{name}_add"], [f"{name}_q"], name,
-                 div=factor, n_levels=levels, signed=signed),
-        ]  # fmt: skip
-        source = f"{name}_q"
-    ports = [value("x", [1, 1, 8, 8])], [value("pointwise_q", [1, 8, 4, 4])]
-    return graph(nodes, *ports, constants, 13)
 
 
 def make_qonnx() -> onnx.ModelProto:
@@ -64,13 +37,23 @@ def make_qonnx() -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("make", [make_deeploy, make_qonnx])
+def make_deeploy() -> onnx.ModelProto:
+    return onnx.load_model_from_string(keyword_spotting(shifts=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("page", "make"),
+    [
+        ("howto/quantization.md", make_qonnx),
+        ("migration/deeploy.md", make_deeploy),
+    ],
+)
 def test_the_recipe_of_the_page_builds(
-    make: Callable[[], onnx.ModelProto], repository: Repository
+    page: str, make: Callable[[], onnx.ModelProto], repository: Repository
 ) -> None:
     (repository.folder / "network.onnx").write_bytes(make().SerializeToString())
-    text = PAGE.read_text(encoding="utf-8")
-    (recipe,) = re.findall(r"```yaml\n(model: network\.onnx\n.*?)```", text, re.DOTALL)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```yaml\n(model: network\.onnx\nplatform.*?)```", text, re.DOTALL)
     repository.write("net.yaml", f"{recipe}toolchain: gcc\n")  # starts faster than zig
     repository.build("recipe=net.yaml")
     assert repository.manifest("build/net/net-host.tar.gz")["run"]["mismatches"] == 0
