@@ -20,7 +20,7 @@ from firmwright.models.tflite.custom_operators import (
     TensorKind,
     list_option_constants,
 )
-from firmwright.models.tflite.detection_operator import DETECTION
+from firmwright.models.tflite.detection_operator import DETECTION, read_sizes
 from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.interpreters import is_divided
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
@@ -165,6 +165,10 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
          "16 samples are not a multiple of the window's length, 5"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),
          "fft_length is 24; expected a power of two from 4 to 65536"),
+        (SignalCase("SignalRfft", (WORDS,), (port("int16", 10),), {"fft_length": 8}),
+         r"its rows have 16 numbers; expected at most 8 \(fft_length\)"),
+        (SignalCase("SignalIrfft", (WORDS,), (WORDS,), {"fft_length": 16}),
+         r"its rows have 16 numbers; expected 18 \(fft_length \+ 2\)"),
         (SignalCase("SignalFramer", (WORDS,), (port("int16", 3, 8), port("bool")),
                     {"frame_size": 8, "frame_step": 5, "prefill": 0}),
          "frame_step is 5, for a frame_size of 8 and inputs of 16"),
@@ -210,6 +214,14 @@ def test_options_of_a_detection(option: str, value: float, message: str) -> None
     kinds = [TensorKind((), "float32")] * 3
     with pytest.raises(UserError, match=f"'{option}' is not {message} "):
         check_call(DETECTION, kinds, options)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, 2**31])
+def test_a_limit_per_class_is_a_positive_integer(value: float) -> None:
+    options = {**SIZES, "max_classes_per_detection": 1, "detections_per_class": value}
+    kinds = [TensorKind(shape, "float32") for shape in ((1, 12, 4), (1, 12, 3), (12, 4))]
+    with pytest.raises(UserError, match=f"'detections_per_class' is {value}; expected an integer"):
+        read_sizes(kinds, options)
 
 
 @pytest.mark.parametrize(

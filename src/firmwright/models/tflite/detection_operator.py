@@ -65,6 +65,12 @@ def read_sizes(inputs: Kinds, options: Options) -> Detections:
             f"its inputs are {shapes} for {classes} classes; expected [1, boxes, 4 or more], "
             "[1, boxes, classes, with or without the background] and [boxes, 4]"
         )
+    per_class = options.get("detections_per_class", 100)
+    if not isinstance(per_class, int) or not 0 < per_class <= INT32_MAX:
+        raise UserError(
+            f"the option 'detections_per_class' is {per_class}; expected an integer from 1 to "
+            f"{INT32_MAX}: convert the model again"
+        )
     return Detections(
         encodings[1],
         encodings[2],
@@ -72,7 +78,7 @@ def read_sizes(inputs: Kinds, options: Options) -> Detections:
         predictions[2] - classes,
         options["max_detections"],
         options["max_classes_per_detection"],
-        int(options.get("detections_per_class") or 100),
+        per_class,
         bool(options.get("use_regular_nms")),
     )
 

@@ -37,8 +37,17 @@ def read_length(options: Options) -> int:
 
 
 def list_factors(inverse: bool, inputs: Kinds, options: Options) -> list[Array]:
-    """Return the factors of the FFT and of the last step, as pairs in the input's dtype."""
-    points, dtype = read_length(options) // 2, inputs[0].dtype
+    """Return the factors of the FFT and of the last step, as pairs in the input's dtype.
+
+    Raises UserError for rows that do not fit the length of the FFT.
+    """
+    length, dtype, size = read_length(options), inputs[0].dtype, inputs[0].shape[-1]
+    if size != length + 2 if inverse else not 1 <= size <= length:
+        expected = f"{length + 2} (fft_length + 2)" if inverse else f"at most {length} (fft_length)"
+        raise UserError(
+            f"its rows have {size} numbers; expected {expected}: convert the model again"
+        )
+    points = length // 2
     sign = 1 if inverse else -1
     stages = [sign * tau * i / points for i in range(points)]
     last = [sign * pi * ((i + 1) / points + 0.5) for i in range(points // 2)]
