@@ -150,7 +150,7 @@ def refuse_options(options: argparse.Namespace, names: Sequence[str], beside: st
     for option in names:
         if getattr(options, option):
             name = option.replace("_", "-")
-            raise UserError(f"init: --{name} has no effect with {beside}; leave it out")
+            raise UserError(f"init: --{name} has no effect with {beside}; remove it")
 
 
 def read_shape(text: str) -> tuple[str, list[int]]:

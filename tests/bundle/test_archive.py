@@ -208,7 +208,7 @@ Edit = Callable[[dict[str, bytes]], object]
         (lambda files: files.update({"manifest.json": b"[]"}), "does not fit its schema"),
         (
             lambda files: files.update({"manifest.json": b'{"manifest_version": 99}'}),
-            "is of version 99",
+            "has version 99",
         ),
     ],
 )

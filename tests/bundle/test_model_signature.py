@@ -126,7 +126,7 @@ def test_what_is_not_as_it_was_signed_is_refused(signed: Signed) -> None:
     assert "'deep/more.bin' belongs to the model" in signed.refuse(
         "model.sig", others=[signed.weights, signed.model.with_name("more.bin")]
     ).replace(f"{signed.folder}/", "")
-    assert "belongs to the model, and is not signed" in signed.refuse("net.sig")
+    assert "belongs to the model, but is not signed" in signed.refuse("net.sig")
     signed.weights.write_bytes(b"Weights")
     assert "'weights.bin' is not the file that was signed" in signed.refuse("model.sig")
     signed.weights.unlink()

@@ -118,7 +118,7 @@ def test_every_kind_of_picture_gives_the_same(tmp_path: Path) -> None:
 def test_pixels_of_sixteen_bits_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.full((2, 4), 300, "uint16")).save(tmp_path / "a.png")
     (said,) = complaints(tmp_path, files("pictures", "a.png"))
-    assert "a.png: pixels of more than 8 bits (I;16), which would be cut off at 255" in said
+    assert "a.png: pixels of more than 8 bits (I;16), which would be clipped at 255" in said
 
 
 def test_folder_and_pattern_in_order_of_name(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_file_by_digest_from_the_mirror_is_kept(
     assert len(read(tmp_path, source).arrays) == 1
     (tmp_path / "cache" / "data" / digest).write_bytes(b"damaged")
     assert complaints(tmp_path, source) == [
-        f"street.png: no folder in FIRMWRIGHT_MIRROR holds the file with sha256 {digest}, and the "
+        f"street.png: no folder in FIRMWRIGHT_MIRROR has the file with sha256 {digest}, and the "
         "recipe states no `url` for it; add one of them"
     ]
 
@@ -210,7 +210,7 @@ def test_everything_wrong_with_pictures_is_said_at_once(tmp_path: Path) -> None:
     names = ("good.png", "large.png", "cut.png", "empty.png", "text.png", "none.png", "no*.gif")
     said = complaints(tmp_path, files("pictures", *names))
     assert [line.split(": ")[0] for line in said] == [f"{tmp_path}/{name}" for name in names[1:]]
-    assert "is NCHW [1, 3, 2, 5] after preprocessing, the input 'x' is [1, 3, 2, 4]" in said[0]
+    assert "is NCHW [1, 3, 2, 5] after preprocessing; the input 'x' is [1, 3, 2, 4]" in said[0]
     assert all("not a supported picture" in line for line in said[1:4])
     assert "No such file" in said[4]
     assert "no file matches" in said[5]
@@ -239,7 +239,7 @@ def test_everything_wrong_with_arrays_is_said_at_once(tmp_path: Path) -> None:
         said,
         (
             "NaN in 1 of 2 samples (sample 1)",
-            "is float64, the input 'x' float32",
+            "is float64; the input 'x' is float32",
             "has shape [2, 1, 3, 2, 3]; expected a leading sample axis and then [1, 3, 2, 4]",
             "no array for the network's input 'x' (it has: y)",
             "not an .npy of a plain array",
@@ -263,7 +263,7 @@ def test_axes_of_an_array_are_those_of_the_input(tmp_path: Path) -> None:
 def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0" * 95)
     assert (
-        "holds 95 bytes; one sample of the input 'x'"
+        "has 95 bytes; one sample of the input 'x'"
         in complaints(tmp_path, files("raw", "a.bin"))[0]
     )
 
@@ -293,7 +293,7 @@ def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
     assert str(raised.value).splitlines() == [
         "no data for the network's input 'image'; did you mean 'imag'?",
         "the network has no input 'imag'; did you mean 'image'?",
-        "a.npy: holds 2 samples, the recipe asks for 3",
+        "a.npy: has 2 samples; the recipe needs 3",
     ]
 
 

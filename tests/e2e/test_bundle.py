@@ -133,7 +133,7 @@ def test_same_bytes_in_another_folder_at_another_time_for_another_user(
     done = repository.doit("reproduce", "recipe=digits.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     digest = hashlib.sha256((built.folder / BUNDLE).read_bytes()).hexdigest()
-    assert f"the same twice: digits-rv32-bare.tar.gz, sha256 {digest}" in done.stdout
+    assert f"both builds are equal: digits-rv32-bare.tar.gz, sha256 {digest}" in done.stdout
 
 
 def test_archive_has_no_trace_of_who_and_when(built: Repository) -> None:

@@ -136,7 +136,7 @@ def test_pictures_that_are_not_there(tmp_path: Path) -> None:
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
     text = done.stdout + done.stderr
     assert done.returncode == 1
-    assert "empty: the folder holds no files" in text
+    assert "empty: the folder has no files" in text
     assert "shots/*.png: no file matches this pattern" in text
     assert "Traceback" not in text
 

@@ -307,7 +307,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
             ["recipe=digits.yaml", "recipe=a.yaml"],
             "recipe=: is set 2 times; join the values with commas\n",
         ),
-        (["recipe=digits.yaml", "samples=65"], "holds 64 samples, the recipe asks for 65"),
+        (["recipe=digits.yaml", "samples=65"], "has 64 samples; the recipe needs 65"),
     ],
 )
 def test_mistake_on_the_command_line(
@@ -366,7 +366,7 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
     (repository.folder / "b.npz").write_bytes(b"PK nothing")
     for file, message in (
         ("f", "r.yaml:3:15: run.inputs: "),
-        ("f", "is float64, the input 'image' int8; save it with .astype('int8')"),
+        ("f", "is float64; the input 'image' is int8: save it with .astype('int8')"),
         ("s", "expected a leading sample axis and then [1, 1, 8, 8]"),
         ("n", "no array for the network's input 'image' (it has: picture)"),
         ("b", "not an .npz of plain arrays"),

@@ -274,7 +274,7 @@ BAD_RECIPES = {
     "kept": ("quantize:\n", "quantize:\n  keep_float: {operators: [Conf]}\n",
              "no operator of the type 'Conf'; did you mean 'Conv'?"),
     "too-many": ("calibration.npy}", "calibration.npy, samples: 25}",
-                 "holds 24 samples, the recipe asks for 25"),
+                 "has 24 samples; the recipe needs 25"),
     "method": ("calibration.npy}", "calibration.npy, method: minmx}", "did you mean 'minmax'?"),
 }  # fmt: skip
 

@@ -144,7 +144,7 @@ def compare(hostile: Repository, *arguments: str) -> subprocess.CompletedProcess
     ("edit", "message"),
     [
         (lambda files: files.pop("report/report.json"), "it has no report/report.json"),
-        (lambda files: set_version(files, 7), "report/report.json is of version 7, this"),
+        (lambda files: set_version(files, 7), "report/report.json has version 7; expected"),
     ],
 )
 def test_a_bundle_of_another_version_has_no_page(

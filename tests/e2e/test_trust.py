@@ -279,7 +279,7 @@ def test_a_second_key_adds_its_signature_and_the_same_key_the_same_bytes(signed:
     assert "fewer than 2 of the policy's 2 keys" in signed.verify(signatures=2)
     sign_bundle(bundle, signed.folder / "second.pem", signed.envelope)
     assert signed.verify(signatures=2) == ""
-    assert "2 signatures are required, and the policy has 1 keys" in signed.verify(
+    assert "2 signatures are required, but the policy has 1 keys" in signed.verify(
         keys=["first.pub"], signatures=2
     )
 

@@ -180,7 +180,7 @@ def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
         "digits.yaml", f"{RECIPE.replace('trials: 3', 'trials: 2')}platform: small.yaml\n"
     )
     said = search(changed)
-    assert "trial 1 is left out: firmware:digits-small: firmware.elf: the linker failed" in said
+    assert "trial 1 is not used: firmware:digits-small: firmware.elf: the linker failed" in said
     platforms = read_tuned(changed.folder / "digits.tuned").platforms
     assert platforms["rv32-bare"].layers[DENSE].variant == "portable_dense separate"  # unchanged
     assert all(layer.variant == layer.default for layer in platforms["small"].layers.values())
@@ -270,7 +270,7 @@ def test_a_cluster_has_workers_of_its_own(repository: Repository) -> None:
     words = ("digits.yaml", "--scheduler", "tcp://10.0.0.7:8786", "-n", "2")
     done = repository.firmwright("tune", *words)
     assert done.returncode == 3
-    said = "-n 2: scheduler=tcp://10.0.0.7:8786 already has workers; leave one of them out"
+    said = "-n 2: scheduler=tcp://10.0.0.7:8786 already has workers; remove one of them"
     assert said in done.stderr
     assert not (repository.folder / "build/digits").exists()
 

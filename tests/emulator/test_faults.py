@@ -23,7 +23,7 @@ MESSAGES = {
     "r": rf"read from address 0x70000000, which is in no memory; {PLACE}",
     "f": rf"write to address 0x[0-9a-f]{{8}}, which is read-only; {PLACE}",
     "j": r"jump to address 0x7000000[01], which is in no memory; at 0x70000000",
-    "v": r"jump to address 0x[0-9a-f]{8}, which holds no code; at 0x[0-9a-f]{8}",
+    "v": r"jump to address 0x[0-9a-f]{8}, which contains no code; at 0x[0-9a-f]{8}",
     "i": rf"illegal instruction.*; {PLACE}",
     "h": r"halted the processor, and no interrupt will wake it; last at 0x[0-9a-f]{8} in counted",
     "s": r"\(the stack of 16384 bytes has overflowed\); at 0x[0-9a-f]{8} in overflow",
@@ -116,7 +116,7 @@ def test_a_firmware_where_the_machine_of_qemu_has_no_memory(
     assert re.search("firmware.elf: QEMU failed with SIGABRT: qemu: fatal: ", first)
     assert second == (
         "the platform has flash at 0x08000000, ram at 0x20000000: QEMU's machine needs memory "
-        "there; the emulator 'unicorn' has it anywhere"
+        "there; the emulator 'unicorn' supports any address"
     )
 
 

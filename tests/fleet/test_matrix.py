@@ -123,7 +123,7 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
         ),
         (
             "recipes: [kws]\nexclude: [{recipe: kvs}]",
-            "fleet.yaml:2:11: exclude[0]: fits no build of the matrix; leave it out",
+            "fleet.yaml:2:11: exclude[0]: matches no build of the matrix; remove it",
         ),
         (
             "recipes: [kws]\nexclude: [{recipe: '*'}]",
@@ -204,7 +204,7 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
         ("recipe=kws platform=a", "unknown platform 'a'; known: "),
         ("fleet.yaml budgit.flash=1", "budgit.flash=: unknown variable or key 'budgit.flash'; did"),
         ("fleet.yaml run.samples=1 samples=2", "run.samples=: is set 2 times; leave one out\n"),
-        ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; leave one of them out"),
+        ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; remove one of them"),
     ],
 )
 def test_wrong_words(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,12 +59,12 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         (
             detection("offset-exp", layout="NLC", heads=(Head(stride=8),)),
             LIST,
-            "output 'y' has 40 cells, the heads 32",
+            "output 'y' has 40 cells; the heads have 32",
         ),
         (
             detection("offset-exp", layout="NLC", heads=(Head(stride=8), Head(stride=8))),
             LIST,
-            "head 1: 8 x 4 cells with 1 boxes each; the output has 8 left",
+            "head 1: 8 x 4 cells with 1 boxes each; 8 cells of the output remain",
         ),
         (
             detection("offset-exp", objectness=Confidence(3)),

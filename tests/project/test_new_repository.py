@@ -131,7 +131,7 @@ def test_a_workflow_uses_the_name_and_the_toolchain_of_its_recipe(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.yaml", "--target", "c"], "init: --target has no effect with a recipe; leave it out"),
+        (["a.yaml", "--target", "c"], "init: --target has no effect with a recipe; remove it"),
         (["a.yaml"], "unknown platform 'hots'; did you mean 'host'?"),
         (["b c.yaml"], "b c.yaml: a workflow cannot name this path; expected a .yaml file below"),
         (["../a.yaml"], "../a.yaml: "),

@@ -208,7 +208,7 @@ def test_a_server_gives_what_it_took(
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Slow, "too slow by 0 s; it is not asked again"),
+        (Slow, "too slow by 0 s; this build does not use it again"),
         (Trickling, "the server sends less than 131,072 bytes a second"),
         (Stopping, r"the server sent 10 of \d+ bytes"),
     ],

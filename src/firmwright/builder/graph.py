@@ -218,7 +218,7 @@ class Graph:
             sums = sums + np.abs(bias.astype("int64"))
         if sums.max() > np.iinfo("int32").max:
             raise UserError(
-                f"{name}: a sum can reach {sums.max()}, which int32 cannot hold; use smaller "
+                f"{name}: a sum can reach {sums.max()}, which does not fit int32; use smaller "
                 "weights or biases"
             )
 

@@ -123,8 +123,7 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     version = manifest.get("manifest_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version > MANIFEST_VERSION:
         raise BrokenBundleError(
-            f"{MANIFEST} is of version {version}, this firmwright reads {MANIFEST_VERSION}; update "
-            "firmwright"
+            f"{MANIFEST} has version {version}; expected {MANIFEST_VERSION}: update firmwright"
         )
     schema = load_manifest_schema("networks" if is_of_networks(manifest) else "manifest")
     wrong = [

@@ -61,7 +61,7 @@ def read_parts(content: bytes) -> McubootImage:
     )
     end = header + size
     if header < HEADER.size or end > len(content):
-        raise ValueError(f"it has {len(content):,} bytes, its header states {end:,}")
+        raise ValueError(f"it has {len(content):,} bytes, but its header states {end:,}")
     entries = [*read_area(content, end, PROTECTED, protected)] if protected else []
     entries += read_area(content, end + protected, OPEN, None)
     covered = content[: end + protected]

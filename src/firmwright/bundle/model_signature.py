@@ -245,7 +245,7 @@ def check_files(
     unsigned = {*others} - {root / name for name in signed}
     if unsigned:
         name = repr(str(min(unsigned)))
-        raise UserError(f"{shown}: {name} belongs to the model, and is not signed; sign it, too")
+        raise UserError(f"{shown}: {name} belongs to the model, but is not signed; sign it too")
 
 
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:

@@ -43,7 +43,7 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
     wanted = stated.data["signatures"]
     if wanted > len({key.keyid for key in keys}):
-        message = f"{wanted} signatures are required, and the policy has {len(keys)} keys"
+        message = f"{wanted} signatures are required, but the policy has {len(keys)} keys"
         raise DiagnosticError(
             [stated.make_diagnostic(("signatures",), f"{message}; add keys, or lower the number")]
         )
@@ -76,7 +76,10 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
         allowed = policy.data["licenses"]
         wrong = [f"{n} ({found})" for n, found in list_licenses(bundle) if found not in allowed]
         if wrong:
-            message = f"{bundle.path} contains {', '.join(wrong)}, which the list lacks; {CORRECT}"
+            message = (
+                f"{bundle.path} contains {', '.join(wrong)}, which the list does not contain; "
+                f"{CORRECT}"
+            )
             yield policy.make_diagnostic(("licenses",), message)
 
 

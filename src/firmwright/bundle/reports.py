@@ -26,8 +26,8 @@ def read_report(bundle: Bundle) -> Report:
     version = content.get("report_version") if isinstance(content, dict) else None
     if version != REPORT_VERSION:
         raise BrokenBundleError(
-            f"{bundle.path}: {REPORT} is of version {version}, this firmwright reads "
-            f"{REPORT_VERSION}; build it with this firmwright"
+            f"{bundle.path}: {REPORT} has version {version}; expected {REPORT_VERSION}: build it "
+            "with this firmwright"
         )
     try:
         return msgspec.convert(content, Report)

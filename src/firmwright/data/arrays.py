@@ -83,7 +83,7 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
         ) from None
     if len(data) != tensor.bytes:
         raise UserError(
-            f"{path}: holds {len(data):,} bytes; one sample of the input '{tensor.name}' "
+            f"{path}: has {len(data):,} bytes; one sample of the input '{tensor.name}' "
             f"({tensor.dtype} {list(tensor.shape)}) has {tensor.bytes:,}"
         )
     kind = np.dtype(tensor.dtype)
@@ -103,8 +103,8 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
         array = check_bytes(array, tensor, label)
     if array.dtype != np.dtype(tensor.dtype) and not real:
         raise UserError(
-            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.stated_dtype}; save it "
-            f"with .astype('{tensor.stated_dtype}')"
+            f"{label}: is {array.dtype}; the input '{tensor.name}' is {tensor.stated_dtype}: save "
+            f"it with .astype('{tensor.stated_dtype}')"
         )
     samples = len(array) if array.ndim else 0
     if samples == 0 or not has_same_axes(array.shape[1:], tensor):

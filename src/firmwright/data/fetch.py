@@ -142,7 +142,7 @@ def fetch_file(file: DataFile, cache: Path) -> Path:
     data = find_in_mirror(file.display_name, file.sha256)
     if data is None and file.url is None:
         raise UserError(
-            f"{file.display_name}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "
+            f"{file.display_name}: no folder in {MIRROR_VARIABLE} has the file with sha256 "
             f"{file.sha256}, and the recipe states no `url` for it; add one of them"
         )
     if data is None:

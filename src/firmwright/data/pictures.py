@@ -47,8 +47,8 @@ def open_picture(data: bytes, label: str) -> Image.Image:
                 )
             if picture.mode[0] in WIDE_MODES:
                 raise UserError(
-                    f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
-                    "at 255; save it with 8 bits, or state its values as `arrays`"
+                    f"{label}: pixels of more than 8 bits ({picture.mode}), which would be "
+                    "clipped at 255; save it with 8 bits, or state its values as `arrays`"
                 )
             return ImageOps.exif_transpose(picture).convert("RGB")
     except UserError:
@@ -119,7 +119,7 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     shape = (1, *values.shape)
     if shape != tensor.shape:
         raise UserError(
-            f"{label}: is {preprocess.layout} {list(shape)} after preprocessing, the input "
+            f"{label}: is {preprocess.layout} {list(shape)} after preprocessing; the input "
             f"'{tensor.name}' is {list(tensor.shape)}; `preprocess` has the keys resize, crop, "
             "colour and layout"
         )

@@ -102,7 +102,7 @@ def read_column(
             )
     held = len(column.arrays)
     if wanted is not None and held < wanted and len(problems) == before:
-        problems.append(f"{describe(source)}: holds {held} samples, the recipe asks for {wanted}")
+        problems.append(f"{describe(source)}: has {held} samples; the recipe needs {wanted}")
     return Column(column.arrays[:count], column.origins[:count])
 
 

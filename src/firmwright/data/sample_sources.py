@@ -104,7 +104,7 @@ def require_files(file: DataFile, folder: Path) -> list[Path]:
     found = list_files(file, folder)
     if not found and file.path is not None:
         path = (find_folder(file, folder) or folder) / file.path
-        reason = "the folder holds no files" if path.is_dir() else "no file matches this pattern"
+        reason = "the folder has no files" if path.is_dir() else "no file matches this pattern"
         raise UserError(f"{path}: {reason}")
     return found
 

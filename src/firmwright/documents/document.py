@@ -128,7 +128,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
     else:
         if len(content) <= MAX_BYTES:
             return content
-        message = f"larger than {MAX_BYTES >> 20} MiB; the maximum; check the path"
+        message = f"larger than {MAX_BYTES >> 20} MiB, the maximum; check the path"
     raise DiagnosticError([Diagnostic(shown, 0, 0, message)])
 
 

@@ -219,7 +219,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
     if "string" in types and isinstance(found, int | float):
         return f" (put it in quotes for text: {quote(written)})"
     if found is None:
-        return "; state a value, or leave the key out"
+        return "; state a value, or remove the key"
     if not written:
         return ""
     if types & {"integer", "number"} and isinstance(found, str):

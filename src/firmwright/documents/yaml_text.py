@@ -236,7 +236,7 @@ class _Builder:
         # Text also counts, because an alias to long text multiplies the size of the output.
         self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
         if self._visited > MAX_VALUES:
-            message = f"too much data: over {MAX_VALUES} values, aliases (*name) written out"
+            message = f"too much data: over {MAX_VALUES} values after aliases (*name) are expanded"
             raise DiagnosticError([Diagnostic(self.shown, mark.line + 1, mark.column + 1, message)])
 
     def _report(self, node: Any, pointer: Pointer, message: str) -> None:

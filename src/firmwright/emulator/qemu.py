@@ -138,7 +138,9 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
 def advise_on_memories(platform: Platform) -> str:
     """Return advice on the platform's memories, because QEMU's machines have fixed memories."""
     placed = [f"{name} at {memory.origin:#010x}" for name, memory in platform.memories.items()]
-    other = "; the emulator 'unicorn' has it anywhere" if "unicorn" in platform.emulators else ""
+    other = (
+        "; the emulator 'unicorn' supports any address" if "unicorn" in platform.emulators else ""
+    )
     return f"the platform has {', '.join(placed)}: QEMU's machine needs memory there{other}"
 
 

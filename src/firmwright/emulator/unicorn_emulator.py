@@ -49,7 +49,7 @@ _ACCESSES = {
     uc.UC_MEM_FETCH_UNMAPPED: "jump to address {address:#010x}, which is in no memory",
     uc.UC_MEM_READ_PROT: "read from address {address:#010x}, which is not readable",
     uc.UC_MEM_WRITE_PROT: "write to address {address:#010x}, which is read-only",
-    uc.UC_MEM_FETCH_PROT: "jump to address {address:#010x}, which holds no code",
+    uc.UC_MEM_FETCH_PROT: "jump to address {address:#010x}, which contains no code",
 }
 
 

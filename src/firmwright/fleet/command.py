@@ -131,7 +131,7 @@ def read_jobs() -> list[FleetJob]:
     overrides = {name: text for name, text in given.items() if is_key(name)}
     if "recipe" in given:
         if "fleet" in given:
-            raise UserError("fleet= and recipe= both name recipes; leave one of them out")
+            raise UserError("fleet= and recipe= both name recipes; remove one of them")
         overrides.pop("platform", None)
         jobs = cross(find_recipes(), read_platforms(), find_start())
     else:

@@ -173,7 +173,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
             if not fitting:
                 matrix.add(pointer, recipe, overrides)
     for number in unused if not matrix.findings else ():
-        matrix.add_error(("exclude", number), "fits no build of the matrix; leave it out")
+        matrix.add_error(("exclude", number), "matches no build of the matrix; remove it")
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:

@@ -79,7 +79,7 @@ def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
     if get_var(SCHEDULER) is not None and get_var("workers") is not None:
-        raise UserError("workers=: the scheduler already has workers; leave one of them out")
+        raise UserError("workers=: the scheduler already has workers; remove one of them")
     prepare_build_root()
     folder = find_build_root() / FOLDER
     claim_folder(folder)

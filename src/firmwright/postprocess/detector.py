@@ -178,7 +178,7 @@ def fit_head(
         )
     if "A" in sizes and sizes["A"] != len(boxes):
         raise UserError(
-            f"output '{tensor.name}' has {sizes['A']} anchors, the recipe has {len(boxes)}; "
+            f"output '{tensor.name}' has {sizes['A']} anchors, but the recipe has {len(boxes)}; "
             "correct `anchors`"
         )
     last = max(
@@ -283,8 +283,8 @@ def compute_grid_size(
     columns, rows = width // head.stride, height // head.stride
     if columns * rows * anchors > left:
         raise UserError(
-            f"{columns} x {rows} cells with {anchors} boxes each; the output has {left} left: "
-            "correct the head's `stride` or `anchors`"
+            f"{columns} x {rows} cells with {anchors} boxes each; {left} cells of the output "
+            "remain: correct the head's `stride` or `anchors`"
         )
     return columns, rows
 
@@ -302,5 +302,7 @@ def find_unread_cells(
     for index, used in sorted(taken.items()):
         cells = outputs[index].shape[detection.layout.index("L")]
         if used != cells:
-            problems.append(f"output '{outputs[index].name}' has {cells} cells, the heads {used}")
+            problems.append(
+                f"output '{outputs[index].name}' has {cells} cells; the heads have {used}"
+            )
     return problems

@@ -104,7 +104,7 @@ def reproduce(job: Job) -> None:
             f"{base}: the recipe extends this file, which is outside of its repository; copy "
             "it there"
         )
-    job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
+    job.note(f"both builds are equal: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
 def prepare(scratch: Path) -> tuple[Variation, dict[str, str]]:
@@ -199,7 +199,7 @@ def explain(job: Job, first: Path, second: Path) -> str:
             return f"two builds differ, first in the stage {name}: {found}"
     ours, theirs = (read_result(folder / job.bundle.name) for folder in (first, second))
     found = find_first(ours, theirs)
-    return f"two builds differ, though all of their stages agree: {found or 'in their bytes'}"
+    return f"two builds differ, but all of their stages are equal: {found or 'in their bytes'}"
 
 
 def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[str]:

@@ -95,7 +95,7 @@ class PatientStore:
         if self.waited > MAX_WAIT_S:
             self.give_up()
             problem = f"too slow by {self.waited:.0f} s"
-            raise CacheError(f"{self.find(name)}: {problem}; it is not asked again")
+            raise CacheError(f"{self.find(name)}: {problem}; this build does not use it again")
 
     def find(self, name: str) -> str:
         return self.store.find(name)
@@ -170,7 +170,7 @@ class FolderStore:
                 path.unlink(missing_ok=True)
                 total -= size
         if total > self.limit:
-            problem = f"{total:,} bytes, and {self.limit:,} are allowed, but no file can be removed"
+            problem = f"{total:,} bytes; the maximum is {self.limit:,}, but no file can be removed"
             raise CacheError(f"{self.folder}: {problem}")
 
     def list_files(self) -> Iterator[tuple[int, int, Path]]:

@@ -156,7 +156,7 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
         asked, scheduler = params["num_process"], get_var(SCHEDULER)
         if scheduler:
             message = f"-n {asked}: {SCHEDULER}={scheduler} already has workers"
-            raise InvalidCommand(f"{message}; leave one of them out")
+            raise InvalidCommand(f"{message}; remove one of them")
         trials.side_by_side = max(asked, 1)
     params["num_process"] = 0
     return tasks

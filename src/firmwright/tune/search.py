@@ -107,7 +107,7 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
             raise UserError(tried.failure)
     for number, tried in sorted(ended.items()):
         if tried.failure:
-            job.note(f"trial {number} is left out: {tried.failure}")
+            job.note(f"trial {number} is not used: {tried.failure}")
             del ended[number]
         else:
             check_outputs(ended[DEFAULT], tried)

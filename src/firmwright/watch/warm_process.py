@@ -18,7 +18,7 @@ from firmwright.forked import accept_signals, hold_signals
 from firmwright.process import tell_end
 from firmwright.toolchain.compilers import Question
 
-DIED = "the build's process has ended before it was done; the next change builds again"
+DIED = "the build's process ended before the build was done; the next change builds again"
 
 
 @dataclass(frozen=True)
