@@ -117,6 +117,22 @@ def test_without_samples_nothing_is_calibrated(stand_in: Repository, tmp_path: P
     assert "there are no calibration samples" in done.stdout + done.stderr
 
 
+def test_an_accuracy_needs_classes(stand_in: Repository, tmp_path: Path) -> None:
+    built = with_sdk(stand_in, tmp_path)
+    recipe = RECIPE.replace("mla, c", "mla -target_accuracy=0.9, c")
+    evaluated = recipe + "evaluate: {inputs: inputs.npz, samples: 4, labels: classes.npy}\n"
+    built.write("digits.yaml", recipe)
+    done = built.doit("artifacts", "recipe=digits.yaml")
+    assert done.returncode == 1
+    assert "target_accuracy needs the right class of each sample" in done.stdout + done.stderr
+    built.write("digits.yaml", evaluated)
+    np.save(built.folder / "classes.npy", np.array([0, 7, 3, 9]))
+    assert built.doit("artifacts", "recipe=digits.yaml").returncode == 0
+    place = built.folder / ARTIFACTS / FOLDER
+    assert np.load(place / "evaluation.npz")["labels"].tolist() == [0, 7, 3, 9]
+    assert json.loads((place / "quantized/digits.sima.json").read_text())["target"] == 0.9
+
+
 @pytest.mark.needs("qemu-aarch64")
 def test_the_keyword_network_goes_through_the_sdk_quantized_as_it_is(
     mirror: Callable[[str], None], tmp_path: Path

@@ -85,7 +85,8 @@ def written(tmp_path: Path, quantize: QuantizeOptions | None, batch: int, **opti
     np.savez(tmp_path / "calibration.npz", input_0=np.zeros((3, 1, 8, 6, 4), "float32"))
     settings = make_settings(mla_options(**options), quantize, batch)
     samples = "" if options.get("arm_only") == "1" else "calibration.npz"
-    script = write_script("net", "net.onnx", made.inputs, samples, settings)
+    evaluation = "evaluation.npz" if "target_accuracy" in options else ""
+    script = write_script("net", "net.onnx", made.inputs, samples, settings, evaluation)
     (tmp_path / "compile.py").write_text(script)
     return script
 
@@ -121,6 +122,45 @@ def run_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     assert run_script(sdk, folder, folder / "log") == "2.1.0"
     result: dict[str, Any] = json.loads((folder / "quantized/net.sima.json").read_text())
     return result
+
+
+def test_a_conversion_keeps_the_scales_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"convert_to_sima_quantization": "1", "requantization_mode": "tflite"}
+    script = written(tmp_path, None, 1, **options)
+    assert "default_quantization" not in script
+    assert run_recorded(tmp_path, monkeypatch)["converted"] == "tflite"
+    with pytest.raises(UserError, match="the recipe has `quantize`; leave one of them out"):
+        make_settings(mla_options(**options), quantize_options(), 1)
+
+
+def test_an_accuracy_is_measured_on_the_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(
+        tmp_path / "evaluation.npz",
+        input_0=np.zeros((2, 1, 8, 6, 4), "float32"), labels=np.array([3, 9]),
+    )  # fmt: skip
+    written(tmp_path, None, 1, target_accuracy="0.75", max_optimization_steps="4")
+    result = run_recorded(tmp_path, monkeypatch)
+    assert (result["target"], result["steps"], result["samples"]) == (0.75, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_optimization_steps": "4"}, "set target_accuracy"),
+        ({"target_accuracy": "0.5", "arm_only": "1"}, "arm_only=1 does not quantize the network"),
+        ({"convert_to_sima_quantization": "1", "smooth_quant": "1"}, "supports only requantizat"),
+        ({"target_accuracy": "1.5"}, "none or a number from 0 to 1, found '1.5'"),
+    ],
+)
+def test_options_that_exclude_each_other_are_rejected(
+    options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        mla_options(**options)
 
 
 OPTIONS_AND_WORDS: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (

@@ -23,11 +23,21 @@ from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.labels import read_labels
 from firmwright.pipeline.options import select_rewrites, select_run_inputs
 from firmwright.pipeline.samples import read_real_samples
 from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 
 CALIBRATION = "calibration.npz"
+EVALUATION = "evaluation.npz"
+NO_LABELS = (
+    "target: mla: target_accuracy needs the right class of each sample; state `evaluate: {inputs: "
+    "…, labels: classes.npy}`"
+)
+NOT_QUANTIZED = (
+    "target: mla: convert_to_sima_quantization needs a model with QuantizeLinear and "
+    "DequantizeLinear, and this model has no such operators; omit the option, and state `quantize`"
+)
 NO_SAMPLES = (
     "target: mla: there are no calibration samples, and random samples would change the results; "
     "state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` if the model is already "
@@ -50,7 +60,8 @@ def run(job: Job, folder: Path) -> None:
     (workspace / f"{name}.onnx").write_bytes(network.data)
     write_calibration(workspace, network, samples)
     data = CALIBRATION if samples else ""
-    script = write_script(name, f"{name}.onnx", network.inputs, data, settings)
+    evaluation = write_evaluation(workspace, job, network) if options.evaluates else ""
+    script = write_script(name, f"{name}.onnx", network.inputs, data, settings, evaluation)
     (workspace / SCRIPT).write_text(script, encoding="utf-8")
     if sdk is None:
         version, archive = None, write_stand_in(workspace, name, network, batch)
@@ -86,9 +97,12 @@ def read_network(job: Job) -> SimaNetwork:
 def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
     """Return the samples as real numbers. Raises UserError if the recipe names no samples.
 
-    If the Arm cores run the whole network, there is no calibration.
+    If the Arm cores run the whole network, or if the model's scales are kept, there is no
+    calibration. Raises UserError if the model has no scales to keep.
     """
-    if options.is_on("arm_only"):
+    if options.converts and b"QuantizeLinear" not in network.data:
+        raise UserError(NOT_QUANTIZED)
+    if options.is_on("arm_only") or options.converts:
         return []
     quantize = job.recipe.quantize
     given = quantize.calibration.inputs if quantize else select_run_inputs(job)
@@ -106,6 +120,24 @@ def write_calibration(workspace: Path, network: SimaNetwork, samples: Sequence[S
         write_arrays(workspace / CALIBRATION, arrays)
 
 
+def write_evaluation(workspace: Path, job: Job, network: SimaNetwork) -> str:
+    """Write a file with the samples and classes of ``evaluate``; return its name.
+
+    Raises UserError for samples without classes.
+    """
+    stated = job.recipe.evaluate
+    if stated is None or stated.labels is None or stated.metric is not None:
+        raise UserError(NO_LABELS)
+    samples = read_real_samples(job, network.model_inputs, stated.inputs, stated.samples)
+    labels = read_labels(job, artifacts.MODEL_INTERFACE.read(job), len(samples)).classes
+    if labels is None:
+        raise UserError(NO_LABELS)
+    columns = [[sample[t.name] for sample in samples] for t in network.inputs]
+    arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
+    write_arrays(workspace / EVALUATION, {**arrays, "labels": labels})
+    return EVALUATION
+
+
 def list_bundle_files(name: str, archive: CompiledArchive) -> tuple[str, ...]:
     """Return the files for a bundle, without the user's samples."""
     schedule = [f"{name}_schedule.yaml"] if archive.static_schedule else []
@@ -117,16 +149,22 @@ TITLES = {"gen1": "MLSoC", "gen2": "Modalix"}
 
 
 def write_script(
-    name: str, model: str, inputs: Sequence[Tensor], calibration: str, settings: AfeSettings
+    name: str,
+    model: str,
+    inputs: Sequence[Tensor],
+    calibration: str,
+    settings: AfeSettings,
+    evaluation: str = "",
 ) -> str:
     """Return the text of the script ``compile.py`` for SiMa's compiler.
 
-    ``model`` and ``calibration`` are files next to the script. ``calibration`` is '' without
-    samples.
+    ``model``, ``calibration`` and ``evaluation`` are files next to the script. The last two are ''
+    without samples.
     """
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]
-    used = " ".join([*(v for _, v in settings.quantization), *(a.value for a in compiled)])
+    values = [a.value for a in (*settings.quantize, *compiled)]
+    used = " ".join([*(v for _, v in settings.quantization), *values])
     environment = new_environment(read_template)
     environment.filters["literal"] = format_literal
     return environment.get_template(TEMPLATE).render(
@@ -135,6 +173,7 @@ def write_script(
         model=model,
         inputs=inputs,
         calibration=calibration,
+        evaluation=evaluation,
         settings=settings,
         compiled=compiled,
         used=used,

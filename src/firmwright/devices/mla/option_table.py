@@ -37,6 +37,12 @@ OPTIONS: Sequence[Option] = (
     Option("automatic_layout_conversion", "0", SWITCH, "`afe` moves axes if that helps"),
     Option("any_shape_on_mla", "0", SWITCH, "the MLA may run tensors without 4 axes"),
     Option("arm_only", "0", SWITCH, "all layers run on the Arm cores, without calibration"),
+    Option("convert_to_sima_quantization", "0", SWITCH,
+           "keep the scales of a quantized model, without a calibration"),
+    Option("target_accuracy", "none", NumberRange(0, 1, decimal=True, other_values=("none",)),
+           "quantize again until this share of the classes in `evaluate` is right"),
+    Option("max_optimization_steps", "none", NumberRange(1, other_values=("none",)),
+           "the maximum number of attempts to reach `target_accuracy`"),
     Option("compress", "1", SWITCH, "compress data in DRAM"),
     Option("l2_caching_mode", "none", ("none", "single_model"), "the contents of the second cache"),
 )  # fmt: skip

@@ -24,6 +24,16 @@ class MlaOptions:
         return self.values[name] == "1"
 
     @property
+    def converts(self) -> bool:
+        """Return whether the SDK keeps the quantization of the model."""
+        return self.is_on("convert_to_sima_quantization")
+
+    @property
+    def evaluates(self) -> bool:
+        """Return whether the SDK quantizes until an accuracy is reached."""
+        return self.values["target_accuracy"] != "none"
+
+    @property
     def unquantized_nodes(self) -> list[str]:
         names = (name.strip() for name in self.values["unquantized_nodes"].split(","))
         return sorted({name for name in names if name})

@@ -19,6 +19,12 @@ METHODS: Mapping[str, str] = {
 """The object for ``afe``, by the recipe's ``quantize.calibration.method``."""
 
 
+QUANTIZE = "quantize"
+CONVERT = "convert_to_sima_quantization"
+SEARCH = "quantize_with_accuracy_feedback"
+"""The functions of a loaded network that return a quantized model."""
+
+
 @dataclass(frozen=True)
 class Argument:
     """A keyword argument of ``afe`` as the script writes it, and its default in ``afe``."""
@@ -33,10 +39,12 @@ class AfeSettings:
     """The settings that the script contains.
 
     ``quantization`` has fields of ``QuantizationParams``; other fields keep the defaults of
-    ``afe``. ``quantize`` and ``compile`` have keyword arguments of the functions with these names.
+    ``afe``. ``quantize`` has keyword arguments of the network's function ``function``, and
+    ``compile`` of the function with this name.
     """
 
     chip: str
+    function: str
     quantization: tuple[tuple[str, str], ...]
     quantize: tuple[Argument, ...]
     compile: tuple[Argument, ...]
@@ -44,6 +52,8 @@ class AfeSettings:
     @property
     def names(self) -> list[str]:
         """Return the names that the script imports from ``afe.apis.defines``, sorted."""
+        if self.function == CONVERT:
+            return [f"{self.chip}_target"]
         values = " ".join(value for _, value in self.quantization)
         methods = [text.partition("(")[0] for text in METHODS.values()]
         known = [*methods, "bfloat16_scheme", "quantization_scheme"]
@@ -56,14 +66,17 @@ def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: 
 
     Raises UserError if ``afe`` does not support the recipe's quantization.
     """
+    if options.converts and quantize is not None:
+        raise UserError(
+            f"target: mla: {CONVERT} keeps the model's quantization, and the recipe has "
+            "`quantize`; leave one of them out"
+        )
+    fields = {} if options.converts else {**map_recipe(options, quantize), **map_options(options)}
     return AfeSettings(
         options.generation,
-        tuple({**map_recipe(options, quantize), **map_options(options)}.items()),
-        (
-            flag("arm_only", options),
-            flag("automatic_layout_conversion", options),
-            flag("any_shape_on_mla", options),
-        ),
+        CONVERT if options.converts else SEARCH if options.evaluates else QUANTIZE,
+        tuple(fields.items()),
+        list_arguments(options),
         (
             Argument("batch_size", str(batch), "1"),
             Argument("compress", str(options.is_on("compress")), "True"),
@@ -73,6 +86,24 @@ def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: 
                 "L2CachingMode.NONE",
             ),
         ),
+    )
+
+
+def list_arguments(options: MlaOptions) -> tuple[Argument, ...]:
+    """Return the keyword arguments of the function that quantizes or converts the network."""
+    any_shape = flag("any_shape_on_mla", options)
+    if options.converts:
+        mode = f"RequantizationMode.{options.values['requantization_mode']}"
+        return (Argument("requantization_mode", mode, "RequantizationMode.sima"), any_shape)
+    moves = flag("automatic_layout_conversion", options)
+    if not options.evaluates:
+        return (flag("arm_only", options), moves, any_shape)
+    steps = options.values["max_optimization_steps"]
+    return (
+        Argument("target_accuracy", options.values["target_accuracy"], "None"),
+        Argument("max_optimization_steps", steps.replace("none", "None"), "None"),
+        moves,
+        any_shape,
     )
 
 

@@ -34,7 +34,8 @@ RECORD: Artifact[ArtifactsReport] = Artifact(
 
 def calibration_files(job: Job) -> list[Path]:
     own = job.recipe.quantize is not None
-    return job.recipe.list_files("quantize") if own else list_run_files(job)
+    samples = job.recipe.list_files("quantize") if own else list_run_files(job)
+    return [*samples, *job.recipe.list_files("evaluate.labels", "evaluate.inputs")]
 
 
 def ask_version() -> str | None:
@@ -56,7 +57,7 @@ ARTIFACTS = Stage(
     run="firmwright.devices.mla.build_archive:run",
     reads=(MODEL_INTERFACE, MODEL_MODULE, PARTITION),
     writes=(RECORD,),
-    keys=(*MIX, *REWRITES, "name", "batch", "quantize", "inputs", "run.inputs", "evaluate.inputs"),
+    keys=(*MIX, *REWRITES, "name", "batch", "quantize", "inputs", "run.inputs", "evaluate"),
     platform=ALL,
     variables=(PYTHON_VARIABLE, HOME_VARIABLE),
     inputs=calibration_files,

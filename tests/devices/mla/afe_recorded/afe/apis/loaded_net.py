@@ -8,9 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from ..ir.defines import RequantizationMode
 from ..load.importers.general_importer import ImporterParams
-from .defines import Platform, QuantizationParams
+from .defines import Platform, QuantizationParams, default_quantization
 from .model import Model
+from .statistic import Statistic
 
 Sample = dict[str, npt.NDArray[np.float32]]
 
@@ -50,6 +52,44 @@ class LoadedNet:
         if not arm_only:
             self.check_samples(samples)
         return Model(self.params, model_name, quantization_config, len(samples), arm_only)
+
+    def quantize_with_accuracy_feedback(
+        self,
+        calibration_data: Iterable[Sample],
+        evaluation_data: Iterable[tuple[Sample, int]],
+        quantization_config: QuantizationParams,
+        *,
+        accuracy_score: Statistic,
+        target_accuracy: float,
+        automatic_layout_conversion: bool = False,
+        max_optimization_steps: int | None = None,
+        model_name: str | None = None,
+        any_shape_on_mla: bool = False,
+        log_level: int = logging.NOTSET,
+    ) -> Model:
+        pairs = list(evaluation_data)
+        self.check_samples([sample for sample, _ in pairs])
+        right = [np.eye(10)[label] for _, label in pairs]
+        score = accuracy_score.compute(([o], t) for o, (_, t) in zip(right, pairs, strict=True))
+        if score != 1 or not 0 <= target_accuracy <= 1:
+            raise ValueError("the score of the right classes is 1")
+        model = self.quantize(calibration_data, quantization_config, model_name=model_name)
+        model.remarks = {"target": target_accuracy, "steps": max_optimization_steps}
+        return model
+
+    def convert_to_sima_quantization(
+        self,
+        *,
+        requantization_mode: RequantizationMode = RequantizationMode.sima,
+        model_name: str | None = None,
+        any_shape_on_mla: bool = False,
+        log_level: int = logging.NOTSET,
+    ) -> Model:
+        if model_name is None:
+            raise TypeError("model_name names the archive")
+        model = Model(self.params, model_name, default_quantization, 0, False)
+        model.remarks = {"converted": requantization_mode.name}
+        return model
 
     def check_samples(self, samples: list[Sample]) -> None:
         """The channels of calibration data are last, in any layout of the model."""

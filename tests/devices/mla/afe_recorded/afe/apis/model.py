@@ -35,6 +35,7 @@ class Model:
         self.config = config
         self.samples = samples
         self.arm_only = arm_only
+        self.remarks: dict[str, Any] = {}
 
     def save(
         self, model_name: str, output_directory: str = "", *, include_unquantized_net: bool = True
@@ -42,6 +43,7 @@ class Model:
         """Write ``<name>.sima``, a zip file, and ``<name>.sima.json``."""
         folder = Path(output_directory)
         found = {"config": repr(self.config), "samples": self.samples, "arm_only": self.arm_only}
+        found |= self.remarks
         (folder / f"{model_name}.sima.json").write_text(json.dumps(found))
         with zipfile.ZipFile(folder / f"{model_name}.sima", "w") as packed:
             packed.writestr("network", "recorded")
