@@ -42,6 +42,17 @@ def test_a_single_stage_says_that_it_is_up_to_date(repository: Repository) -> No
     assert "  up to date  model\n" in again.stdout
 
 
+def test_an_argument_that_no_stage_of_the_command_reads_is_reported(
+    repository: Repository,
+) -> None:
+    idle = repository.doit("model", "recipe=digits.yaml", "samples=4")
+    assert idle.returncode == 0
+    assert "samples=4: note: no effect on model\n" in idle.stderr
+    read = repository.doit("samples", "recipe=digits.yaml", "samples=4")
+    assert read.returncode == 0
+    assert "no effect" not in read.stderr
+
+
 def test_a_list_of_tasks_omits_absent_stages(repository: Repository) -> None:
     listed = repository.doit("list", "recipe=digits.yaml").stdout
     names = {line.split()[0] for line in listed.splitlines()}

@@ -47,7 +47,7 @@ from .budget import check_measurable
 from .build_root import prepare_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .devices import load_custom_targets
-from .idle_keys import list_idle_keys
+from .idle_keys import list_idle_arguments, list_idle_keys
 from .job import Job, find_toolchain
 from .key_errors import read_overrides
 from .networks import make_network_jobs
@@ -293,7 +293,7 @@ def make_job(
     outdir = root if alone and get_var("outdir") is not None else root / recipe.name
     job = Job(recipe, platform, build, outdir, pipeline, overrides)
     check_measurable(job)
-    for note in list_idle_keys(job):
+    for note in (*list_idle_keys(job), *list_idle_arguments(job, sys.argv[1:], overrides)):
         say_once(note)
     return job
 

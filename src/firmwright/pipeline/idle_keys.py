@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from firmwright.recipe.overrides import complete_key
+
+from .declaration import ALL
 from .job import Job
 
 
@@ -63,3 +66,39 @@ def list_idle_keys(job: Job) -> Iterator[str]:
     for each in IDLE_KEYS:
         if each.is_idle(job):
             yield str(job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}"))
+
+
+ALWAYS_READ = ("name", "platform", "compile_for_device")
+"""The keys that select the folder of the results."""
+
+
+def list_idle_arguments(
+    job: Job, arguments: Sequence[str], overrides: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield a note for each ``name=value`` that no stage of a command reads.
+
+    ``arguments`` are the arguments of doit, and ``overrides`` those that replace keys. A command
+    that names another task than stages reads all keys.
+    """
+    stages = {stage.name: stage for stage in job.pipeline}
+    asked = [a.partition(":")[0] for a in arguments if "=" not in a and not a.startswith("-")]
+    if not asked or not {*asked} <= {*stages}:
+        return
+    reached: dict[str, None] = {}
+    while asked:
+        name = asked.pop()
+        if name in stages and name not in reached:
+            reached[name] = None
+            asked += stages[name].needs
+    if any(stages[name].keys == ALL for name in reached):
+        return
+    read = [key for name in reached for key in stages[name].keys] + [*ALWAYS_READ]
+    for name, value in overrides.items():
+        key = complete_key(name).strip("+")
+        if not any(overlaps(key, other) for other in read):
+            yield f"{name}={value}: note: no effect on {', '.join(sorted(reached))}"
+
+
+def overlaps(key: str, other: str) -> bool:
+    """Return whether two keys are equal, or one of them is in the block of the other."""
+    return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
