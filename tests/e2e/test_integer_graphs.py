@@ -45,7 +45,7 @@ def make_deeploy() -> onnx.ModelProto:
     ("page", "make"),
     [
         ("howto/quantization.md", make_qonnx),
-        ("migration/deeploy.md", make_deeploy),
+        ("howto/deeploy.md", make_deeploy),
     ],
 )
 def test_the_recipe_of_the_page_builds(
