@@ -52,7 +52,11 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
     Raises UserError for a key that others can read, or that is not an ed25519 key. Raises
     UntrustedBundleError if the envelope belongs to another bundle.
     """
-    signer = make_signer(read_private_key(key))
+    pem = read_private_key(key)
+    require_extra()
+    from securesystemslib.signer import CryptoSigner
+
+    signer = CryptoSigner(load_private_key(pem))
     if envelope.exists():
         return read_own_envelope(bundle, envelope), signer
     return make_envelope(encode_statement(make_statement(bundle)), {}), signer
@@ -148,14 +152,6 @@ def read_key_file(path: Path) -> bytes:
         return read_capped(path)
     except BrokenBundleError as error:
         raise UserError(str(error)) from None
-
-
-def make_signer(pem: bytes) -> Any:
-    """Return a signer for an ed25519 key; UserError for other keys. Messages omit the key."""
-    require_extra()
-    from securesystemslib.signer import CryptoSigner
-
-    return CryptoSigner(load_private_key(pem))
 
 
 def load_private_key(pem: bytes) -> Ed25519PrivateKey:

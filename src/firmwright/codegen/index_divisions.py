@@ -93,12 +93,8 @@ def counts_up(index: tirx.Expr) -> bool:
     if isinstance(index, tirx.Add):
         return counts_up(index.a) and counts_up(index.b)
     if isinstance(index, (tirx.Mul, *FLOORS)):
-        return counts_up(index.a) and is_positive(index.b)
+        return counts_up(index.a) and (isinstance(index.b, tirx.IntImm) and index.b.value > 0)
     return isinstance(index, tirx.Var)
-
-
-def is_positive(number: tirx.Expr) -> bool:
-    return isinstance(number, tirx.IntImm) and number.value > 0
 
 
 def round_toward_zero(

@@ -79,7 +79,8 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if odd := _NOT_PRINTABLE.search(text):
-        line, column = _line_and_column(text, odd.start())
+        index = odd.start()
+        line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
         message = f"the character U+{ord(odd.group()):04X} is not allowed in YAML; remove it"
         raise DiagnosticError([Diagnostic(shown, line, column, message)])
     try:
@@ -105,10 +106,6 @@ def write_yaml(data: Any, **options: Any) -> str:
 
     text: str = yaml.safe_dump(data, allow_unicode=True, **options)
     return text if CONTROLS.search(text) is None else str(yaml.safe_dump(data, **options))
-
-
-def _line_and_column(text: str, index: int) -> tuple[int, int]:
-    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
 
 
 def _check_depth(events: Any, shown: str) -> None:

@@ -34,11 +34,6 @@ class Times:
     programs: float
 
 
-def is_profiled() -> bool:
-    """Return whether the command line asks for a profile."""
-    return get_var(PROFILE) not in (None, "0")
-
-
 @contextmanager
 def count_time(name: str) -> Iterator[None]:
     """Add the processor time of a block to the process's time for ``name``."""
@@ -52,7 +47,7 @@ def count_time(name: str) -> Iterator[None]:
 @contextmanager
 def measure(values: dict[str, Any]) -> Iterator[None]:
     """Put the :class:`Times` of a block into ``values``, if a profile is requested."""
-    if not is_profiled():
+    if get_var(PROFILE) in (None, "0"):
         yield
         return
     count_imports()

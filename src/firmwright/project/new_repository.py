@@ -50,7 +50,10 @@ def write_new_repository(
     for an unknown platform or device, and for an existing recipe with the model's name.
     """
     known = load_platform(platform)
-    check_devices(target)
+    for device in parse_target(target):
+        if device.name not in target_names():
+            hint = did_you_mean(device.name, target_names())
+            raise UserError(f"target: unknown device '{device.name}'{hint}")
     name = make_file_name(Path(model).stem)
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
@@ -83,14 +86,6 @@ def name_samples(folder: Path, name: str, text: str) -> str:
     path = folder / "samples.py"
     taken = path.exists() and path.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
-
-
-def check_devices(target: str) -> None:
-    """Raise UserError for an unknown device, but do not check the platform."""
-    for device in parse_target(target):
-        if device.name not in target_names():
-            hint = did_you_mean(device.name, target_names())
-            raise UserError(f"target: unknown device '{device.name}'{hint}")
 
 
 def describe_model(

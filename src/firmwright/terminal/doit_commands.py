@@ -92,14 +92,9 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
                 raise
             sys.exit(tell_end(error))
         finally:
-            release_state(self.dep_manager)
-
-
-def release_state(manager: Any) -> None:
-    """Let other commands of this process, and of others, use the build folder."""
-    lock = getattr(getattr(manager, "backend", None), "lock", None)
-    if lock is not None:
-        lock.close()
+            lock = getattr(getattr(self.dep_manager, "backend", None), "lock", None)
+            if lock is not None:
+                lock.close()
 
 
 class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]

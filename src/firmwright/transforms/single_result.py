@@ -52,7 +52,7 @@ def separate_results(module: tvm.IRModule) -> tvm.IRModule:
     @mutator
     class Separator(PyExprMutator):  # type: ignore[misc]
         def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-            if not (operator_name(binding.value) and is_tuple(binding.value)):
+            if not (operator_name(binding.value) and isinstance(binding.value.ty, relax.TupleType)):
                 super().visit_var_binding_(binding)
                 return
             value = self.visit_expr(binding.value)
@@ -71,10 +71,6 @@ def separate_results(module: tvm.IRModule) -> tvm.IRModule:
             return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
 
     return replace_main(module, Separator(module).visit_expr(module["main"]))
-
-
-def is_tuple(value: relax.Expr) -> bool:
-    return isinstance(value.ty, relax.TupleType)
 
 
 MAX_INPUTS = 32

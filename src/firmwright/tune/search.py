@@ -44,13 +44,15 @@ def tune(job: Job) -> None:
         job.note("no layer has several variants to choose from; tuning is not needed")
         return
     network = describe_network(job, partition)
-    count = count_trials(job, variants)
+    most = max(map(len, variants.values()))
+    asked = job.recipe.tune.trials if job.recipe.tune else None
+    count = min(most, asked or most)
     trials = [make_trial(network, variants, number) for number in range(count)]
     tried = collect(job, trials)
     found = replace(network, layers=choose_variants(variants, tried))
     default = tried[DEFAULT]
     together = try_together(job, found, default)
-    changed = update_file(job, found)
+    changed = write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: found})
     used, before, unit = together.instructions, default.instructions, "instructions"
     if together.cycles is not None and default.cycles is not None:
         used, before, unit = together.cycles, default.cycles, "cycles"
@@ -75,13 +77,6 @@ def refuse_uncounted(job: Job) -> None:
             f"the emulator of '{job.platform.name}' does not count instructions, which tuning needs"
         )
         raise UserError(str(job.recipe.make_diagnostic(("platform",), message)))
-
-
-def count_trials(job: Job, variants: Variants) -> int:
-    """Return the number of trials that the layers need, or the maximum of the recipe."""
-    most = max(map(len, variants.values()))
-    asked = job.recipe.tune.trials if job.recipe.tune else None
-    return min(most, asked or most)
 
 
 def make_trial(network: TunedNetwork, variants: Variants, number: int) -> TunedNetwork:
@@ -168,11 +163,6 @@ def choose_variants(variants: Variants, tried: Mapping[int, TrialResult]) -> dic
 def find_cost(tried: TrialResult, layer: str) -> int:
     """Return the cycles of a layer in a trial, or its instructions without cycles."""
     return tried.cycles_by_region.get(layer, tried.by_region[layer])
-
-
-def update_file(job: Job, found: TunedNetwork) -> bool:
-    """Write the result for the platform, and keep the results for other platforms."""
-    return write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: found})
 
 
 def read_all(job: Job) -> Mapping[str, TunedNetwork]:

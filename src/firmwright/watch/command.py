@@ -85,7 +85,7 @@ def build_until_code_changes(
             if after:
                 changed = list_changed_since(begun, before, after)
                 before = after if changed else wait_for_change(after, alarm)
-                changed = changed or list_changed(after, before)
+                changed = changed or [path for path in after if before[path] != after[path]]
                 print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
                     return
@@ -164,10 +164,6 @@ def list_changed_since(
         if (identity != before[path] if path in before else any(t >= begun for t in identity[1:3]))
     ]
     return [path for path in changed if not Path(path).is_dir()]
-
-
-def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> list[str]:
-    return [path for path in before if after[path] != before[path]]
 
 
 def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:

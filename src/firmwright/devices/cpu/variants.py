@@ -58,7 +58,8 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
     one more build of the network.
     """
     asked = read_specialize(context)
-    forms = list_fitting(layer, context)
+    features = context.platform.features
+    forms = [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
     for form in forms:
         default = shares_function(layer, form, asked)
         for shared in (default, not default) if asked == "auto" else (default,):
@@ -67,12 +68,6 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
         for tile in form.list_tiles(layer)[1:] if form is forms[0] else ():
             name = f"{form.name} {FUNCTIONS[shared]} tile={tile}"
             yield name, Choice(form.with_tile(tile), (), shared)
-
-
-def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:
-    """Return all forms that fit a layer on a core, in the order of the core's table."""
-    features = context.platform.features
-    return [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
 
 
 def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str:

@@ -80,7 +80,8 @@ class DividedInterpreter:
         self._model, self._graph = model, model.subgraphs[0]
 
         def choose(operator: Any) -> str:
-            if runs_alone(model, operator):
+            call = read_call(model, operator)
+            if call is not None and is_separate(call):
                 return ALONE
             return OPTIMIZED if kinds[operator.opcodeIndex] in optimized else REFERENCE
 
@@ -225,12 +226,6 @@ def runs_in_python(model: Any, operator: Any) -> bool:
     """Return whether an operator is a custom operator whose reference is a Python function."""
     call = read_call(model, operator)
     return call is not None and call.operator.reference is not None
-
-
-def runs_alone(model: Any, operator: Any) -> bool:
-    """Return whether a Python function computes a custom operator, or clears some results."""
-    call = read_call(model, operator)
-    return call is not None and is_separate(call)
 
 
 def is_separate(call: CustomCall) -> bool:

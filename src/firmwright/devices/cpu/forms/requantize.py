@@ -38,8 +38,10 @@ class Requantization:
     shifts: Array
 
 
-def fits_fixed_point(layer: Layer) -> bool:
-    """Return whether a layer's sums are scaled in fixed point, with supported sums and shifts."""
+def fits_integers(layer: Layer) -> bool:
+    """Return whether a layer's sums can be scaled with integers, for every kind of rounding."""
+    if layer.scaling.has_offsets:
+        return fits_steps(layer)
     scaling = layer.scaling
     return bool(
         not scaling.has_offsets
@@ -47,13 +49,6 @@ def fits_fixed_point(layer: Layer) -> bool:
         and scaling.shifts.min() >= 1
         and scaling.shifts.max() <= LARGEST_SHIFT
     )
-
-
-def fits_integers(layer: Layer) -> bool:
-    """Return whether a layer's sums can be scaled with integers, for every kind of rounding."""
-    if layer.scaling.has_offsets:
-        return fits_steps(layer)
-    return fits_fixed_point(layer)
 
 
 def make_requantization(layer: Layer) -> Requantization:

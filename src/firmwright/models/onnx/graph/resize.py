@@ -155,7 +155,7 @@ def state_sizes(
     positions follow from the number of result elements, which is 4 in this example.
     """
     body = NodeBuilder(node, walk)
-    sizes = [count_scaled(s.value, shape[axis]) for axis, s in stretches.items()]
+    sizes = [int(np.float32(s.value) * np.float32(shape[axis])) for axis, s in stretches.items()]
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     stated.pop("keep_aspect_ratio_policy", None)
     inputs = [node.input[0], "", "", body.constant(sizes, "int64")]
@@ -174,11 +174,6 @@ def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     inputs = ["" if name in empty else name for name in node.input]
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     return body.finish(body.add("Resize", *inputs, **stated))
-
-
-def count_scaled(scale: float, length: int) -> int:
-    """Return the size of an axis of ``length`` elements after a resize, as in ONNX Runtime."""
-    return int(np.float32(scale) * np.float32(length))
 
 
 def add_taps(
@@ -318,7 +313,7 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
     if stretch.guide:
         data = np.repeat(lines[:, None], stretch.guide[0], axis=1)
     others = data.shape[:-1]
-    if is_early(settings):
+    if settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest"):
         node = helper.make_node("Resize", ["lines", "value"], ["resized"], mode="nearest")
         values = {"value": np.array([1] * len(others) + [stretch.value], "float32")}
         opset = EARLY_OPSET
@@ -334,11 +329,6 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
         found = evaluate_node(node, given, [helper.make_opsetid("", opset)])
         result = None if found is None else found[0]
     return result if result is None or not stretch.guide else result[:, 0]
-
-
-def is_early(settings: Mapping[str, Any]) -> bool:
-    """Return whether the pixels are selected as in a nearest Resize before opset 11."""
-    return settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest")
 
 
 def describe_stretch(

@@ -87,7 +87,9 @@ def add_rows(body: NodeBuilder, x: str, width: int) -> str:
 
 def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite an SVMRegressor; if ``one_class`` is set, the result is 1 or -1."""
-    refuse_transform(node)
+    transform = get_attribute(node, "post_transform", "NONE")
+    if transform != "NONE":
+        refuse(node, f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
     body, x = begin(node, walk)
     factors, rho = read_floats(node, "coefficients"), read_floats(node, "rho")[:1]
     count = get_attribute(node, "n_supports", 0)
@@ -106,12 +108,6 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         signs = (body.constant(sign, "float32") for sign in (1, -1))
         result = body.add("Where", positive, *signs)
     return body.finish(result)
-
-
-def refuse_transform(node: onnx.NodeProto) -> None:
-    transform = get_attribute(node, "post_transform", "NONE")
-    if transform != "NONE":
-        refuse(node, f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
