@@ -46,7 +46,6 @@ def make_forms(core: Core) -> tuple[Form, ...]:
         Form(
             name="c7x_conv2d",
             kind=LayerKind.CONV2D,
-            features=frozenset(),
             conditions=(*conditions, UNDILATED),
             pack=pack,
             cost=0.0,
@@ -56,7 +55,6 @@ def make_forms(core: Core) -> tuple[Form, ...]:
         Form(
             name="c7x_depthwise_conv2d",
             kind=LayerKind.DEPTHWISE_CONV2D,
-            features=frozenset(),
             conditions=conditions,
             pack=pack,
             cost=0.0,
@@ -66,7 +64,6 @@ def make_forms(core: Core) -> tuple[Form, ...]:
         Form(
             name="c7x_dense",
             kind=LayerKind.DENSE,
-            features=frozenset(),
             conditions=conditions,
             pack=pack,
             cost=0.0,
@@ -76,7 +73,6 @@ def make_forms(core: Core) -> tuple[Form, ...]:
         Form(
             name="c7x_add",
             kind=LayerKind.ADD,
-            features=frozenset(),
             conditions=(FACTORS,),
             pack=pack_pair,
             cost=0.0,

@@ -118,11 +118,11 @@ class Form:
 
     name: str
     kind: LayerKind
-    features: frozenset[str]
     conditions: tuple[Condition, ...]
     pack: Callable[..., Packing]
     cost: float
     sentence: str
+    features: frozenset[str] = frozenset()
     in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     shared: bool = False

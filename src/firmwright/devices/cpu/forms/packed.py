@@ -170,7 +170,6 @@ FORMS = (
     Form(
         name="portable_packed_dense",
         kind=LayerKind.DENSE,
-        features=frozenset(),
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=3.0,
@@ -182,7 +181,6 @@ FORMS = (
     Form(
         name="portable_packed_conv2d",
         kind=LayerKind.CONV2D,
-        features=frozenset(),
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=2.7,

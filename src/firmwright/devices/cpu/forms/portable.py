@@ -26,7 +26,6 @@ FORMS = (
     Form(
         name="portable_conv2d",
         kind=LayerKind.CONV2D,
-        features=frozenset(),
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=2.5,
@@ -37,7 +36,6 @@ FORMS = (
     Form(
         name="portable_grouped_conv2d",
         kind=LayerKind.GROUPED_CONV2D,
-        features=frozenset(),
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=3.0,
@@ -48,7 +46,6 @@ FORMS = (
     Form(
         name="portable_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset(),
         conditions=(INTEGERS,),
         pack=rv32_depthwise.pack_depthwise,
         cost=4.0,
@@ -60,7 +57,6 @@ FORMS = (
     Form(
         name="portable_dense",
         kind=LayerKind.DENSE,
-        features=frozenset(),
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=3.0,
@@ -71,7 +67,6 @@ FORMS = (
     Form(
         name="add",
         kind=LayerKind.ADD,
-        features=frozenset(),
         conditions=(FACTORS,),
         pack=addition.pack_addition,
         cost=0.0,
@@ -81,7 +76,6 @@ FORMS = (
     Form(
         name="multiply",
         kind=LayerKind.MULTIPLY,
-        features=frozenset(),
         conditions=(MULTIPLIER,),
         pack=product.pack_product,
         cost=0.0,
@@ -91,7 +85,6 @@ FORMS = (
     Form(
         name="portable_wide_conv2d",
         kind=LayerKind.WIDE_CONV2D,
-        features=frozenset(),
         conditions=(wide.SCALED, wide.SUMS),
         pack=wide.pack_convolution,
         cost=3.0,
@@ -102,7 +95,6 @@ FORMS = (
     Form(
         name="portable_wide_depthwise_conv2d",
         kind=LayerKind.WIDE_DEPTHWISE_CONV2D,
-        features=frozenset(),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=wide.pack_depthwise,
         cost=4.0,
@@ -113,7 +105,6 @@ FORMS = (
     Form(
         name="portable_wide_dense",
         kind=LayerKind.WIDE_DENSE,
-        features=frozenset(),
         conditions=(wide.SCALED, wide.SUMS),
         pack=wide.pack_convolution,
         cost=3.0,
@@ -124,7 +115,6 @@ FORMS = (
     Form(
         name="portable_matmul",
         kind=LayerKind.MATMUL,
-        features=frozenset(),
         conditions=(matrices.SCALED,),
         pack=matrices.pack_blocks,
         cost=3.0,
@@ -134,7 +124,6 @@ FORMS = (
     Form(
         name="softmax",
         kind=LayerKind.SOFTMAX,
-        features=frozenset(),
         conditions=(softmax.BOUNDED,),
         pack=softmax.pack_softmax,
         cost=0.0,
@@ -143,7 +132,6 @@ FORMS = (
     Form(
         name="float_conv2d",
         kind=LayerKind.FLOAT_CONV2D,
-        features=frozenset(),
         conditions=(),
         pack=lambda layer: floats.pack_convolution(layer, floats.PLAIN),
         cost=2.7,
@@ -153,7 +141,6 @@ FORMS = (
     Form(
         name="float_depthwise_conv2d",
         kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
-        features=frozenset(),
         conditions=(floats.CHANNELS_LAST,),
         pack=lambda layer: floats.pack_depthwise(layer, floats.PLAIN),
         cost=4.5,
