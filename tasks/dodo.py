@@ -19,8 +19,13 @@ from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
-from firmwright.pipeline.platform_arguments import name_build, read_platforms
-from firmwright.pipeline.recipe_arguments import RECIPES, find_recipes, list_names
+from firmwright.pipeline.recipe_arguments import (
+    RECIPES,
+    find_recipes,
+    list_names,
+    name_build,
+    read_platforms,
+)
 from firmwright.pipeline.workers import use_own_runners
 from firmwright.process import catch_signals
 from firmwright.terminal.guard import guard_output

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from firmwright.bundle.archive import read_capped
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
-from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
+from firmwright.bundle.mcuboot import ImageLayout, make_mcuboot_image
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.registry import parse_reference
 from firmwright.bundle.reports import render_bundles
@@ -24,8 +24,7 @@ from firmwright.bundle.signing import (
     prepare_envelope,
     sign_bundle,
 )
-from firmwright.documents.quantities import parse_frequency
-from firmwright.documents.sizes import parse_size
+from firmwright.documents.quantities import parse_frequency, parse_size
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.hardware.cycle_log import CycleLog

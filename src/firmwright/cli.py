@@ -25,14 +25,12 @@ from firmwright.pipeline.command_line import (
     set_variables,
 )
 from firmwright.pipeline.installed import LISTS, print_lists
-from firmwright.pipeline.profile import PROFILE
+from firmwright.pipeline.profile import DRY_RUN, PROFILE, WHY
 from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes
-from firmwright.pipeline.switches import DRY_RUN, WHY
 from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
-from firmwright.terminal.guard import guard_output
-from firmwright.terminal.pipes import end_with_reader
+from firmwright.terminal.guard import end_with_reader, guard_output
 
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
@@ -345,7 +343,7 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
     from firmwright.pipeline.explain import find_needed_stage, print_explanations
     from firmwright.steps.layer import print_layer
     from firmwright.tasks import dodo
-    from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
+    from firmwright.terminal.guard import LIBRARY_LOG, keep_library_output
 
     jobs = dodo.get_network_jobs()
     stages = [(job, find_needed_stage(job, options.layer)) for job in jobs]

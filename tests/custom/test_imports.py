@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from firmwright.custom.imports import list_imports
+from firmwright.custom.installed_modules import list_imports
 
 SOURCE = """\
 import first, second.part

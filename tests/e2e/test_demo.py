@@ -21,8 +21,8 @@ from firmwright.ir.array_files import read_arrays
 from firmwright.ir.records import read_record
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
-from firmwright.project.demo import ShownNetwork, write_demo
 from firmwright.recipe import DemoOptions
+from firmwright.steps.demo import ShownNetwork, write_demo
 from firmwright.toolchain import load_platform
 
 from .conftest import DIGITS, Repository, new_repository, repository_of_example

@@ -36,6 +36,7 @@ from firmwright.hardware.access import check_access, load_access
 from firmwright.ir.tensors import Tensor
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
+from firmwright.pipeline.labels import read_box_labels, read_class_labels
 from firmwright.postprocess.classes import read_class_names
 from firmwright.rebuild.revisions import check_out
 from firmwright.recipe import precision
@@ -52,7 +53,6 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.descriptions import read_schema
 from firmwright.toolchain.platforms import load_platform
 from firmwright.toolchain.toolchains import load_toolchain
-from firmwright.verify.labels import read_box_labels, read_class_labels
 from tests.hammer.answers import Answers
 from tests.hammer.bundles import write_keys
 from tests.hammer.mutators import (

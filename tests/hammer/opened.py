@@ -224,9 +224,9 @@ def read_owners() -> dict[str, str]:
 
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     """Return the files, result folders and packages that builds declare."""
+    from firmwright.pipeline.code_digest import find_templates
     from firmwright.pipeline.snapshot_files import list_own_files
     from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
-    from firmwright.pipeline.template_files import find_templates
 
     jobs = load_all_jobs(arguments)
     files: set[str] = set()

@@ -13,8 +13,7 @@ import yaml
 
 from firmwright import cli
 from firmwright.errors import UserError
-from firmwright.migration.convert import CONVERTERS
-from firmwright.migration.draft import load_rules
+from firmwright.migration.draft import CONVERTERS, load_rules
 from firmwright.migration.formats import FORMATS
 from firmwright.migration.recipe_file import write_converted
 from firmwright.pipeline.command_line import make_catalog

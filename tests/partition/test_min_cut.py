@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmwright.partition.min_cut import UNCUTTABLE, find_source_side
+from firmwright.partition.layouts import UNCUTTABLE, find_source_side
 
 Edges = list[tuple[int, int, int]]
 

@@ -15,8 +15,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.planning import MemoryUse
-from firmwright.planning.batch import batch_network, largest_tensor
-from firmwright.planning.batch_axis import batch_module
+from firmwright.planning.batch import batch_module, batch_network, largest_tensor
 from firmwright.transforms import canonicalize
 
 SIZE = 3

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalog, Recipe, cache, load_recipe
+from firmwright.recipe import Catalog, Recipe, load_recipe
+from firmwright.recipe.load import write_cache
 
 SCRIPT = """
 import sys
@@ -98,7 +99,7 @@ def forge(recipe: Recipe, folder: Path, name: str) -> Path:
     """Write another recipe over the only cached one, so that a hit differs from a miss."""
     (file,) = stored(folder)
     forged = dataclasses.replace(recipe, data={**recipe.data, "name": name})
-    cache.write_cache(folder, file.stem, forged)
+    write_cache(folder, file.stem, forged)
     return file
 
 

@@ -16,8 +16,7 @@ from firmwright.ir.regions import Remedy
 from firmwright.models.onnx import importer
 from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
-from firmwright.report.advising import advise, merge_alike
-from firmwright.report.substitutes import find_substitute
+from firmwright.report.advising import advise, find_substitute, merge_alike
 from firmwright.targets import find_rewrites
 from firmwright.targets.load import load_mix
 from firmwright.targets.timing import estimate_work_us

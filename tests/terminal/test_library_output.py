@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from firmwright.terminal.library_output import keep_library_output
+from firmwright.terminal.guard import keep_library_output
 
 os.write(2, b"before\\n")
 with keep_library_output(Path(sys.argv[1])):

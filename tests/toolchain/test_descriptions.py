@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.documents.document import load_document
-from firmwright.documents.sizes import parse_size
+from firmwright.documents.quantities import parse_size
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.toolchain import (
     Memory,

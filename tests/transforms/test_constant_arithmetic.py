@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import Constant, constant_array, main_bindings, operator_name
-from firmwright.transforms.constant_arithmetic import fold_constant_arithmetic
+from firmwright.transforms.layout_of_constants import fold_constant_arithmetic
 
 op = relax.op
 RANDOM = np.random.default_rng(3)

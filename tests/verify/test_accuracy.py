@@ -11,11 +11,11 @@ from msgspec import structs
 
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
+from firmwright.pipeline.labels import read_class_labels
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
 from firmwright.report.accuracy_table import format_accuracy, format_failure
 from firmwright.verify.accuracy import Evaluation, Metric, measure_accuracy
-from firmwright.verify.labels import read_class_labels
 from firmwright.verify.run_records import AccuracyRecord
 from firmwright.verify.thresholds import find_missed_thresholds
 

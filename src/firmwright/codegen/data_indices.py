@@ -15,9 +15,8 @@ from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm_ffi import structural_equal, structural_map, structural_walk
 
-from firmwright.codegen.float_casts import limit_casts
+from firmwright.codegen.float_casts import depends_on_data, limit_casts
 from firmwright.codegen.index_divisions import bind_ranges
-from firmwright.codegen.loads import depends_on_data
 
 BOUNDED = "bounded_index"
 """The mark of an index that is within its array, although no analysis proves it."""

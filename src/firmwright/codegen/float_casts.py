@@ -15,8 +15,6 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map, structural_walk
 
-from firmwright.codegen.loads import depends_on_data
-
 ROUNDED = frozenset(("prim.ceil", "tirx.floor", "tirx.nearbyint", "tirx.round", "tirx.trunc"))
 
 
@@ -105,3 +103,10 @@ def find_span(value: tirx.Expr) -> Span:
 def round_span(span: Span) -> Span:
     low, high = (np.floor(span.low), np.ceil(span.high)) if not span.nan else (-inf, inf)
     return Span(float(low), float(high), span.nan)
+
+
+def depends_on_data(value: tirx.Expr) -> bool:
+    """Return whether an expression reads an array."""
+    found: list[bool] = []
+    structural_walk(value, (tvm.ir.TensorLoad, lambda _: found.append(True)))
+    return bool(found)

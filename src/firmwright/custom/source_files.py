@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from .imports import list_imports
-from .installed_modules import find_installed
+from .installed_modules import find_installed, list_imports
 
 
 def list_source_files(module: str, folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _FREQUENCY = re.compile(r"(\d+(?:\.\d+)?) ?(Hz|kHz|MHz|GHz)")
 _HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
@@ -44,3 +45,24 @@ def format_frequency(hertz: int) -> str:
     """Return e.g. ``64 MHz``, in the largest unit that leaves at least one whole unit."""
     unit = max((u for u in _HERTZ if _HERTZ[u] <= hertz), key=_HERTZ.__getitem__)
     return f"{hertz / _HERTZ[unit]:g} {unit}"
+
+
+_SIZE = re.compile(r"(\d+) ?(B|KiB|MiB|GiB)")
+_UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+def parse_size(size: int | str) -> int:
+    """Return a size in bytes, stated as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
+    if isinstance(size, int):
+        return size
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise ValueError(f"expected a size such as 512 B, 300 KiB, 10 MiB or 2 GiB, found {size!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def read_sizes(value: Any) -> Any:
+    """Return a description with every size in bytes."""
+    if isinstance(value, dict):
+        return {key: read_sizes(part) for key, part in value.items()}
+    return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value

@@ -20,10 +20,14 @@ from firmwright.pipeline.command_line import (
     refuse_repeated_words,
     set_variables,
 )
-from firmwright.pipeline.platform_arguments import read_platforms
-from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes, find_start
+from firmwright.pipeline.recipe_arguments import (
+    enter_repository,
+    find_recipes,
+    find_start,
+    read_platforms,
+)
 from firmwright.recipe.overrides import is_key, list_overrides, refuse_unknown_key
-from firmwright.terminal.pipes import end_with_reader
+from firmwright.terminal.guard import end_with_reader
 
 from .matrix import FleetJob, check_overrides, cross, read_fleet
 

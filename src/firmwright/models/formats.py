@@ -166,7 +166,7 @@ FORMATS = {
             ("onnx", "onnxruntime"),
             reference="firmwright.models.onnx.onnxruntime_outputs",
             in_float64="firmwright.models.onnx.float64",
-            tensors="firmwright.models.onnx.tensor_values",
+            tensors="firmwright.models.onnx.onnxruntime_outputs",
         ),
         Format(
             "tflite",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from firmwright.quantize.quantization_record import QuantizationRecord
     from firmwright.report.advice import AdviceRecord
     from firmwright.report.comparison import CostComparison, TimeComparison
-    from firmwright.report.several_networks import NetworksRun
+    from firmwright.report.manifest import NetworksRun
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
     from firmwright.verify.detection import DetectionReport
@@ -126,7 +126,7 @@ REFERENCE_OUTPUTS: Artifact[Arrays] = Artifact("reference", "outputs.npz", ARRAY
 
 RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.run_records:RunRecord")
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
-    "run", "run.json", "firmwright.report.several_networks:NetworksRun"
+    "run", "run.json", "firmwright.report.manifest:NetworksRun"
 )
 """The results of the networks; exists for a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)

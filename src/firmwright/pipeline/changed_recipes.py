@@ -9,8 +9,7 @@ from types import ModuleType
 from doit.task import Task
 
 from .job import Job
-from .platform_arguments import name_build
-from .recipe_arguments import chosen
+from .recipe_arguments import chosen, name_build
 from .snapshot import Snapshot, make_finished_task
 
 

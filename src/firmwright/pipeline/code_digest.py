@@ -1,4 +1,4 @@
-"""Computes the digest of firmwright's code. Every stage runs again if the digest changes."""
+"""Computes the digests of firmwright's code and templates. Stages run again if they change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from firmwright.folders import PACKAGE, TOP
+
+from .freshness import file_digest
 
 CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
@@ -37,3 +39,23 @@ def list_code(root: Path) -> Iterator[str]:
             for name in names
             if os.path.splitext(name)[1] in CODE_SUFFIXES  # noqa: PTH122
         )
+
+
+TEMPLATES = TOP / "templates"
+
+
+@cache
+def find_templates(patterns: tuple[str, ...]) -> list[str]:
+    """Return firmwright's template files that match the patterns."""
+    return sorted({str(path) for pattern in patterns for path in TEMPLATES.glob(pattern)})
+
+
+@cache
+def digest_templates(patterns: tuple[str, ...]) -> str:
+    """Return the digest of firmwright's template files that match the patterns.
+
+    One digest is faster, because doit would compare each file again for each recipe.
+    """
+    names = (path.removeprefix(f"{TEMPLATES}/") for path in find_templates(patterns))
+    lines = [f"{name} {file_digest(TEMPLATES / name)}\n" for name in names]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

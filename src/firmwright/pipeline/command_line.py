@@ -52,11 +52,9 @@ from .job import Job, find_toolchain
 from .key_errors import read_overrides
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
-from .platform_arguments import read_platforms
-from .profile import PROFILE
-from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start
+from .profile import DRY_RUN, PROFILE, WHY
+from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start, read_platforms
 from .stage import Stage
-from .switches import DRY_RUN, WHY
 
 NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"

@@ -1,4 +1,4 @@
-"""Measures the time of each stage of a build: ``doit build … profile=1``."""
+"""Reads switches of the command line, and measures the time of each stage (``profile=1``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def count_time(name: str) -> Iterator[None]:
 @contextmanager
 def measure(values: dict[str, Any]) -> Iterator[None]:
     """Put the :class:`Times` of a block into ``values``, if a profile is requested."""
-    if get_var(PROFILE) in (None, "0"):
+    if not is_asked(PROFILE):
         yield
         return
     count_imports()
@@ -85,3 +85,11 @@ def count_imports() -> None:
             return import_module(*arguments, **named)
 
     builtins.__import__ = count
+
+
+WHY, DRY_RUN = "why", "dry_run"
+
+
+def is_asked(switch: str) -> bool:
+    """Return whether the command line contains a switch."""
+    return get_var(switch) not in (None, "0")

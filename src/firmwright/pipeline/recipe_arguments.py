@@ -1,4 +1,4 @@
-"""Finds the files of the arguments ``recipe=`` of a command line."""
+"""Reads the arguments ``recipe=`` and ``platform=`` of a command line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from doit import get_initial_workdir, get_var, loader
 
 from firmwright.data.patterns import WILDCARDS
 from firmwright.documents.chain import Layers, split_overlays
 from firmwright.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from .job import Job
+
 
 TASK_FILE = "dodo.py"
 TASKS = "firmwright.tasks.dodo"
@@ -158,3 +163,30 @@ def list_names(folders: Sequence[Path]) -> Iterator[str]:
         for path in folder.glob("[!.]*.yaml"):
             if path.is_file() and not is_description(path):
                 yield path.stem if folder == RECIPES else str(path.with_suffix(""))
+
+
+def read_platforms() -> list[str]:
+    """Return the platforms of the comma-separated argument; empty without the argument.
+
+    Raises UserError if a name is empty or occurs twice.
+    """
+    argument = get_var("platform")
+    if argument is None:
+        return []
+    names = [name.strip() for name in argument.split(",")]
+    if "" in names:
+        raise UserError(
+            f"platform={argument}: a name is missing next to a comma; add it, or remove the comma"
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"platform={argument}: '{name}' is listed twice")
+    return names
+
+
+def name_build(job: Job) -> str:
+    """Return the name of a job's build: the recipe, and the platform if there are several.
+
+    The name is part of ``build:digits`` and ``build:digits-rv32-bare``.
+    """
+    return job.bundle_name if len(read_platforms()) > 1 else job.recipe.name

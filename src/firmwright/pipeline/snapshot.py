@@ -27,10 +27,9 @@ from firmwright.folders import FOLDERS
 
 from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
-from .platform_arguments import name_build
-from .recipe_arguments import find_recipes
+from .profile import DRY_RUN, WHY
+from .recipe_arguments import find_recipes, name_build
 from .same_recipes import Loose, RecipeText, find_changed, is_same, read_loose
-from .switches import DRY_RUN, WHY
 
 if TYPE_CHECKING:
     from .task import Title

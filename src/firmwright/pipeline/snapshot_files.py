@@ -18,7 +18,7 @@ from firmwright.toolchain.emulator_names import BUILT_IN
 from .freshness import FileState
 from .inputs import list_tools, user_files
 from .job import Job
-from .platform_arguments import name_build
+from .recipe_arguments import name_build
 from .same_recipes import make_text
 from .snapshot import BuiltRecipe, UpToDate, list_finished, read_kept, write_snapshot
 from .tools import find_named_files

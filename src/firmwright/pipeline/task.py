@@ -41,7 +41,7 @@ from firmwright.recipe import lock
 from firmwright.targets.load import load_target, target_names
 
 from . import origins
-from .code_digest import CODE_FOLDERS, code_digest
+from .code_digest import CODE_FOLDERS, code_digest, digest_templates
 from .declaration import StageDeclaration
 from .freshness import InputWatch, UpToDateCheck, file_digest
 from .job import Job
@@ -49,7 +49,6 @@ from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .profile import measure
 from .stage import Stage
-from .template_files import digest_templates
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.ir.kernels import Kernel, Kernels
+from firmwright.ir.kernels import Kernel, Kernels, describe
 from firmwright.ir.regions import Partition
 from firmwright.planning.arena import Buffer, align, sort_by_offset
-from firmwright.planning.functions import find_functions
+from firmwright.planning.in_place import share_pointers
 from firmwright.planning.schedule import Schedule
 
 MAX_CALLS = 64
@@ -279,3 +279,29 @@ def keep_small_loops(
         for loop in loops
         if large.isdisjoint(name for pair in list_successors(loop, calls) for name in pair)
     )
+
+
+def find_shared_functions(
+    partition: Partition, kernels: Kernels, locations: Mapping[str, object]
+) -> dict[str, str]:
+    """Return the regions that call the function of another region, each with this other region."""
+    owners = find_functions(partition, kernels, locations)
+    return {region: owner for region, owner in owners.items() if region != owner}
+
+
+def find_functions(
+    partition: Partition, kernels: Kernels, locations: Mapping[str, object]
+) -> dict[str, str]:
+    """Return for each region with a kernel the first region whose function it can call.
+
+    A kernel that starts a job has a separate function, because its arguments may still be in use
+    after the call.
+    """
+    devices = {region.name: region.device for region in partition.regions}
+    first: dict[Hashable, str] = {}
+    owners = {}
+    for kernel in kernels.kernels:
+        called = share_pointers(kernel, locations)
+        owner = first.setdefault((devices[kernel.region], describe(called)), kernel.region)
+        owners[kernel.region] = kernel.region if kernel.wait_function else owner
+    return owners

@@ -16,12 +16,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.codegen.names import make_unique_identifiers
 from firmwright.errors import to_printable
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.records import to_plain
-from firmwright.ir.tensors import Storage, Tensor
+from firmwright.ir.tensors import State, Storage, Tensor
+from firmwright.planning.arena import Buffer
+from firmwright.planning.plan import Slot
 from firmwright.postprocess.detector import Detector
-from firmwright.project.state_ports import StatePort
 
 SCHEMA_FILE = "interface.schema.json"
 
@@ -172,3 +174,36 @@ def encode_interface(interface: NetworkInterface) -> str:
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array in the type that C uses; 16-bit floats become ``uint16_t``."""
     return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array
+
+
+@dataclass(frozen=True)
+class StatePort:
+    """A state; ``fill`` is the value of all ``initial`` bytes, or None if the bytes differ."""
+
+    member: str
+    tensor: Tensor
+    location: Slot
+    initial: npt.NDArray[np.uint8]
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.tensor.dtype]
+
+    @property
+    def fill(self) -> int | None:
+        first, *others = np.unique(self.initial)
+        return None if others else int(first)
+
+
+def make_state_ports(states: Sequence[State], buffers: Sequence[Buffer]) -> list[StatePort]:
+    """Return the states with their positions in the arena."""
+    members = make_unique_identifiers(state.tensor.name for state in states)
+    return [
+        StatePort(
+            member,
+            state.tensor,
+            Slot(buffer.memory, buffer.offset),
+            np.frombuffer(state.initial, np.uint8),
+        )
+        for member, state, buffer in zip(members, states, buffers, strict=True)
+    ]

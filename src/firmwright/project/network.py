@@ -15,9 +15,9 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.planning.plan import Plan
 from firmwright.postprocess.detector import Detector
 from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
+from firmwright.project.interface import StatePort, make_state_ports
 from firmwright.project.selftest import LayerCheck
 from firmwright.project.slot import NetworkSlot
-from firmwright.project.state_ports import StatePort, make_state_ports
 from firmwright.recipe import DemoOptions
 
 

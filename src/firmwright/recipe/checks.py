@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from firmwright.codegen.names import is_reserved
 from firmwright.data.fetch import WrongDigestError, check_digest
 from firmwright.data.sample_sources import module_file
 from firmwright.documents.schema_check import Finding, find_errors, quote
@@ -19,13 +20,10 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
 from firmwright.recipe import defaults
 from firmwright.recipe.build_systems import find_export_errors
-from firmwright.recipe.c_names import find_c_name_errors
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.files import find_missing_files, find_references
-from firmwright.recipe.flags import find_flag_errors
 from firmwright.recipe.releases import find_release_errors
 from firmwright.recipe.schema import load_schema
-from firmwright.recipe.slots import find_slot_errors
 from firmwright.targets.custom import load_custom_target
 
 
@@ -295,3 +293,72 @@ def get_value(data: Any, pointer: Pointer) -> Any:
     for key in pointer:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+READING = (
+    "@", "-B", "-I", "-L", "-T", "-Wl,-T", "-Wl,@", "--include", "--specs", "--sysroot",
+    "-fpass-plugin", "-fplugin", "-fprofile-instr-use", "-fprofile-use", "-idirafter", "-imacros",
+    "-include", "-iprefix", "-iquote", "-isysroot", "-isystem", "-iwithprefix", "-specs",
+)  # fmt: skip
+"""The prefixes of flags that read files (manuals of GCC and Clang)."""
+
+
+def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield flags that read files. The build misses their changes, and bundles lack the files."""
+    flags = data.get("cflags")
+    for number, flag in enumerate(flags if isinstance(flags, list) else ()):
+        if isinstance(flag, str) and flag.startswith(READING):
+            yield Finding(
+                ("cflags", number),
+                f"with '{flag}', the compiler reads files that the build does not know; list "
+                "headers and sources under `libraries`",
+            )
+
+
+def find_c_name_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield an error for each reserved or shared name. Values of the wrong type are skipped.
+
+    The header has macros in capitals, so two names that differ only in case collide.
+    """
+    for key in ("inputs", "outputs"):
+        entries, taken = data.get(key), dict[str, str]()
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            chosen = entry.get("c_name") if isinstance(entry, dict) else None
+            if not isinstance(chosen, str):
+                continue
+            pointer = (key, name, "c_name")
+            other = taken.setdefault(chosen.lower(), name)
+            if is_reserved(chosen):
+                reason = "is a keyword of C or C++, or a macro of the C library or Arduino"
+                yield Finding(pointer, f"{quote(chosen)} {reason}; choose another name")
+            elif other != name:
+                message = f"{quote(chosen)} is also the C name of {quote(other)}"
+                yield Finding(pointer, f"{message}; choose another name")
+
+
+IN_ONE_IMAGE: Mapping[Pointer, str] = {
+    ("hooks",): "the network calls functions of the firmware, which is another image",
+    ("selftest",): "golden samples belong to one network, but the slot can have another network",
+    ("demo",): "the demo application contains the network",
+    ("export",): "packages contain the network",
+    ("libraries",): "the RAM of your functions has no address that both images know",
+    ("postprocess", "detection"): "the firmware finds boxes with numbers of one network",
+}
+"""Keys that do not work with a slot, each with the reason."""
+
+
+def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield keys that do not work with a slot. Values of the wrong type are skipped."""
+    if not isinstance(data.get("slot"), Mapping):
+        return
+    if data.get("arena") != "caller":
+        message = "a network in a slot needs the RAM of the caller; add `arena: caller`"
+        yield Finding(("slot",), message)
+    for pointer, reason in IN_ONE_IMAGE.items():
+        value: Any = data
+        for key in pointer:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            yield Finding(
+                pointer, f"cannot be combined with `slot`: {reason}; remove one of the keys"
+            )

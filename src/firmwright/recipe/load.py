@@ -1,17 +1,22 @@
-"""Converts the files of a recipe to a Recipe, and reports all of their errors at once."""
+"""Converts the files of a recipe to a Recipe, with all of their errors at once, or from a cache."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from firmwright import __version__
+from firmwright.checked_file import read_checked, write_checked
 from firmwright.documents.chain import Layers
 from firmwright.documents.document import complete_document
 from firmwright.errors import DiagnosticError
-from firmwright.recipe.cache import make_cache_key, read_cache, write_cache
 from firmwright.recipe.catalog import Catalog
 from firmwright.recipe.checks import find_rule_errors
 from firmwright.recipe.defaults import complete_data
@@ -74,3 +79,38 @@ def _check_recipe(layers: Layers, catalogue: Catalog) -> Recipe:
         raise DiagnosticError(found)
     recipe = read_recipe(path, complete_data(data, path, catalogue))
     return replace(recipe, layers=layers, chain=chain.files)
+
+
+def make_cache_key(decisive: Any) -> str:
+    """Return a digest of all inputs of a checked recipe except the recipe's files."""
+    plain = msgspec.to_builtins(decisive)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def read_cache(folder: Path, key: str, layers: Layers) -> Recipe | None:
+    """Return the recipe stored under ``key``.
+
+    Returns None if it is missing or damaged, or if one of the recipe's files has changed.
+    """
+    content = read_checked(folder / f"{key}.json")
+    if content is None:
+        return None
+    try:
+        known = json.loads(content)
+        chain = {Path(file): digest for file, digest in known["files"].items()}
+        if any(digest_file(file) != digest for file, digest in chain.items()):
+            return None
+        return replace(read_recipe(layers.path, known["data"]), layers=layers, chain=chain)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
+        return None
+
+
+def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
+    """Store a recipe under ``key``."""
+    files = {str(file): digest for file, digest in recipe.chain.items()}
+    known = {"files": files, "data": recipe.data}
+    write_checked(folder / f"{key}.json", json.dumps(known).encode("ascii"))
+
+
+def digest_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from firmwright.data.sample_sources import KINDS
-from firmwright.documents.quantities import parse_frequency, parse_time
+from firmwright.documents.quantities import parse_frequency, parse_size, parse_time
 from firmwright.documents.schema_check import Schema
-from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.recipe.schema import rewrite_data
 from firmwright.recipe.target import read_target

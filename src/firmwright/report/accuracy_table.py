@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from firmwright.data.signals import SignalQuality
 from firmwright.quantize.quantization_record import LayerAccuracy
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy
 from firmwright.verify.thresholds import find_missed_thresholds, name_reference
 

@@ -8,20 +8,21 @@ their cost if no known change helps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import groupby
+from typing import Any, Literal
 
 from firmwright.ir.nodes import IRModule
-from firmwright.ir.regions import COST_RULE, Change, Partition, Region, Remedy, RuleViolation
+from firmwright.ir.regions import COST_RULE, Change, Partition, Region, Remedy, RuleViolation, Work
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
-from firmwright.report.substitutes import End, find_substitute
 from firmwright.targets import Device
-from firmwright.targets.fact_context import FactContext, kind_of, make_fact_context
+from firmwright.targets.fact_context import FactContext, Facts, kind_of, make_fact_context
 from firmwright.targets.facts import operator_facts
+from firmwright.targets.rules import all_hold, read_rules
 from firmwright.targets.timing import US_DECIMALS, estimate_work_us
 from firmwright.toolchain.platforms import Timing
 
@@ -263,3 +264,42 @@ def shrink(region: Region, network: Network) -> Advice:
     """
     found = [] if "end" in network.find_ends(region) else [*speed_up(region, network, True)]
     return found[0] if found else network.make_remark(NOTHING, region)
+
+
+End = Literal["start", "end"]
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """A substitute for operators of some ``kinds``, on devices that support all of ``needs``.
+
+    ``when`` has conditions on the operator's facts, ``at`` on its place in the network, if any.
+    """
+
+    kinds: tuple[str, ...]
+    change: str
+    needs: tuple[str, ...] = ()
+    when: dict[str, dict[str, Any]] = field(default_factory=dict)
+    at: End | None = None
+    work: Work = "other"
+
+
+@cache
+def read_substitutes() -> tuple[Substitute, ...]:
+    return read_rules("firmwright.report", tuple[Substitute, ...], "substitutes.yaml")
+
+
+def find_substitute(
+    facts: Facts, operators: Collection[str], ends: Collection[End]
+) -> Remedy | None:
+    """Return the substitute for an operator with these facts on a device with ``operators``.
+
+    ``ends`` states whether the operator reads the network's inputs, and whether it writes the
+    network's outputs.
+    """
+    kind = facts["kind"]
+    for known in read_substitutes():
+        fits = kind in known.kinds and {*known.needs} <= {*operators}
+        if fits and (known.at is None or known.at in ends) and all_hold(known.when, facts):
+            return Remedy(known.change.format(kind=kind), known.work)
+    return None

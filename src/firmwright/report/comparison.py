@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from firmwright.report.estimates import Cost, LayerEstimate, sum_costs
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 from firmwright.report.timeline import CYCLES, TimedLayer, Timeline
 
 ORIGIN = "modelled, not measured"

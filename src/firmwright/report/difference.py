@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 from firmwright.report.verdict import read_verdict
 
 Manifest = Mapping[str, Any]

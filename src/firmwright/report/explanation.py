@@ -14,7 +14,7 @@ from firmwright.codegen.names import escape_comment
 from firmwright.ir.regions import Partition, RuleViolation
 from firmwright.report.advice import Advice
 from firmwright.report.memories import LayerMemories
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12
 """The maximum length of an operator's name in a file, and the minimum on a terminal."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from firmwright.report.explanation import format_count
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 from firmwright.report.timeline import CYCLES, Total
 from firmwright.toolchain.image import Section
 from firmwright.toolchain.network_image import NetworkImage

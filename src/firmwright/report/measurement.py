@@ -12,7 +12,7 @@ import yaml
 from firmwright.documents.quantities import format_frequency, format_milliseconds
 from firmwright.hardware.cycle_log import WHOLE, MeasuredCycles
 from firmwright.ir.records import encode_record
-from firmwright.report.text_table import align_columns
+from firmwright.report.rows import align_columns
 from firmwright.report.timeline import CYCLES
 
 HEADER = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,3 +38,10 @@ def read_rows(path: Path) -> list[Row]:
         return msgspec.json.decode(path.read_bytes(), type=list[Row])
     except msgspec.DecodeError as error:
         raise UserError(f"{path}: damaged: {error}; remove it and build again") from None
+
+
+def align_columns(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Return a line for each row; ``sides`` has ``<`` or ``>`` for each column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+    return [form.format(*row).rstrip() for row in rows]

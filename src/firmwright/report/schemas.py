@@ -20,9 +20,8 @@ from firmwright.report.explanation import Explanation
 from firmwright.report.inspection import Inspection
 from firmwright.report.layer_text import FollowedLayers
 from firmwright.report.listings import Installed, ResolvedRecipe, TaskList
-from firmwright.report.manifest import build_manifest_schema
+from firmwright.report.manifest import NetworksManifest, build_manifest_schema
 from firmwright.report.report import build_report_schema
-from firmwright.report.several_networks import NetworksManifest
 
 PACKAGE = Path(firmwright.__file__).parent
 

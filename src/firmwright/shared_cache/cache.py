@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from firmwright.documents.sizes import parse_size
+from firmwright.documents.quantities import parse_size
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode

@@ -15,7 +15,7 @@ from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.interface import Port
 from firmwright.project.locations import arena_name
 from firmwright.project.write import make_ports
-from firmwright.recipe.serialize import serialize
+from firmwright.recipe.origins import serialize
 from firmwright.toolchain.boards import is_built_elsewhere
 from firmwright.toolchain.layout import BOARD, FOLDERS
 

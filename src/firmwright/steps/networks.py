@@ -28,8 +28,8 @@ from firmwright.pipeline.linking import locate_library_errors
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.several_networks import TakenFileError, write_networks
-from firmwright.report.manifest import BundledFile
-from firmwright.report.several_networks import (
+from firmwright.report.manifest import (
+    BundledFile,
     NetworkEntry,
     NetworksManifest,
     NetworksRun,

@@ -37,11 +37,11 @@ from firmwright.errors import did_you_mean
 from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import UpToDateCheck
+from firmwright.pipeline.profile import DRY_RUN, is_asked
 from firmwright.pipeline.recipe_arguments import TASKS
-from firmwright.pipeline.switches import DRY_RUN, is_asked
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
-from firmwright.terminal.pipes import end_with_reader
+from firmwright.terminal.guard import end_with_reader
 
 if TYPE_CHECKING:
     from firmwright.report.listings import TaskList

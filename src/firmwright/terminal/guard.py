@@ -1,8 +1,13 @@
-"""Guards standard output and error against control characters in text from outside."""
+"""Guards standard output and error: control characters, closed pipes, output of C++ libraries."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from firmwright.errors import to_printable
@@ -39,3 +44,44 @@ def find_unguarded(stream: Any) -> Any:
 def guard_output() -> None:
     """Guard standard output and error of this process."""
     sys.stdout, sys.stderr = guard(sys.stdout), guard(sys.stderr)
+
+
+def end_with_reader() -> None:
+    """Let this process end without a message when its output is closed.
+
+    Do not use it in processes with connections: a broken connection would end them, too.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+STANDARD_ERROR = 2
+
+LIBRARY_LOG = ".libraries.log"
+"""The file's name, in the folder that contains doit's state."""
+
+
+@contextmanager
+def keep_library_output(log: Path) -> Iterator[None]:
+    """Redirect standard error to a file, except for Python's; also in forked processes."""
+    sys.stderr.flush()
+    terminal = os.dup(STANDARD_ERROR)
+    python = sys.stderr
+    with log.open("w") as file:
+        os.dup2(file.fileno(), STANDARD_ERROR)
+    try:
+        with os.fdopen(os.dup(terminal), "w", buffering=1, errors="backslashreplace") as stream:
+            if is_standard_error(python):
+                sys.stderr = guard(stream)
+            yield
+    finally:
+        sys.stderr = python
+        os.dup2(terminal, STANDARD_ERROR)
+        os.close(terminal)
+
+
+def is_standard_error(stream: object) -> bool:
+    """Return whether a stream is this process's standard error, not one of a test."""
+    try:
+        return bool(stream.fileno() == STANDARD_ERROR)  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return False

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from firmwright.documents.quantities import parse_size
 from firmwright.documents.schema_check import Finding
-from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.toolchain.boards import board_names, has_board_file, load_board

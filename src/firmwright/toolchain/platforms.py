@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from firmwright.documents.quantities import parse_frequency
-from firmwright.documents.sizes import read_sizes
+from firmwright.documents.quantities import parse_frequency, read_sizes
 from firmwright.errors import UserError
 from firmwright.toolchain.cycle_tables import CycleTable, load_cycle_table
 from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_own

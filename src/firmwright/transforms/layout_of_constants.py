@@ -1,4 +1,4 @@
-"""Evaluates reshapes, transposes and casts of constants, so that firmware does not run them.
+"""Evaluates arithmetic, reshapes, transposes and casts of constants, instead of the firmware.
 
 TVM's FoldConstant would also evaluate the ``dequantize`` of a weight, and then each weight would
 need four bytes. This rewrite moves a layout operator *before* the dequantize, so weights stay
@@ -77,3 +77,25 @@ def find_channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | 
         if length == channels and np.array_equal(numbers, np.broadcast_to(along, numbers.shape)):
             return axis
     return None
+
+
+ROUNDED_EXACTLY = {
+    "relax.add": np.add,
+    "relax.subtract": np.subtract,
+    "relax.multiply": np.multiply,
+    "relax.divide": np.divide,
+    "relax.sqrt": np.sqrt,
+}
+"""Operators for which IEEE 754 defines every bit, so that the firmware computes equal results."""
+
+
+@rewrite_each(*ROUNDED_EXACTLY)
+def fold_constant_arithmetic(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Replace operators on float32 constants by the result, unless the result is larger."""
+    operands = [definition(builder, argument) for argument in call.args]
+    if dtype_of(call) != "float32" or not all(isinstance(o, Constant) for o in operands):
+        return call
+    arrays = [constant_array(operand) for operand in operands]
+    with np.errstate(all="ignore"):
+        result = ROUNDED_EXACTLY[operator_name(call)](*arrays)
+    return call if result.size > max(a.size for a in arrays) else relax.const(result)

@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
-from firmwright.verify.boxes import BoxComparer
+from firmwright.verify.detection import BoxComparer
 from firmwright.verify.run_records import AccuracyRecord, OutputAccuracy, Rates
 
 Array = npt.NDArray[Any]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tvm import relax
 
-from firmwright.devices.c7x.loadable import make_loadable_build
-from firmwright.devices.c7x.loadable_files import write_loadable
+from firmwright.devices.c7x.loadable import make_loadable_build, write_loadable
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain

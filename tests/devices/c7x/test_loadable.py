@@ -16,9 +16,10 @@ from firmwright.devices.c7x.loadable import (
     LOADABLE_NAME,
     compile_loadable,
     link_loadable,
+    loadable_sources,
     make_loadable_build,
+    write_loadable,
 )
-from firmwright.devices.c7x.loadable_files import loadable_sources, write_loadable
 from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import write_project
 from firmwright.toolchain import Build, find_compiler, load_platform, load_toolchain

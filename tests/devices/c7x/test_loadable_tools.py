@@ -16,9 +16,9 @@ from firmwright.devices.c7x.loadable import (
     LOADABLE_NAME,
     compile_loadable,
     link_loadable,
+    loadable_makefile_variables,
     make_loadable_build,
 )
-from firmwright.devices.c7x.loadable_files import loadable_makefile_variables
 from firmwright.errors import UserError
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import find_compiler, load_platform, to_host_platform

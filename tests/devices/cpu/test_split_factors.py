@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.float_steps import bound_sums
 from firmwright.devices.cpu.forms.requantize import (
     Requantization,
+    bound_sums,
     fits_integers,
     make_requantization,
 )

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from firmwright.devices.tidl.artifact_records import RegionFiles
 from firmwright.devices.tidl.artifacts import FLOAT, boundary_quant_params
 from firmwright.devices.tidl.import_config import (
     RegionImport,
     find_unmapped_options,
     format_import_config,
 )
-from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import TidlOptions, read_options
 from firmwright.errors import UserError
 from firmwright.ir.quant_params import QuantParams

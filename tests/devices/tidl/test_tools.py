@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.devices.tidl.names import RegionFiles
+from firmwright.devices.tidl.artifact_records import RegionFiles
 from firmwright.devices.tidl.tools import TOOL_FILES, find_tools, make_import_script, run_import
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform

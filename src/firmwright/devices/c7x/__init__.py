@@ -52,8 +52,7 @@ class C7xTarget(Target):
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
         """Add the folder of the loadable if the platform names a compiler for it."""
-        from firmwright.devices.c7x.loadable import make_loadable_build
-        from firmwright.devices.c7x.loadable_files import write_loadable
+        from firmwright.devices.c7x.loadable import make_loadable_build, write_loadable
 
         build = make_loadable_build(context.platform)
         if build is not None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.devices.c7x import C7X
-from firmwright.devices.c7x.loadable import LOADABLE_NAME, compile_loadable, link_loadable
-from firmwright.devices.c7x.loadable_files import loadable_sources
+from firmwright.devices.c7x.loadable import (
+    LOADABLE_NAME,
+    compile_loadable,
+    link_loadable,
+    loadable_sources,
+)
 from firmwright.devices.c7x.stages import get_build
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
 from firmwright.pipeline.job import Job

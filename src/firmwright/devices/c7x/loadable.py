@@ -6,13 +6,27 @@ the loadable. The Makefile in this folder calls the compiler as the functions in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import Any
 
-from firmwright.devices.c7x.names import NAME
+import numpy.typing as npt
+
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, NAME
+from firmwright.project.constants import TEXT_TEMPLATE
+from firmwright.project.files import (
+    DETECTION_TEMPLATES,
+    INFO_TEMPLATE,
+    file_name,
+    list_templates,
+    place_network_files,
+)
+from firmwright.project.write import write_file
 from firmwright.toolchain import Build, Platform, load_toolchain
 from firmwright.toolchain.build import (
+    compile_command,
     compile_each,
     compile_object,
     drop_folder,
@@ -21,7 +35,8 @@ from firmwright.toolchain.build import (
     run_tool,
 )
 from firmwright.toolchain.compilers import Compiler
-from firmwright.toolchain.layout import NETWORK
+from firmwright.toolchain.layout import NETWORK, list_sources
+from firmwright.toolchain.makefile import wrap_words
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
 """The linked loadable's name, as in TI's compilers; its map ends in ``.map``."""
@@ -96,3 +111,95 @@ def drop_link_date(map_file: Path) -> None:
 
 def object_name(source: str) -> str:
     return PurePath(source).with_suffix(".obj").name
+
+
+LINK_SCRIPT = "link.cmd"
+BYTES_PER_LINE = 16
+
+
+def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
+    """Write the loadable's files into an existing project.
+
+    ``variables`` are the variables of the project's templates. ``build`` is the loadable's build.
+    """
+    env = make_environment()
+    folder = project / NAME
+    variables = {**variables, "byte_lines": format_byte_directives}
+    for template in loadable_templates(build):
+        write_file(folder / file_name(template), render(env, template, variables))
+    for side in ("arm", "firmware"):
+        for template in chip_templates(side):
+            write_file(folder / side / file_name(template), render(env, template, variables))
+    sources = loadable_sources(project, variables["prefix"])
+    makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
+    template = f"{NAME}/loadable/Makefile{TEMPLATE_SUFFIX}"
+    write_file(folder / "Makefile", render(env, template, makefile))
+
+
+def loadable_templates(build: Build) -> list[str]:
+    """Return the templates of the loadable's files, except the Makefile."""
+    names = (LINK_SCRIPT, "weights.asm")
+    common = [f"{NAME}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
+    return [*common, *list_templates(f"{NAME}/{build.toolchain.name}")]
+
+
+def chip_templates(side: str) -> list[str]:
+    """Return the templates of the transport between the cores of a chip.
+
+    ``side`` selects the templates for Linux or for the firmware. The firmware also gets the service
+    that answers the calls on every transport.
+    """
+    own = list_templates(f"{NAME}/chip/{side}")
+    service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
+    return [*own, service] if side == "firmware" else own
+
+
+def loadable_sources(project: Path, prefix: str) -> list[str]:
+    """Return the sources of the loadable, as paths from the loadable's folder.
+
+    Sources that only the Arm cores need are left out. They are the weights in C, the network's
+    information, the boxes, and the caller of the loadable.
+    """
+    processor = list_templates(f"{NAME}/call/processor")
+    elsewhere = [TEXT_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
+    left_out = place_network_files(elsewhere, prefix).values()
+    shared = [
+        source
+        for source in list_sources(project)
+        if source.startswith(f"{NETWORK}/") and source.endswith(".c") and source not in left_out
+    ]
+    own = sorted(p.name for p in (project / NAME).iterdir() if p.suffix in (".asm", ".c"))
+    return [*own, *(f"../{source}" for source in shared)]
+
+
+def format_byte_directives(array: npt.NDArray[Any]) -> str:
+    """Return an array's bytes, in memory order, as directives of TI's assembler."""
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
+    return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
+
+
+def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
+    """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
+    toolchain = build.toolchain
+    folder = f"$({toolchain.variable})"
+    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder)
+    objects = [object_name(source) for source in sources]
+    compiled = compile_command(build, compiler, "$<", "$@")
+    linked = link_command(
+        build, compiler, ["$(OBJECTS)", f"$({LIBRARIES_VARIABLE})"], LOADABLE_NAME
+    )
+    return {
+        "toolchain": toolchain.name,
+        "variable": toolchain.variable,
+        "program": toolchain.program,
+        "platform": build.platform.name,
+        "architecture": build.platform.architecture,
+        "more_libraries": LIBRARIES_VARIABLE,
+        "module": LOADABLE_NAME,
+        "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
+        "compile": wrap_words(compiled),
+        "link": wrap_words(linked),
+        "strip": " ".join(strip_command(build, folder, LOADABLE_NAME)),
+        "objects": wrap_words(objects),
+    }

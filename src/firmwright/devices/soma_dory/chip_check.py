@@ -10,9 +10,8 @@ import shutil
 from pathlib import Path
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK, build_program
-from firmwright.devices.soma_dory.chip_report import ChipReport
 from firmwright.devices.soma_dory.open_questions import list_open_questions
-from firmwright.devices.soma_dory.stages import REPORT
+from firmwright.devices.soma_dory.stages import REPORT, ChipReport
 from firmwright.emulator import run_firmware
 from firmwright.ir.regions import Partition
 from firmwright.pipeline import artifacts, samples

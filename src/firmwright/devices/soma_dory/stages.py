@@ -8,10 +8,10 @@ sources of a stand-in if the user does not name a driver.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK
-from firmwright.devices.soma_dory.chip_report import ChipReport
 from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
@@ -28,6 +28,24 @@ from firmwright.pipeline.options import RUN_SAMPLES, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import make_host_build
+
+
+@dataclass(frozen=True, slots=True)
+class ChipReport:
+    """The file ``chip.json``: the program, its agreement with the reference, open questions.
+
+    ``driver`` and ``registers`` name the origin of the compiled sources: the user or a stand-in.
+    """
+
+    driver: str
+    registers: str
+    compiler: str
+    reference: str
+    samples: int
+    values: int
+    differences: int
+    open_questions: tuple[str, ...]
+
 
 BOARD = "diana-chip"
 

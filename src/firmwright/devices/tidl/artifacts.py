@@ -21,9 +21,12 @@ import onnx
 import tvm
 from tvm import relax
 
-from firmwright.devices.tidl.artifact_records import BoundaryTensor, TidlRegionArtifacts
+from firmwright.devices.tidl.artifact_records import (
+    BoundaryTensor,
+    RegionFiles,
+    TidlRegionArtifacts,
+)
 from firmwright.devices.tidl.import_config import RegionImport, format_import_config
-from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import TidlOptions
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.devices.tidl.tools import make_import_script

@@ -9,9 +9,12 @@ from math import prod
 from pathlib import Path
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.devices.tidl.artifact_records import BoundaryTensor, TidlRegionArtifacts
+from firmwright.devices.tidl.artifact_records import (
+    BoundaryTensor,
+    RegionFiles,
+    TidlRegionArtifacts,
+)
 from firmwright.devices.tidl.artifacts import TEMP_FOLDER
-from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.stages import RECORD
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.pipeline.artifacts import PLAN

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright.data.samples import Sample, repeat_samples, sample_digest, to_samples
-from firmwright.devices.tidl.artifact_records import Artifacts
+from firmwright.devices.tidl.artifact_records import Artifacts, RegionFiles
 from firmwright.devices.tidl.artifacts import (
     TEMP_FOLDER,
     TidlNetwork,
@@ -14,7 +14,6 @@ from firmwright.devices.tidl.artifacts import (
     write_artifacts,
 )
 from firmwright.devices.tidl.import_config import find_unmapped_options
-from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import read_options
 from firmwright.devices.tidl.stages import RECORD, artifacts_name, is_for_chip
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from firmwright.devices.tidl.names import RegionFiles
+from firmwright.devices.tidl.artifact_records import RegionFiles
 from firmwright.devices.tidl.option_table import OPTIONS, Value
 from firmwright.devices.tidl.options import SCALE_TYPE, TidlOptions
 from firmwright.errors import UserError

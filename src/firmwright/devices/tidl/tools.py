@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from firmwright.devices.tidl.names import RegionFiles
+from firmwright.devices.tidl.artifact_records import RegionFiles
 from firmwright.errors import UserError, to_printable
 from firmwright.targets.vendor_tool import run_vendor_tool
 from firmwright.toolchain import Platform

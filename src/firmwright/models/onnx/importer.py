@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import list_result_types
-from firmwright.ir.strings import STRING_BYTES
+from firmwright.ir.small_types import STRING_BYTES
 from firmwright.ir.tensors import (
     STORED_AS,
     STRING,
@@ -38,8 +38,7 @@ from firmwright.models.importing import (
     run_importer,
     variable_name,
 )
-from firmwright.models.onnx.accepted_forms import find_graphs, normalize_forms
-from firmwright.models.onnx.attributes import has_only_text
+from firmwright.models.onnx.accepted_forms import find_graphs, has_only_text, normalize_forms
 from firmwright.models.onnx.checks import EXPORT_AGAIN, check_model, data_problems, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from firmwright.devices.cpu.forms.addition import find_factors
+from firmwright.devices.cpu.forms.addition import find_factors, find_multiplier
 from firmwright.devices.cpu.forms.form import Condition
-from firmwright.devices.cpu.forms.product import find_multiplier
 from firmwright.devices.cpu.forms.requantize import fits_integers
 from firmwright.ir.layer import LayerRounding
 

@@ -18,11 +18,18 @@ equal steps (:mod:`firmwright.devices.cpu.forms.float_steps`). The other channel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.float_steps import SUM_LIMIT, find_steps, fits_steps
 from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.lowering.kernels.float_steps import (
+    EXACT_FLOATS,
+    FloatScaling,
+    are_usual,
+    find_begins,
+    fit_steps,
+)
 
 LARGEST_SHIFT = 21
 """The maximum shift for which an offset fits 32 bits."""
@@ -64,3 +71,54 @@ def make_requantization(layer: Layer) -> Requantization:
     if one_shift and not once:
         offsets = offsets + 1
     return Requantization(one_shift, scaling.mantissas, offsets, shifts)
+
+
+SUM_LIMIT = 2**29
+"""The limit for sums; sums below it can be multiplied by four in 32 bits."""
+
+
+def fits_steps(layer: Layer) -> bool:
+    """Return whether integers can scale a layer whose steps do not follow from its factors."""
+    shifts = layer.scaling.rounding is LayerRounding.SHIFT
+    if layer.largest_sum >= (SUM_LIMIT if shifts else EXACT_FLOATS) or not are_usual(
+        layer.scaling.factors
+    ):
+        return False
+    return not shifts or bool(find_steps(layer)[0].all())
+
+
+@lru_cache(maxsize=4)
+def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
+    """Return multipliers, offsets and shifts of a layer.
+
+    The result is cached because several parts of the build need it.
+    """
+    factors, limits = layer.scaling.factors, bound_sums(layer)
+    if layer.scaling.rounding is LayerRounding.SHIFT:
+        begins = find_shifted_begins(layer, limits)
+    else:
+        begins = find_begins(FloatScaling(factors, limits, layer.zero_point, layer.low, layer.high))
+    return fit_steps(begins, factors, limits)
+
+
+def bound_sums(layer: Layer) -> Array:
+    """Return the largest magnitude of each channel's sum, including the input's zero point."""
+    bounds: Array = np.abs(layer.folded_bias) + np.abs(layer.matrix).sum(1) * largest_input(layer)
+    return bounds
+
+
+def largest_input(layer: Layer) -> int:
+    limits = np.iinfo(layer.input_dtype)
+    return max(-int(limits.min), int(limits.max))
+
+
+def find_shifted_begins(layer: Layer, limits: Array) -> Array:
+    """Return the sums at which the steps of a graph begin that multiplies, moves and shifts
+    sums."""
+    scaling = layer.scaling
+    results = np.arange(layer.low + 1, layer.high + 1)
+    steps = results - layer.zero_point
+    missing = (steps << scaling.shifts[:, None]) - np.asarray(scaling.offsets)[:, None]
+    begins = -(-missing // scaling.mantissas[:, None])
+    clipped: Array = np.clip(begins, -limits[:, None], limits[:, None] + 1)
+    return clipped

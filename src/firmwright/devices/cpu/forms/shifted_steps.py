@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.float_steps import SUM_LIMIT, bound_sums, find_shifted_begins
+from firmwright.devices.cpu.forms.requantize import SUM_LIMIT, bound_sums, find_shifted_begins
 from firmwright.ir.layer import Array, Layer
 from firmwright.lowering.kernels.float_steps import CANDIDATES, Steps, are_usual
 

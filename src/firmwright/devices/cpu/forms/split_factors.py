@@ -16,8 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.float_steps import bound_sums
-from firmwright.devices.cpu.forms.requantize import Requantization, make_requantization
+from firmwright.devices.cpu.forms.requantize import Requantization, bound_sums, make_requantization
 from firmwright.ir.layer import Array, Layer
 
 LIMIT = 2**31
