@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tvm import relax
 
 from firmwright.devices.cpu.forms.form import Form
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
@@ -30,9 +29,6 @@ from firmwright.ir.layer import (
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
-from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.pairs import make_addition, make_product
-from firmwright.lowering.wrapped_sums import make_wrapped_sum
 from firmwright.planning import make_plan
 from firmwright.project.network import Network
 from tests.devices.cpu.float_layers import (
@@ -47,6 +43,7 @@ from tests.devices.cpu.matrices import (
     make_matrix_tensors,
     sum_matrices,
 )
+from tests.devices.cpu.pairs import PAIRS, draw_pair
 from tests.devices.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
 from tests.devices.cpu.softmax_rows import (
     draw_softmax,
@@ -57,8 +54,6 @@ from tests.devices.cpu.softmax_rows import (
 Array = npt.NDArray[Any]
 
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
-
-PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY, LayerKind.WRAPPED_SUM)
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
 """Magnitudes of large sums, near the limits of forms."""
@@ -351,39 +346,6 @@ def draw_sums(generator: np.random.Generator) -> Sums:
         weights=weights,
         bias=signs * (largest - 1 - generator.integers(0, 2**12, shape.out_channels)),
     )
-
-
-def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
-    """Return a random sum, difference or product, with the arithmetic of TFLite or ONNX."""
-    dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
-    if kind is LayerKind.WRAPPED_SUM:
-        sign = int(generator.choice([1, -1]))
-        return make_wrapped_sum(int(generator.integers(1, 200)), dtypes[0], sign)
-    limits = [np.iinfo(dtype) for dtype in dtypes]
-    points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
-    scales = generator.uniform(0.02, 0.2, 3).astype("float32")
-    terms = [
-        QuantizedTensor(
-            relax.Var("term", relax.TensorType((1,), dtypes[i])),
-            np.array([float(scales[i])]),
-            np.array([points[i]]),
-            0,
-            255,
-        )
-        for i in range(2)
-    ]
-    low = points[2] if generator.random() < 0.5 else int(limits[2].min)
-    grid = OutputQuantParams(dtypes[2], scales[2], points[2], low, int(limits[2].max))
-    rounding = "onnx" if generator.random() < 0.5 else "tflite"
-    pixels, channels = (int(generator.integers(1, limit)) for limit in (9, 12))
-    found: Pair | None
-    if kind is LayerKind.MULTIPLY:
-        second = (1, channels) if generator.random() < 0.5 else (pixels, channels)
-        found = make_product(terms, grid, [(pixels, channels), second], rounding)
-    else:
-        signs = (1, int(generator.choice([1, -1])))
-        found = make_addition(terms, grid, pixels * channels, rounding, signs)
-    return draw_pair(kind, generator) if found is None else found
 
 
 def draw(
