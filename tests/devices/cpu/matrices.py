@@ -65,7 +65,7 @@ def draw_matrix_product(generator: np.random.Generator) -> MatrixProduct:
     """Return random products in any rounding; some are longer than the sums of forms allow."""
     left, right = (draw_operand(axes, generator) for axes in draw_axes(generator))
     inner = left.axes[-1][0]
-    reach = float(left.grid.scale[0] * right.grid.scale[0]) * 120 * 120 * inner**0.5
+    reach = float(left.params.scale[0] * right.params.scale[0]) * 120 * 120 * inner**0.5
     scale = np.float32(reach / 128 * generator.choice([0.5, 2, 2, 2e-5]))
     dtype = str(generator.choice(["int8", "uint8"]))
     limits = np.iinfo(dtype)
