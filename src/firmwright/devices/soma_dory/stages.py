@@ -50,7 +50,7 @@ class ChipReport:
 BOARD = "diana-chip"
 
 REPORT: Artifact[ChipReport] = Artifact(
-    "chip-check", "chip.json", "firmwright.devices.soma_dory.chip_report:ChipReport"
+    "chip-check", "chip.json", "firmwright.devices.soma_dory.stages:ChipReport"
 )
 
 

@@ -35,7 +35,7 @@ def resize_bilinear(
     """Compute the weighted sum of the four neighbors in integers, with 20 fraction bits.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger. The
-    uint8 kernel is in :mod:`firmwright.lowering.kernels.byte_resize`.
+    uint8 kernel is :func:`resize_bytes`.
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)

@@ -11,7 +11,7 @@ clamp removes all negative results. The two roundings differ only for negative r
 A product in float32 is rounded to 24 bits and then, half to even, to an integer. This result is
 also a step function of the sum, with at most 255 steps. Another such function is a graph of
 integers that multiplies, moves and shifts a sum. For most channels, a multiplier and an offset have
-equal steps (:mod:`firmwright.devices.cpu.forms.float_steps`). The other channels get the multiplier
+equal steps (:func:`find_steps`). The other channels get the multiplier
 0, the float's mantissa as offset, and float32 arithmetic that uses only integers.
 """
 
