@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from firmwright.planning.arena import (
     ALIGNMENT,
+    Arena,
     Buffer,
     Trial,
+    align,
     arena_bytes,
     find_neighbors,
     lower_bound,
@@ -83,3 +85,10 @@ def test_residual_reuses_what_is_free() -> None:
         Buffer("sum", 2048, 3, 4),
     ]
     assert arena_bytes(place_buffers(buffers)) == lower_bound(buffers) == 4096
+
+
+def test_an_arena_keeps_its_size_when_a_later_buffer_ends_below() -> None:
+    arena = Arena()
+    arena.add(Buffer("large", 100, 0, 0))
+    arena.add(Buffer("small", 10, 1, 1))
+    assert arena.bytes == align(100)
