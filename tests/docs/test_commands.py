@@ -22,10 +22,11 @@ from tests.quality.test_repository import ROOT
 from .commands import PAGES, name_page, read_commands
 
 DOIT_COMMANDS = frozenset(
-    "build chip-check clean demo-run fleet forget help info list lock reproduce run tune".split()
+    "build chip-check clean demo-run fleet forget help info list lock".split()
+    + "reproduce run search tune".split()
 )
 RECIPE_COMMANDS = frozenset(
-    "build clean explain export forget graph info list lock tune watch".split()
+    "build clean explain export forget graph info list lock search tune watch".split()
 )
 READERS = (
     *(

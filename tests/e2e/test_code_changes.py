@@ -133,6 +133,6 @@ def statuses(repository: Repository) -> set[str]:
     done = repository.doit("list", "--all", "--status", RECIPE)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    others = ("build", "lock", "locked", "reproduce", "tune")
+    others = ("build", "lock", "locked", "reproduce", "search", "tune")
     stages = [words for words in lines if words[1].partition(":")[0] not in others]
     return {words[0] for words in stages if ":tiny" in words[1]}
