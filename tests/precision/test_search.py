@@ -95,8 +95,8 @@ def test_without_a_limit_of_flash_the_firmware_becomes_small(
     ("limits", "message"),
     [
         ({"flash": 1200}, "flash: the smallest firmware that was built needs 1,325 bytes"),
-        ({"flash": 1400, "accuracy": 1.0}, "trials loses 300 points with 1,"),
-        ({"accuracy": 0.5}, "the best of 1 trials loses 5.07812 points with 2,300 bytes"),
+        ({"flash": 1400, "accuracy": 1.0}, "the best trial loses 300 points with 1,"),
+        ({"accuracy": 0.5}, "the best trial loses 5.07812 points with 2,300 bytes"),
     ],
 )
 def test_limits_that_no_assignment_meets_show_the_best(

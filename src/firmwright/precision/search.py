@@ -140,7 +140,7 @@ class Search:
             return ("quantize", "search", "flash"), message
         best = min(fitting, key=lambda tried: tried.loss or 0)
         message = (
-            f"the best of {len(self.tried)} trials loses {best.loss:g} points with {best.flash:,} "
+            f"the best trial loses {best.loss:g} points with {best.flash:,} "
             "bytes of flash; raise a limit, or add larger `types`"
         )
         return ("quantize", "search", "accuracy"), message
