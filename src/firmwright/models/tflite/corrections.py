@@ -17,7 +17,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
-from firmwright.models.tflite import data_movement, indices, lstm, windows
+from firmwright.models.tflite import data_movement, diagonals, indices, lstm, windows
 from firmwright.models.tflite.custom_conversion import convert_custom
 from firmwright.models.tflite.integer_products import pad_transposed
 from firmwright.models.tflite.reduced_products import convert_reduce_prod
@@ -347,6 +347,8 @@ CORRECTIONS: dict[str, Correction] = {
     "GELU": convert_gelu,
     "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
     "LSTM": lstm.convert_step,
+    "MATRIX_DIAG": diagonals.convert_matrix_diag,
+    "MATRIX_SET_DIAG": diagonals.convert_matrix_set_diag,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
     "MIRROR_PAD": data_movement.convert_mirror_pad,
@@ -355,6 +357,7 @@ CORRECTIONS: dict[str, Correction] = {
     "REDUCE_PROD": convert_reduce_prod,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
+    "RIGHT_SHIFT": diagonals.convert_right_shift,
     "SCATTER_ND": indices.convert_scatter_nd,
     "SOFTMAX": convert_softmax,
     "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
