@@ -33,6 +33,6 @@ def test_diagonals_and_shifts(tmp_path: Path) -> None:
             "MATRIX_SET_DIAG", "MatrixSetDiagOptions", "float32", shape, shape, (2, 3 + (rows == 4))
         )
     for dtype, limit in (("int8", 128), ("int16", 40), ("int32", 40)):
-        shape = (2, 60)
-        add("RIGHT_SHIFT", "RightShiftOptions", dtype, shape, shape, shape, limit=limit)
+        row = (2, 60)
+        add("RIGHT_SHIFT", "RightShiftOptions", dtype, row, row, row, limit=limit)
     assert_exact(builder.build(), tmp_path, [sample])
