@@ -42,7 +42,7 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     if not any("float" in dtype_of(p) for p in parameters):
         return indices
     if not all(is_only_quantized(p, readers) for p in parameters):
-        module = canonicalize(module)  # slow, but makes the limits of clips constants
+        module = canonicalize(module)  # this slow pass makes the limits of clips constants
         readers = find_readers(module)
     pairs = zip(module["main"].params, indices, strict=True)
     return tuple(found or find_range(p, readers) for p, found in pairs)
