@@ -109,6 +109,18 @@ def convert_exp(converter: Any, op: Any) -> relax.Expr:
     return converter._convert_unary_elemwise(op, relax_op=relax.op.exp)
 
 
+def convert_elu(converter: Any, op: Any) -> relax.Expr:
+    """Convert ELU; TVM subtracts from stored integers."""
+    (source,) = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    data = converter.bb.normalize(read_float(converter, source))
+    negative = relax.op.subtract(relax.op.exp(data), relax.const(1.0, "float32"))
+    zero = relax.const(0.0, "float32")
+    return quantize_like(
+        converter, relax.op.where(relax.op.less(data, zero), negative, data), target
+    )
+
+
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
     """Convert GELU; TVM writes its constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
@@ -338,6 +350,7 @@ CORRECTIONS: dict[str, Correction] = {
     "CUSTOM": convert_custom,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
+    "ELU": convert_elu,
     "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,
     "EXP": convert_exp,
     "EXPAND_DIMS": convert_expand_dims,
