@@ -18,7 +18,8 @@ import pytest
 
 from firmwright import forked
 from firmwright.errors import UserError
-from firmwright.forked import end_copies, limit_memory, run_in_copy
+from firmwright.forked import end_copies, run_in_copy
+from firmwright.system import limit_memory
 
 
 def double(data: bytes) -> bytes:

@@ -9,24 +9,21 @@ import ctypes
 import faulthandler
 import os
 import pickle
-import resource
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NoReturn, TypeVar
 
 from firmwright.errors import UserError, describe_exit
+from firmwright.system import CAN_FORK, ENDING, KILL, accept_signals, fork, hold_signals
 
 Result = TypeVar("Result")
 
 PAUSE = 0.5
 """The interval in seconds at which a copy checks that its parent process still runs."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _forking = Lock()
 _copies: set[int] = set()
@@ -38,37 +35,22 @@ class _State:
     ending = False
 
 
-@contextmanager
-def hold_signals() -> Iterator[None]:
-    """Hold signals during a fork, because the exception of a handler could be lost.
-
-    A signal may come during Python's hooks of a fork, such as the hook of ``logging``. Python then
-    prints the exception and continues. The fork itself calls accept_signals.
-    """
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-
-
-def accept_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-
 def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
     """Return the result of a function that is called in a copy of this process.
 
     Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
     Raises UserError if the copy ends early; the message begins with ``what`` and contains the last
-    line that the copy printed. Several threads may call this function at once.
+    line that the copy printed. Several threads may call this function at once. Without fork, the
+    function is called in this process.
     """
+    if not CAN_FORK:
+        return function(*arguments)
     mark = os.urandom(16)
     with _forking:  # otherwise, a copy that another thread forks would keep the pipe open
         receiver, sender = os.pipe()
         parent = os.getpid()
         with hold_signals():
-            copy = os.fork()
+            copy = fork()
             if not copy:
                 os.close(receiver)
                 _live_as_copy(parent, sender, mark, function, arguments)
@@ -78,7 +60,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
         with os.fdopen(receiver, "rb") as stream:
             printed, succeeded, answer = stream.read().partition(mark)
     except BaseException:
-        os.kill(copy, signal.SIGKILL)
+        os.kill(copy, KILL)
         raise
     finally:
         _copies.discard(copy)
@@ -107,7 +89,7 @@ def end_with_copies(program: subprocess.Popen[Any]) -> Iterator[None]:
 def _add(process: int) -> None:
     _copies.add(process)
     if _State.ending:
-        os.kill(process, signal.SIGKILL)
+        os.kill(process, KILL)
 
 
 def end_copies() -> None:
@@ -118,16 +100,7 @@ def end_copies() -> None:
     _State.ending = True
     for copy in [*_copies]:
         with suppress(ProcessLookupError):
-            os.kill(copy, signal.SIGKILL)
-
-
-def limit_memory(more: int) -> None:
-    """Limit this process to ``more`` additional bytes of memory, unless its limit is lower."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + more
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY or most < soft:
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+            os.kill(copy, KILL)
 
 
 def _live_as_copy(
@@ -139,7 +112,7 @@ def _live_as_copy(
 ) -> NoReturn:
     """Send the mark, then (None, result) or (error, None); the pipe also carries the output."""
     try:
-        for number in SIGNALS:
+        for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
         accept_signals()
         faulthandler.disable()

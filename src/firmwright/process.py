@@ -113,11 +113,11 @@ def catch_signals(kept: str = "") -> None:
             sys.exit(f"a process of the build ended with {signal.Signals(number).name}{kept}")
         with suppress(OSError, RuntimeError):  # the terminal is closed, or a write is in progress
             print(line, file=sys.stderr, flush=True)
-        if number == signal.SIGHUP:
+        if signal.Signals(number).name == "SIGHUP":
             sys.stdout = open_sink(1)
         sys.exit(128 + number)
 
-    for name in ENDINGS:
+    for name in filter(partial(hasattr, signal), ENDINGS):
         number = signal.Signals[name]
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, stop)

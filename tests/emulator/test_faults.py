@@ -11,7 +11,7 @@ import pytest
 
 from firmwright.emulator.engine import TRANSLATIONS
 from firmwright.errors import UserError
-from firmwright.forked import limit_memory
+from firmwright.system import limit_memory
 
 from .conftest import BuildFirmware, RunFirmware
 

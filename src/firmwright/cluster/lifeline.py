@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from firmwright.system import KILL, fork
 
 _held: set[int] = set()
 """The pipe ends that this process holds. A forked process inherits copies of these ends."""
@@ -32,10 +33,10 @@ def follow_lifeline(watched: int) -> None:
     for held in _held:
         os.close(held)
     _held.clear()
-    if os.fork():
+    if fork():
         return
     # Close all other pipes, because their readers (such as faketime) would wait for this process.
     os.closerange(0, watched)
     os.closerange(watched + 1, os.sysconf("SC_OPEN_MAX"))
     os.read(watched, 1)
-    os.killpg(0, signal.SIGKILL)
+    os.killpg(0, KILL)

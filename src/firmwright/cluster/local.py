@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import connection, get_context
-from multiprocessing.context import ForkProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from firmwright.forked import accept_signals, hold_signals
 from firmwright.process import STREAMS, describe
+from firmwright.system import CAN_FORK, accept_signals, hold_signals
 
 from .jobs import POLL, ClusterError, Stop, Watcher
 from .lifeline import follow_lifeline, hold_lifeline
@@ -26,17 +27,33 @@ from .order import Order, ReadOutput, prepare_folder, read_output
 
 T = TypeVar("T")
 
-FORK = get_context("fork")
+
+@dataclass(frozen=True)
+class Memory:
+    """The knowledge that a job passes to later jobs, as text.
+
+    ``report`` runs in the job, with the names of the modules that were imported before the job.
+    ``learn`` runs in the process that starts the jobs.
+    """
+
+    report: Callable[[Collection[str]], str]
+    learn: Callable[[str], None]
+
+
+NO_MEMORY = Memory(lambda _: "", lambda _: None)
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A running job: its process, the place that the job has on the screen, and its output."""
+    """A running job: its process, and the lane that the job has on the screen.
+
+    ``files`` are its output, its errors, and its report for the memory.
+    """
 
     order: Order
     lane: str
-    process: ForkProcess
-    files: tuple[Path, Path]
+    process: BaseProcess
+    files: tuple[Path, Path, Path]
 
     def end(self) -> None:
         """End the job and the programs that it has left, such as the follower of its lifeline.
@@ -54,7 +71,7 @@ class Copy:
         """Return the output of the job, which has ended; UserError with its errors."""
         code = self.process.exitcode
         assert code is not None
-        texts = (file.read_text("utf-8", "replace") for file in self.files)
+        texts = (file.read_text("utf-8", "replace") for file in self.files[:2])
         return read_output(self.order, CompletedProcess(self.order.program, code, *texts))
 
 
@@ -64,12 +81,15 @@ def run_here(
     most: int,
     watcher: Watcher,
     stop: Stop,
+    memory: Memory = NO_MEMORY,
 ) -> Iterator[T]:
     """Yield the result of each job, in the order in which they end; at most ``most`` run at once.
 
     ``finish`` makes the result from the job and its output. Jobs end with this process, and if the
     caller stops. Raises ClusterError if ``stop`` has a reason.
     """
+    if not CAN_FORK:
+        raise ClusterError("this system has no fork, which a fleet needs; run `firmwright build`")
     waiting, running = deque(orders), dict[int, Copy]()
     lanes = [str(number) for number in range(most)]
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:
@@ -78,7 +98,7 @@ def run_here(
                 if stop.reason:
                     raise ClusterError(stop.reason)
                 while waiting and lanes:
-                    copy = start(waiting.popleft(), lanes.pop(), watched, Path(scratch))
+                    copy = start(waiting.popleft(), lanes.pop(), watched, Path(scratch), memory)
                     watcher.start(copy.order.name, copy.lane)
                     running[copy.process.sentinel] = copy
                 for ended in connection.wait([*running], POLL):
@@ -86,39 +106,46 @@ def run_here(
                     copy = running.pop(ended)
                     copy.end()
                     lanes.append(copy.lane)
+                    if report := copy.files[2].read_text("utf-8"):
+                        memory.learn(report)
                     yield finish(copy.order, copy.read)
         finally:
             for copy in running.values():
                 copy.end()
 
 
-def start(order: Order, lane: str, watched: int, scratch: Path) -> Copy:
+def start(
+    order: Order, lane: str, watched: int, scratch: Path, memory: Memory = NO_MEMORY
+) -> Copy:
     """Start a job in a copy of this process. Its output is written to files in ``scratch``."""
-    files = scratch / f"{lane}.output", scratch / f"{lane}.errors"
+    files = scratch / f"{lane}.output", scratch / f"{lane}.errors", scratch / f"{lane}.report"
     for file in files:
         file.write_bytes(b"")
-    process = FORK.Process(target=live, args=(order, watched, files))
+    process = get_context("fork").Process(target=live, args=(order, watched, files, memory))
+    gc.freeze()  # a garbage collection in the copy would copy all of these objects
     with hold_signals():
         process.start()
     return Copy(order, lane, process, files)
 
 
-def live(order: Order, watched: int, files: Sequence[Path]) -> None:
+def live(order: Order, watched: int, files: Sequence[Path], memory: Memory) -> None:
     """Run the program of a job in this process, and exit with its code."""
     accept_signals()
     os.setsid()
     follow_lifeline(watched)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, file in enumerate(files, 1):
+    for number, file in enumerate(files[:2], 1):
         os.dup2(os.open(file, os.O_WRONLY), number)
     for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old variables
         setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
     os.chdir(order.root)
     os.environ.update(order.environment)
     sys.argv = [order.program, order.folder, *order.arguments]
+    known = set(sys.modules)
     try:
         prepare_folder(order)
         code = import_module(order.program).main(order.folder, order.arguments, order.text)
+        files[2].write_text(memory.report(known), "utf-8")
     except Exception as error:
         code = describe(error)
     sys.exit(code)

@@ -9,10 +9,8 @@ the next task starts.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
-import resource
 import sqlite3
 import sys
 import time
@@ -28,6 +26,7 @@ from doit.dependency import DatabaseException, FileChangedChecker, SqliteDB
 from doit.task import Task
 
 from firmwright.errors import UserError
+from firmwright.system import find_file_limit, lock_file
 
 from .differences import list_reasons
 from .profile import count_time
@@ -127,10 +126,10 @@ def lock_folder(path: Path) -> TextIO:
     except OSError as error:
         sys.exit(f"{path}: {error.strerror}; choose another build folder with outdir=")
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(stream, wait=False)
     except BlockingIOError:
         print(f"waiting for another build in {path.parent}", file=sys.stderr, flush=True)
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        lock_file(stream)
     except OSError as error:
         without = f"this file system has no locks ({error.strerror})"
         print(f"{path}: {without}; run one build at a time in {path.parent}", file=sys.stderr)
@@ -161,8 +160,8 @@ def report_disk_errors(name: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if str(error) not in DISK_ERRORS:
             raise
-        size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        limit = "" if size == resource.RLIM_INFINITY else f" (files have at most {size} bytes)"
+        size = find_file_limit()
+        limit = "" if size is None else f" (files have at most {size} bytes)"
         sys.exit(
             f"{name}: the state of the build cannot be read or written: {error}{limit}; "
             "choose another build folder with outdir="

@@ -24,6 +24,7 @@ from doit.task import Task
 
 from firmwright.errors import describe_exit
 from firmwright.folders import PREFIXES
+from firmwright.system import KILL
 
 from .freshness import Identity, identify
 
@@ -123,7 +124,7 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
     for worker in workers:
         code = worker.exitcode
         if code:
-            hint = ": probably out of memory" if code == -signal.SIGKILL else ""
+            hint = ": probably out of memory" if code == -KILL else ""
             ended = f"{describe_exit(code)}{hint}"
             sys.exit(f"a process of the build ended with {ended}; finished stages are kept")
 
@@ -133,7 +134,7 @@ def end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None  # a worker always has a parent
     parent.join()
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), KILL)
 
 
 def use_own_runners() -> None:

@@ -188,7 +188,7 @@ class FolderStore:
 
 def open_at_once(path: str, flags: int) -> int:
     """Open a file without waiting, because opening a pipe would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 class WebStore:

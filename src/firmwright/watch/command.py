@@ -10,36 +10,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import sysconfig
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass
 from functools import partial
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING
 
-import msgspec
 from doit import get_initial_workdir
 
-from firmwright.bundle.components import read_license
 from firmwright.child import make_command, make_environment
 from firmwright.folders import PREFIXES
-from firmwright.pipeline import artifacts, freshness, snapshot
-from firmwright.pipeline.artifact import Artifact
-from firmwright.pipeline.code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
-from firmwright.pipeline.command_line import make_catalog
+from firmwright.pipeline import freshness, snapshot
+from firmwright.pipeline.code_digest import CODE_SUFFIXES
 from firmwright.pipeline.freshness import Identity, identify
-from firmwright.pipeline.task import find_deciding_packages
+from firmwright.pipeline.warm import PACKAGES, learn, list_imported, read_own_files
+from firmwright.system import CAN_FORK, FolderChanges
 from firmwright.toolchain.compilers import ANSWERS
 from firmwright.watch.warm_process import BuildResult, WarmProcess
-
-if TYPE_CHECKING:
-    from inotify_simple import INotify
-
 
 PAUSE, REST = 0.1, 0.002
 """Seconds between two checks of the files, and between two checks that must agree.
@@ -50,12 +37,6 @@ immediate. A file that changes later, during the build, causes another build.
 
 WAITING = "waiting for a change; ctrl-C ends"
 
-STATEFUL = "firmwright.tasks.dodo"
-"""The module of the task file, which reads the command line during its import."""
-
-PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-"""Folders that change when a package is installed or removed."""
-
 
 def watch(
     build: Callable[[], int], list_paths: Callable[[], Iterable[str]], recipes: Sequence[str]
@@ -65,6 +46,10 @@ def watch(
     ``list_paths`` is called after the build, in the same process. If no recipe could be read, the
     ``recipes`` and the files of every build are watched.
     """
+    if not CAN_FORK:
+        message = "this system has no fork, which `watch` needs; run `firmwright build`"
+        print(message, file=sys.stderr)
+        return 2
     # Set the handler, because background processes of a shell script ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
@@ -95,9 +80,8 @@ def build_until_code_changes(
             paths = result.paths or paths
             after = identify(paths)
             if result.modules:
-                import_all(result.modules)
                 read_own_files()
-            ANSWERS.update((tuple(question), answer) for question, answer in result.answers)
+            learn(result.modules, result.answers)
             print(WAITING, file=sys.stderr, flush=True)
 
 
@@ -111,43 +95,6 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
     except SystemExit:
         paths = []
     return BuildResult(list_imported(known), paths, [*ANSWERS.items()])
-
-
-def list_imported(known: Collection[str]) -> list[str]:
-    """Return the imported modules except ``known``, the user's modules and the task file."""
-    prefixes = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
-    found = []
-    for name, module in [each for each in sys.modules.items() if each[0] not in known]:
-        file = getattr(module, "__file__", None) or ""
-        if file.startswith(prefixes) and not name.startswith((STATEFUL, "__")):
-            found.append(name)
-    return found
-
-
-def import_all(names: Iterable[str]) -> None:
-    """Import modules. Some fail, because their package imports them in a special way."""
-    for name in names:
-        with suppress(ImportError):
-            import_module(name)
-
-
-def read_own_files() -> None:
-    """Read the files that no build changes. A change of them restarts this process."""
-    code_digest(CODE_FOLDERS)
-    list(make_catalog().platforms.values())
-    for package in find_deciding_packages():
-        with suppress(PackageNotFoundError):
-            read_license(package)
-    learn_records()
-
-
-def learn_records() -> None:
-    """Let msgspec prepare the classes of records that a build has read, once for all forks."""
-    for artifact in vars(artifacts).values():
-        if isinstance(artifact, Artifact) and artifact.kind.partition(":")[0] in sys.modules:
-            kind = resolve_name(artifact.kind)
-            if is_dataclass(kind):
-                msgspec.json.Decoder(kind)
 
 
 def list_changed_since(
@@ -204,41 +151,9 @@ def shorten(path: str) -> str:
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else path
 
 
-class FileWatcher:
-    """Sleeps until a change in the folders of files, or for a time if changes are not reported.
-
-    Not every file system reports changes, and the number of watched folders is limited. So only
-    the files themselves decide. One object serves all waits, because its close needs up to 20 ms.
-    """
-
-    def __init__(self) -> None:
-        self.inotify: INotify | None = None
-        if sys.platform == "linux":
-            from inotify_simple import INotify
-
-            with suppress(OSError):  # the system limits the number of objects per user
-                self.inotify = INotify()
-
-    def __enter__(self) -> FileWatcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.inotify:
-            self.inotify.close()
+class FileWatcher(FolderChanges):
+    """Sleeps until a change in the folders of files. Only the files themselves decide."""
 
     def listen_beside(self, paths: Iterable[str]) -> None:
         """End the next sleeps at a change in these folders, or in the folders of these files."""
-        if not self.inotify:
-            return
-        from inotify_simple import flags, masks
-
-        changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
-        for folder in {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}:  # noqa: PTH112, PTH120
-            with suppress(OSError):  # the folder is missing, or the limit is reached
-                self.inotify.add_watch(folder, changes)
-
-    def sleep(self, seconds: float) -> None:
-        if self.inotify:
-            self.inotify.read(int(seconds * 1000))
-        else:
-            time.sleep(seconds)
+        self.listen_in({p if os.path.isdir(p) else os.path.dirname(p) for p in paths})  # noqa: PTH112, PTH120

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from firmwright.forked import accept_signals, hold_signals
 from firmwright.process import tell_end
+from firmwright.system import accept_signals, fork, hold_signals
 from firmwright.toolchain.compilers import Question
 
 DIED = "the build's process ended before the build was done; the next change builds again"
@@ -45,7 +45,7 @@ class WarmProcess:
         self.report, report = os.pipe()
         gc.freeze()  # a garbage collection in the fork would copy all of these objects
         with hold_signals():
-            self.process = os.fork()
+            self.process = fork()
             if not self.process:
                 os.close(self.request)
                 os.close(self.report)

@@ -6,7 +6,6 @@ of all inputs.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from firmwright.emulator.native_library import find_folder
 from firmwright.errors import UserError, describe_exit
+from firmwright.system import lock_file
 from firmwright.toolchain.built_files import find_kept, keep
 
 PACKAGE, TESTED_VERSION = "pythondata-cpu-cv32e40p", "1.0.1.post1909"
@@ -51,7 +51,7 @@ def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
     """
     folder = find_folder()
     with (folder / "cv32e40p.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock)
         rtl = list_rtl()
         stem = f"cv32e40p-{compute_key(rtl, parameters)}"
         if kept := find_kept(folder, stem, ""):

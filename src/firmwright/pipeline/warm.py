@@ -1,0 +1,82 @@
+"""Passes the modules and answers that a build needed to the next forks of this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import is_dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from pkgutil import resolve_name
+
+import msgspec
+
+from firmwright.bundle.components import read_license
+from firmwright.folders import PREFIXES
+from firmwright.toolchain.compilers import ANSWERS, Question
+
+from . import artifacts
+from .artifact import Artifact
+from .code_digest import CODE_FOLDERS, code_digest
+from .command_line import make_catalog
+from .task import find_deciding_packages
+
+STATEFUL = "firmwright.tasks.dodo"
+"""The module of the task file, which reads the command line during its import."""
+
+PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+"""Folders that change when a package is installed or removed."""
+
+
+def list_imported(known: Collection[str]) -> list[str]:
+    """Return the imported modules except ``known``, the user's modules and the task file."""
+    prefixes = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
+    found = []
+    for name, module in [each for each in sys.modules.items() if each[0] not in known]:
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(prefixes) and not name.startswith((STATEFUL, "__")):
+            found.append(name)
+    return found
+
+
+def learn(modules: Iterable[str], answers: Iterable[tuple[Question, str]]) -> None:
+    """Import the modules of a build, and keep the answers of programs, such as their versions.
+
+    Some imports fail, because the module's package imports it in a special way.
+    """
+    for name in modules:
+        with suppress(ImportError):
+            import_module(name)
+    ANSWERS.update((tuple(question), answer) for question, answer in answers)
+
+
+def report_learned(known: Collection[str]) -> str:
+    """Return a text for learn_report, with the modules except ``known`` and the answers."""
+    return json.dumps([list_imported(known), [*ANSWERS.items()]])
+
+
+def learn_report(text: str) -> None:
+    learn(*json.loads(text))
+    learn_records()
+
+
+def read_own_files() -> None:
+    """Read the files that no build changes."""
+    code_digest(CODE_FOLDERS)
+    list(make_catalog().platforms.values())
+    for package in find_deciding_packages():
+        with suppress(PackageNotFoundError):
+            read_license(package)
+    learn_records()
+
+
+def learn_records() -> None:
+    """Let msgspec prepare the classes of records that a build has read, once for all forks."""
+    for artifact in vars(artifacts).values():
+        if isinstance(artifact, Artifact) and artifact.kind.partition(":")[0] in sys.modules:
+            kind = resolve_name(artifact.kind)
+            if is_dataclass(kind):
+                msgspec.json.Decoder(kind)
