@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from firmwright.cluster.jobs import ClusterError, Stop
-from firmwright.cluster.local import run_here
+from firmwright.cluster.local import Memory, run_here
 from firmwright.cluster.order import LOG, Order, ReadOutput, make_order
 from firmwright.errors import UserError
 from firmwright.user_folders import find_cache_folder
@@ -88,3 +88,14 @@ def test_jobs_end_when_the_caller_stops(make: Callable[[str], Order], tmp_path: 
     with pytest.raises(ClusterError, match="interrupted"):
         list(jobs)
     process.wait(60)
+
+
+def test_a_job_reports_to_the_process_that_starts_the_next_job(
+    make: Callable[[str], Order],
+) -> None:
+    learned: list[str] = []
+    memory = Memory(lambda known: f"{__name__ in known} {os.getpid()}", learned.append)
+    assert len([*run_here([make("succeed")], read_end, 1, Notes(), Stop(), memory)]) == 1
+    ((known, process),) = map(str.split, learned)
+    assert known == "True"
+    assert int(process) != os.getpid()

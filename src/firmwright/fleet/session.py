@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
 from doit import get_var
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
-from firmwright.cluster.local import run_here
+from firmwright.cluster.local import Memory, run_here
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
@@ -119,7 +122,7 @@ def catch_signals(stop: Stop) -> None:
         ending = ENDINGS[signal.Signals(number).name].strip()
         stop.reason, stop.code = f"{ending}; finished stages are kept", 128 + number
 
-    for name in ENDINGS:
+    for name in filter(partial(hasattr, signal), ENDINGS):
         if signal.getsignal(signal.Signals[name]) != signal.SIG_IGN:
             signal.signal(signal.Signals[name], note)
 
@@ -147,11 +150,32 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
             yield read_end(order, partial(str, bundle))
     if orders:
         # Imported late: an up-to-date fleet needs no stage.
+        from firmwright.pipeline import warm
+        from firmwright.pipeline.stage_cache import share_results
         from firmwright.pipeline.task import import_stages
         from firmwright.tasks.pipeline import PIPELINE
 
         import_stages(PIPELINE)
-        yield from run_here(orders, read_end, fleet.workers, watch, stop)
+        warm.read_own_files()
+        memory = Memory(warm.report_learned, warm.learn_report)
+        with TemporaryDirectory(prefix="firmwright-results-") as results:
+            share_results(Path(results))
+            turns = take_turns(orders)
+            yield from run_here(turns, read_end, fleet.workers, watch, stop, memory)
+
+
+def take_turns(orders: Sequence[Order]) -> list[Order]:
+    """Return the jobs so that jobs of different recipes run at once.
+
+    Jobs of one recipe share results, which a later job finds and a job at the same time does not.
+    """
+    seen = Counter[tuple[str, ...]]()
+    turns = []
+    for order in orders:
+        recipe = tuple(order.files)
+        turns.append(seen[recipe])
+        seen[recipe] += 1
+    return [order for _, order in sorted(zip(turns, orders, strict=True), key=itemgetter(0))]
 
 
 def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:

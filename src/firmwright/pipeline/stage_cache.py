@@ -16,10 +16,14 @@ from typing import Any
 from firmwright.created_folders import format_index
 from firmwright.shared_cache import SharedCache, open_cache
 from firmwright.shared_cache.entry import CacheError
+from firmwright.shared_cache.stores import FolderStore
 
 from .freshness import file_digest, text_digest
 from .job import Job
 from .stage import Stage
+
+UNLIMITED = 1 << 62
+"""Bytes; the folder of a fleet's results is removed at its end."""
 
 FORMAT = 3
 """The version of the key. A new version does not find the entries of older versions."""
@@ -73,7 +77,7 @@ def take_or_run(
     a restored stage are shown again. If the cache has an error, a note reports the error and the
     stage runs. Stages with custom Python code always run, because the code may read unknown files.
     """
-    shared = load_cache()
+    shared = find_store(job, stage)
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
         run()
         return ""
@@ -122,6 +126,23 @@ def find_cached(
     names = {target.name for target in stage.publish(job)}
     digests = {file.path: file.sha256 for file in entry.files if file.path not in names}
     return text_digest(format_index(digests))
+
+
+_of_fleet: list[SharedCache] = []
+"""The store in which the jobs of this process share results; empty if they share none."""
+
+
+def share_results(folder: Path) -> None:
+    """Let the forks of this process share results in a folder that exists during the fleet."""
+    _of_fleet[:] = [SharedCache(FolderStore(folder, limit=UNLIMITED))]
+
+
+def find_store(job: Job, stage: Stage) -> SharedCache | None:
+    """Return the cache that the user names; else the fleet's, for results of all platforms."""
+    shared = load_cache()
+    if shared is None and _of_fleet and (job.origin or job).is_shared(stage.name):
+        return _of_fleet[0]
+    return shared
 
 
 @cache
