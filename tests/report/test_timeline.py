@@ -159,6 +159,14 @@ def test_cycles_of_a_table_replace_instructions_and_give_milliseconds() -> None:
     assert str(timeline) == "about 1,080 cycles, 0.017 ms at 64 MHz (by models)"
 
 
+def test_the_energy_of_a_cycle_gives_microjoules() -> None:
+    record = tabled(100, 150, conv=(20, 30), softmax=(70, 100))
+    given = (SCHEDULE, PARTITION, KERNELS, record, "run", "by models", None, 50_000.0)
+    timeline = make_timeline(*given)
+    assert (timeline.total, timeline.microjoules) == (1080, 54.0)
+    assert str(timeline) == "about 1,080 cycles, 54.0 µJ (by models)"
+
+
 def test_instructions_are_never_called_cycles(tmp_path: Path) -> None:
     kernels = Kernels((kernel("conv"), kernel("softmax")))
     record = counted(100, conv=20, softmax=70)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.quantities import format_milliseconds
+from firmwright.documents.quantities import format_microjoules, format_milliseconds
 from firmwright.report.verdict import describe_outputs
 
 from .archive import read_capped
@@ -34,6 +34,7 @@ class Outcome:
     unit: str = ""
     source: str = ""
     milliseconds: float | None = None
+    microjoules: float | None = None
     flash: int | None = None
     ram: int | None = None
     batch: int | None = None
@@ -41,10 +42,12 @@ class Outcome:
 
     @property
     def time(self) -> str:
-        """Return e.g. ``64.4 ms`` or ``2,954,662 instructions``; empty if it is unknown."""
+        """Return e.g. ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``; empty if it is unknown."""
+        time = "" if self.total is None else f"{self.total:,} {self.unit}"
         if self.milliseconds is not None:
-            return format_milliseconds(self.milliseconds)
-        return "" if self.total is None else f"{self.total:,} {self.unit}"
+            time = format_milliseconds(self.milliseconds)
+        energy = "" if self.microjoules is None else f", {format_microjoules(self.microjoules)}"
+        return f"{time}{energy}"
 
 
 def read_outcome(job: str, path: Path) -> Outcome:
@@ -63,8 +66,8 @@ def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outcome in the manifest of a bundle of one network."""
     memory, batch, timeline = (manifest.get(key) for key in ("memory", "batch", "timeline"))
     assert memory is not None  # the manifest's schema requires it
-    keys = ("total", "unit", "source", "milliseconds")
-    time = {key: timeline[key] for key in keys} if timeline else {}
+    keys = ("total", "unit", "source", "milliseconds", "microjoules")
+    time = {key: timeline.get(key) for key in keys} if timeline else {}
     return {
         "exact": describe_outputs(manifest["run"]) if manifest["run"] else NOT_RUN,
         **time,

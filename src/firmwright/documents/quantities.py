@@ -1,4 +1,4 @@
-"""Parses frequencies and times, as recipes and platforms write them."""
+"""Parses frequencies, times and energies, as recipes and platforms write them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ _FREQUENCY = re.compile(r"(\d+(?:\.\d+)?) ?(Hz|kHz|MHz|GHz)")
 _HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(us|ms|s)")
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+_ENERGY = re.compile(r"(\d+(?:\.\d+)?) ?(nJ|uJ|mJ)")
+_MICROJOULES = {"nJ": 0.001, "uJ": 1.0, "mJ": 1000.0}
 
 
 def parse_frequency(frequency: int | str) -> int:
@@ -35,10 +37,27 @@ def parse_time(time: str) -> float:
     return round(float(match[1]) * _MILLISECONDS[match[2]], 6)
 
 
+def parse_energy(energy: str) -> float:
+    """Return an energy in microjoules, stated as ``50 uJ`` (nJ, uJ, mJ)."""
+    match = _ENERGY.fullmatch(energy)
+    if match is None:
+        raise ValueError(f"expected an energy such as 50 uJ, found {energy!r}")
+    return round(float(match[1]) * _MICROJOULES[match[2]], 6)
+
+
 def format_milliseconds(milliseconds: float) -> str:
     """Return e.g. ``64.4 ms``, with three significant digits or all whole milliseconds."""
-    digits = max(0, 3 - len(str(int(milliseconds)))) if milliseconds >= 1 else 3
-    return f"{milliseconds:,.{digits}f} ms"
+    return f"{_format_digits(milliseconds)} ms"
+
+
+def format_microjoules(microjoules: float) -> str:
+    """Return e.g. ``38.4 µJ``, with three significant digits or all whole microjoules."""
+    return f"{_format_digits(microjoules)} µJ"
+
+
+def _format_digits(number: float) -> str:
+    digits = max(0, 3 - len(str(int(number)))) if number >= 1 else 3
+    return f"{number:,.{digits}f}"
 
 
 def format_frequency(hertz: int) -> str:

@@ -19,7 +19,7 @@ def check_measurable(job: Job) -> None:
         raise DiagnosticError([make_diagnostic(job, "", f"{message}; remove the key")])
     found = [
         make_diagnostic(job, key, f"{reason}; {remedy}")
-        for key in ("instructions", "cycles", "latency")
+        for key in ("instructions", "cycles", "latency", "energy")
         if getattr(budget, key) is not None
         for reason, remedy in [explain_unknown(job, key)]
         if reason
@@ -48,6 +48,9 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
         return f"the cycles on '{name}' are unknown: {reason}", "use `instructions`"
     if key == "latency" and job.clock is None:
         return f"the platform '{name}' states no clock", "add `clock: 64 MHz` to the recipe"
+    if key == "energy" and job.platform.energy is None:
+        advice = "add `energy`, the pJ per cycle, to a platform file of your board"
+        return f"the platform '{name}' states no energy", advice
     return "", ""
 
 

@@ -176,7 +176,7 @@ class Library(msgspec.Struct, frozen=True):
 class Budget(msgspec.Struct, frozen=True):
     """The limits: bytes of ``flash``, ``ram`` and ``stack``, and the time of one inference.
 
-    ``latency`` is in milliseconds.
+    ``latency`` is in milliseconds, ``energy`` in microjoules.
     """
 
     flash: int | None = None
@@ -185,6 +185,7 @@ class Budget(msgspec.Struct, frozen=True):
     cycles: int | None = None
     instructions: int | None = None
     latency: float | None = None
+    energy: float | None = None
 
 
 @dataclass(frozen=True)

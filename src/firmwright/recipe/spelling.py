@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from firmwright.data.sample_sources import KINDS
-from firmwright.documents.quantities import parse_frequency, parse_size, parse_time
+from firmwright.documents.quantities import (
+    parse_energy,
+    parse_frequency,
+    parse_size,
+    parse_time,
+)
 from firmwright.documents.schema_check import Schema
 from firmwright.documents.yaml_text import Pointer
 from firmwright.recipe.schema import rewrite_data
@@ -55,6 +60,7 @@ def _normalize_target(stated: Any) -> Any:
 
 _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "count": int,
+    "energy": parse_energy,
     "frequency": parse_frequency,
     "points": lambda text: float(text.split("point")[0]),
     "percentage": lambda text: float(text.removesuffix("%")),

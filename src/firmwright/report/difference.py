@@ -87,7 +87,8 @@ def read_time(manifest: Manifest) -> Values:
         f"{', '.join(layer['sources']) or layer['name']}, {unit}": layer["end"] - layer["start"] + 1
         for layer in timeline["layers"]
     }
-    facts = {key: timeline[key] for key in ("milliseconds", "clock", "source")}
+    shown = ("milliseconds", "microjoules", "clock", "source")
+    facts = {key: timeline[key] for key in shown if key in timeline}
     return {f"in all, {unit}": timeline["total"], **facts, **each}
 
 

@@ -184,7 +184,7 @@ def describe_run(manifest: Manifest) -> str:
 
 def describe_total(timeline: Mapping[str, Any]) -> Total:
     """Return the total of a manifest's timeline."""
-    return Total(*(timeline[field.name] for field in fields(Total)))
+    return Total(**{field.name: timeline.get(field.name) for field in fields(Total)})
 
 
 def describe_image(image: InspectedImage) -> list[str]:

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from firmwright.documents.quantities import format_frequency, format_milliseconds
+from firmwright.documents.quantities import (
+    format_frequency,
+    format_microjoules,
+    format_milliseconds,
+)
 from firmwright.documents.yaml_text import write_yaml
 from firmwright.report.advice import Advice
 from firmwright.report.charts import (
@@ -144,6 +148,9 @@ def tell_speed(report: Report) -> Card:
         lines[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
     if total.milliseconds is not None and total.clock is not None:
         lines[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
+    if total.microjoules is not None:
+        energy = format_microjoules(total.microjoules)
+        lines.insert(0, f"about {energy}, by the energy per cycle of the platform")
     if report.layers:  # the outputs of a network may be its inputs
         slowest = max(report.layers, key=lambda layer: layer.length or 0)
         lines.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")

@@ -12,7 +12,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from firmwright.documents.quantities import format_frequency, format_milliseconds
+from firmwright.documents.quantities import (
+    format_frequency,
+    format_microjoules,
+    format_milliseconds,
+)
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
@@ -81,7 +85,8 @@ class Total:
 
     ``source`` is the origin of the numbers. ``total`` is the sum of the ``modelled`` and
     ``counted`` numbers, minus the numbers in which devices run in parallel. ``milliseconds`` is
-    None without a ``clock`` (in Hz) or without cycles.
+    None without a ``clock`` (in Hz) or without cycles. ``microjoules`` is None unless the platform
+    states the energy of a cycle.
     """
 
     unit: str
@@ -91,6 +96,7 @@ class Total:
     counted: int
     clock: int | None
     milliseconds: float | None
+    microjoules: float | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         """Return e.g. ``about 640,000 cycles, 10 ms at 64 MHz (by the table of Cortex-M4, …)``."""
@@ -99,6 +105,8 @@ class Total:
         time = ""
         if self.clock is not None and self.milliseconds is not None:
             time = f", {format_milliseconds(self.milliseconds)} at {format_frequency(self.clock)}"
+        if self.microjoules is not None:
+            time += f", {format_microjoules(self.microjoules)}"
         return f"about {self.total:,} cycles{time} ({self.source})"
 
 
@@ -117,8 +125,11 @@ def make_timeline(
     run_function: str,
     source: str,
     clock: int | None = None,
+    energy: float | None = None,
 ) -> Timeline:
-    """Return the timeline of one inference; ``clock`` is the platform's in Hz.
+    """Return the timeline of one inference.
+
+    ``clock`` is the platform's in Hz, and ``energy`` its energy per cycle in pJ.
 
     Raises UserError for a run in which no instructions were counted.
     """
@@ -162,6 +173,7 @@ def make_timeline(
         counted=sum(each.amount for each in counted),
         clock=clock,
         milliseconds=round(end * 1000 / clock, 3) if clock and unit == CYCLES else None,
+        microjoules=round(end * energy / 1e6, 3) if energy and unit == CYCLES else None,
         layers=(*layers, last),
     )
 

@@ -35,6 +35,7 @@ def _read_facts(manifest: Manifest) -> Iterator[tuple[str, int | float | str | N
     if timeline is not None:
         yield timeline["unit"], timeline["total"]
         yield "milliseconds", timeline["milliseconds"]
+        yield "microjoules", timeline.get("microjoules")
     yield "flash, bytes", memory["flash_bytes"]
     yield "RAM, bytes", memory["ram_bytes"]
     yield "stack, bytes", memory.get("stack", {}).get("bytes")

@@ -34,7 +34,12 @@ def check_budget(job: Job) -> None:
     known = {key for key, *_ in uses}
     no_cycles = "the cycles of no layer are known; state `instructions` instead"
     stack = FIRMWARE_SIZE.read(job).stacks.get(job.recipe.c_prefix)
-    reasons = {"cycles": no_cycles, "latency": no_cycles, "stack": f"{stack}; remove the key"}
+    reasons = {
+        "cycles": no_cycles,
+        "latency": no_cycles,
+        "energy": no_cycles,
+        "stack": f"{stack}; remove the key",
+    }
     found += [
         make_diagnostic(job, key, reason)
         for key, reason in reasons.items()
@@ -72,6 +77,10 @@ def measure_time(timeline: Timeline) -> Iterator[Use]:
         times = [(name, round(length * milliseconds, 3)) for name, length in parts]
         unit = f"ms at {format_frequency(timeline.clock)} ({timeline.source})"
         yield "latency", 1000 * timeline.total / timeline.clock, unit, times
+    if timeline.microjoules is not None:
+        share = timeline.microjoules / timeline.total
+        energies = [(name, round(length * share, 3)) for name, length in parts]
+        yield "energy", timeline.microjoules, f"µJ ({timeline.source})", energies
 
 
 def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

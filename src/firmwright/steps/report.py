@@ -139,7 +139,7 @@ def read_total(job: Job) -> Total | None:
     timeline = read_optional(job, artifacts.TIMELINE)
     if timeline is None:
         return None
-    return Total(*(getattr(timeline, field.name) for field in fields(Total)))
+    return Total(**{field.name: getattr(timeline, field.name) for field in fields(Total)})
 
 
 def read_memory(job: Job) -> Memory:

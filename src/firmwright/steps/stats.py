@@ -30,7 +30,9 @@ def run(job: Job, folder: Path) -> None:
     schedule = PLAN.read(job).schedule
     source = describe_source(job.platform, kernels, partition, record)
     run_function = f"{job.recipe.c_prefix}_run"
-    found = make_timeline(schedule, partition, kernels, record, run_function, source, job.clock)
+    found = make_timeline(
+        schedule, partition, kernels, record, run_function, source, job.clock, job.platform.energy
+    )
     unknown = record.cycles_total is None
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
