@@ -13,13 +13,15 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 try:
     import fcntl
     import resource
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment]
+
+Changes = TypeVar("Changes", bound="FolderChanges")
 
 CAN_FORK = hasattr(os, "fork")
 
@@ -100,7 +102,7 @@ class FolderChanges:
 
             self.inotify = INotify()
 
-    def __enter__(self) -> FolderChanges:
+    def __enter__(self: Changes) -> Changes:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -48,6 +48,30 @@ def test_a_debugger_is_the_console(
     assert run(elf, platform, b"\x01").exit_code == EXIT_NO_INPUT
 
 
+RISCV_GCC = "riscv64-unknown-elf-gcc"
+ESPRESSIF = [("esp32c3", "zig"), ("esp32c3", RISCV_GCC), ("esp32c6", "zig"), ("esp32c6", RISCV_GCC)]
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), ESPRESSIF)
+def test_a_chip_of_espressif_uses_its_uart(
+    build: BuildFirmware, run: RunFirmware, platform: str, toolchain: str
+) -> None:
+    data = bytes(range(256)) + b"\x07"
+    execution = run(build("console.c", platform, toolchain), platform, message(data))
+    assert (execution.console, execution.exit_code) == (data, 7)
+    memory = build("memory.c", platform, toolchain)
+    execution = run(memory, platform)
+    assert (execution.exit_code, execution.console) == (0, b"\xa5")
+
+
+def test_the_boot_rom_of_the_esp32c3_finds_its_words(build: BuildFirmware) -> None:
+    segments = read_segments(build("memory.c", "esp32c3", "zig"))
+    first = min(segments, key=lambda segment: segment.address)
+    assert first.address == 0x42000000
+    assert struct.unpack("<2I", first.content[:8]) == (0xAEDB041D, 0xAEDB041D)
+    assert all(0x42000000 <= segment.address < 0x42400000 for segment in segments)
+
+
 def test_memory_is_prepared_after_the_second_boot_stage(
     build: BuildFirmware, run: RunFirmware
 ) -> None:

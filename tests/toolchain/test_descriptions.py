@@ -58,6 +58,8 @@ def test_platforms_and_toolchains_are_there() -> None:
             "cv32e40p-bare",
             "diana",
             "diana-chip",
+            "esp32c3",
+            "esp32c6",
             "host",
             "j721e",
             "j721s2",

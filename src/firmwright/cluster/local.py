@@ -114,9 +114,7 @@ def run_here(
                 copy.end()
 
 
-def start(
-    order: Order, lane: str, watched: int, scratch: Path, memory: Memory = NO_MEMORY
-) -> Copy:
+def start(order: Order, lane: str, watched: int, scratch: Path, memory: Memory = NO_MEMORY) -> Copy:
     """Start a job in a copy of this process. Its output is written to files in ``scratch``."""
     files = scratch / f"{lane}.output", scratch / f"{lane}.errors", scratch / f"{lane}.report"
     for file in files:

@@ -56,11 +56,15 @@ class QemuVirtRv32:
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self.read_clock: Callable[[], int] = lambda: 0
-        self._console = console
-        self._stop = stop
+        self.console = console
+        self.stop = stop
         is_64_bit = run.platform.architecture.startswith("rv64")
         mode = UC_MODE_RISCV64 if is_64_bit else UC_MODE_RISCV32
         self.engine = open_engine(UC_ARCH_RISCV, mode)
+        self.map_devices()
+
+    def map_devices(self) -> None:
+        """Map the UART and the finisher."""
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
         self.engine.mmio_map(_FINISHER, _PAGE, self._read_clock, None, self._write_finisher, None)
 
@@ -81,20 +85,20 @@ class QemuVirtRv32:
 
     def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         if offset == _UART_LINE_STATUS:
-            ready = self._console.poll()
-            if self._console.is_exhausted:
-                self._stop(Stop(fault="waiting for console input, but no input is left"))
+            ready = self.console.poll()
+            if self.console.is_exhausted:
+                self.stop(Stop(fault="waiting for console input, but no input is left"))
             return _TRANSMITTER_EMPTY | (_DATA_READY if ready else 0)
-        return self._console.read() if offset == _UART_DATA else 0
+        return self.console.read() if offset == _UART_DATA else 0
 
     def _write_uart(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
         if offset == _UART_DATA:
-            self._console.write(value)
+            self.console.write(value)
 
     def _write_finisher(
         self, _engine: Any, _offset: int, _size: int, value: int, _data: Any
     ) -> None:
         if value & 0xFFFF == _FINISHER_PASS:
-            self._stop(Stop(exit_code=0))
+            self.stop(Stop(exit_code=0))
         elif value & 0xFFFF == _FINISHER_FAIL:
-            self._stop(Stop(exit_code=value >> 16 & 0xFF))
+            self.stop(Stop(exit_code=value >> 16 & 0xFF))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ctypes import CDLL
+from dataclasses import replace
 from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import Any
@@ -14,18 +15,22 @@ from firmwright.emulator.block_counter import BlockCounter, load_library
 from firmwright.emulator.console import Console
 from firmwright.emulator.cortex_m_debugger import CortexMDebugger
 from firmwright.emulator.engine import TRANSLATIONS, UcError
+from firmwright.emulator.espressif import Esp32C3, Esp32C6
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
 from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
-from firmwright.forked import limit_memory, run_in_copy
+from firmwright.forked import run_in_copy
+from firmwright.system import limit_memory
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.platforms import Memory
 
 MACHINES: dict[str, type[Machine]] = {
     "cortex-m-debugger": CortexMDebugger,
+    "esp32c3": Esp32C3,
+    "esp32c6": Esp32C6,
     "mps2-an386": Mps2An386,
     "qemu-virt-rv32": QemuVirtRv32,
 }
@@ -143,15 +148,27 @@ class _Session:
             fill, access = (_ERASED_FLASH, code) if memory.read_only else (_RAM_PATTERN, data)
             self._map(name, memory, access)
             self._engine.mem_write(memory.origin, fill * memory.size)
+            if memory.data_origin is not None:
+                self._map(name, replace(memory, origin=memory.data_origin), uc.UC_PROT_READ)
+                self._engine.mem_protect(memory.origin, memory.size, uc.UC_PROT_EXEC)
         for segment in self._firmware.segments:
             try:
-                self._engine.mem_write(segment.address, segment.data)
+                for address in self._list_windows(segment.address):
+                    self._engine.mem_write(address, segment.data)
             except UcError as error:
                 raise self._make_error(
                     f"{len(segment.data)} bytes at {segment.address:#010x} are outside the "
                     f"memories of platform {self._run.platform.name}; correct `memories`, or "
                     "the board's linker script"
                 ) from error
+
+    def _list_windows(self, address: int) -> Iterator[int]:
+        """Yield the addresses at which the program fetches and reads the byte at an address."""
+        yield address
+        for memory in self._run.platform.memories.values():
+            inside = memory.origin <= address < memory.origin + memory.size
+            if inside and memory.data_origin is not None:
+                yield address - memory.origin + memory.data_origin
 
     def _map(self, name: str, memory: Memory, access: int) -> None:
         """Map a memory; unicorn maps whole pages, so hooks report accesses after its end."""

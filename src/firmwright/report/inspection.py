@@ -184,7 +184,8 @@ def describe_run(manifest: Manifest) -> str:
 
 def describe_total(timeline: Mapping[str, Any]) -> Total:
     """Return the total of a manifest's timeline."""
-    return Total(**{field.name: timeline.get(field.name) for field in fields(Total)})
+    numbers: dict[str, Any] = {field.name: timeline.get(field.name) for field in fields(Total)}
+    return Total(**numbers)
 
 
 def describe_image(image: InspectedImage) -> list[str]:

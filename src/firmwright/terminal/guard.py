@@ -51,7 +51,8 @@ def end_with_reader() -> None:
 
     Do not use it in processes with connections: a broken connection would end them, too.
     """
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 STANDARD_ERROR = 2

@@ -42,6 +42,8 @@ class Memory:
     """The cycles in which the processor waits for an access."""
     fetch_bytes: int = 16
     """The bytes that such an access provides."""
+    data_origin: int | None = None
+    """The address at which loads read a memory whose instructions are at ``origin``."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Platform:
     """The processor features for which forms of the device ``c`` are made."""
     clock: int | None = None
     """The clock frequency of the processor in Hz. A recipe may state another frequency."""
+    energy: float | None = None
+    """The energy per clock cycle of the processor in pJ."""
     uf2_family: int | None = None
     """The chip's family in UF2 files, for a chip whose boot loader stores such files."""
     cycles: str | None = None

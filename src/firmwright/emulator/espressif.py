@@ -1,0 +1,69 @@
+"""Emulates Espressif's chips with one RISC-V core: UART0, and the registers that a program writes.
+
+Sources of addresses: the Technical Reference Manuals of the ESP32-C3 and the ESP32-C6.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from firmwright.emulator.machine import Stop
+from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
+
+_PAGE = 0x1000
+
+_UART = 0x60000000
+_UART_FIFO = 0x00
+_UART_STATUS = 0x1C
+
+_ENDED = 0xF1E00000
+"""The upper bits of the register with the exit code, which the program writes at its end."""
+
+
+class Esp32C3(QemuVirtRv32):
+    """The chip: a UART whose FIFO is never full, and registers without a function."""
+
+    registers: ClassVar[tuple[int, ...]] = (0x60008000, 0x6001F000)
+    """The pages of RTC_CNTL, whose offset ``exit_code`` has the exit code, and of a timer group."""
+
+    exit_code = 0x50
+
+    def map_devices(self) -> None:
+        self.engine.mmio_map(_UART, _PAGE, self._read_port, None, self._write_port, None)
+        first, *others = self.registers
+        self.engine.mmio_map(first, _PAGE, self._read_nothing, None, self._write_exit_code, None)
+        for page in others:
+            self.engine.mmio_map(page, _PAGE, self._read_nothing, None, self._ignore, None)
+
+    def _read_port(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        if offset == _UART_FIFO:
+            return self.console.read()
+        if offset != _UART_STATUS:
+            return 0
+        ready = self.console.poll()
+        if self.console.is_exhausted:
+            self.stop(Stop(fault="waiting for console input, but no input is left"))
+        return int(ready)
+
+    def _write_port(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        if offset == _UART_FIFO:
+            self.console.write(value & 0xFF)
+
+    def _read_nothing(self, _engine: Any, _offset: int, _size: int, _data: Any) -> int:
+        return 0
+
+    def _ignore(self, _engine: Any, _offset: int, _size: int, _value: int, _data: Any) -> None:
+        """Accept a write to a watchdog."""
+
+    def _write_exit_code(
+        self, _engine: Any, offset: int, _size: int, value: int, _data: Any
+    ) -> None:
+        if offset == self.exit_code and value & ~0xFF == _ENDED:
+            self.stop(Stop(exit_code=value & 0xFF))
+
+
+class Esp32C6(Esp32C3):
+    """The chip: its registers of LP_AON and LP_WDT are in one page."""
+
+    registers: ClassVar[tuple[int, ...]] = (0x600B1000, 0x60008000)
+    exit_code = 0x00
