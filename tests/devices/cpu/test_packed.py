@@ -1,0 +1,31 @@
+"""Weights of 4 bits next to the end of a row: no number of a neighbor is added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.devices.cpu.forms.packed import DSP_FORMS
+from firmwright.ir.layer import Layer, LayerKind
+from tests.devices.cpu.layers import make_layer, make_network, narrow_weights
+from tests.devices.cpu.shapes import Shape
+from tests.devices.cpu.test_forms import run_layers
+
+
+def make_sensitive_layer(inputs: int) -> Layer:
+    """Return a layer in which a sum that is wrong by 8 gives another result."""
+    generator = np.random.default_rng(0)
+    layer = make_layer(LayerKind.DENSE, Shape(inputs, 16, batch=3), generator)
+    scaling = replace(layer.scaling, shifts=layer.scaling.shifts - 6)
+    return narrow_weights(replace(layer, scaling=scaling), generator)
+
+
+@pytest.mark.needs("gcc")
+def test_the_last_word_of_inputs_may_be_partly_empty(tmp_path: Path, cache: Path) -> None:
+    (form,) = (form for form in DSP_FORMS if form.kind is LayerKind.DENSE)
+    layers = [make_sensitive_layer(inputs) for inputs in (33, 34, 35)]
+    network = make_network(layers, [form] * len(layers), shared=True)
+    run_layers(network, layers, tmp_path, cache, "host", "gcc", ())
