@@ -28,8 +28,23 @@ def test_a_pick_begins_at_a_byte(index: int, begin: int) -> None:
     assert list(find_picks(bindings, ()).values()) == [begin]
 
 
-def test_elements_that_are_apart_are_no_pick() -> None:
-    _, bindings = build_main(lambda x: take(x, 1, 2), SHAPE)
+@pytest.mark.parametrize(("begin", "end", "byte"), [(1, 3, 12), (-3, -1, 12), (-9, 2, 0)])
+def test_a_slice_of_rows_is_a_pick(begin: int, end: int, byte: int) -> None:
+    _, bindings = build_main(lambda x: relax.op.strided_slice(x, [0], [begin], [end]), SHAPE)
+    assert list(find_picks(bindings, ()).values()) == [byte]
+
+
+APART_READS: dict[str, Callable[[relax.Expr], relax.Expr]] = {
+    "an element of the last axis": lambda x: take(x, 1, 2),
+    "columns": lambda x: relax.op.strided_slice(x, [1], [0], [1]),
+    "every second row": lambda x: relax.op.strided_slice(x, [0], [0], [4], [2]),
+    "rows and columns": lambda x: relax.op.strided_slice(x, [0, 1], [1, 0], [3, 1]),
+}
+
+
+@pytest.mark.parametrize("name", APART_READS)
+def test_elements_that_are_apart_are_no_pick(name: str) -> None:
+    _, bindings = build_main(APART_READS[name], SHAPE)
     assert find_picks(bindings, ()) == {}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from firmwright.ir.nodes import Call, Expr, Function
-from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.operators import RESHAPES, read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, list_bindings, operator_name
 
 CONVOLUTION = "relax.nn.conv2d"
@@ -29,7 +29,7 @@ def list_definitions(function: Function) -> Definitions:
 
 def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
     """Return the tensor before any reshapes, which has equal elements."""
-    while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
+    while (call := definitions.get(value)) is not None and operator_name(call) in RESHAPES:
         value = call.args[0]
     return value
 

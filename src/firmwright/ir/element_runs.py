@@ -36,13 +36,37 @@ def list_parts(value: relax.Expr) -> list[relax.Expr]:
     return list(value.args[0].fields) if prod(shape[:axis]) == 1 else []
 
 
-def find_first_element(take: tvm.ir.Call) -> int | None:
-    """Return the first element of the part that a constant index selects, or None."""
-    data, index = take.args[:2]
-    if not isinstance(index, Constant) or static_shape(index) or take.attrs.axis is None:
+def find_first_element(value: relax.Expr) -> int | None:
+    """Return the first element of the part that a constant index or a slice selects, or None."""
+    if operator_name(value) == "relax.strided_slice":
+        return find_first_of_slice(value)
+    if operator_name(value) != "relax.take":
+        return None
+    data, index = value.args[:2]
+    if not isinstance(index, Constant) or static_shape(index) or value.attrs.axis is None:
         return None
     shape = static_shape(data)
-    axis, number = int(take.attrs.axis) % len(shape), int(constant_array(index).item())
+    axis, number = int(value.attrs.axis) % len(shape), int(constant_array(index).item())
     if prod(shape[:axis]) != 1 or not 0 <= number < shape[axis]:
         return None
     return number * prod(shape[axis + 1 :])
+
+
+def find_first_of_slice(call: tvm.ir.Call) -> int | None:
+    """Return the first element of a slice whose elements are adjacent, or None."""
+    shape = static_shape(call.args[0])
+    axis = next((i for i, length in enumerate(shape) if length > 1), 0)
+    begin = find_begin(call, axis) if prod(static_shape(call)) else None
+    return None if begin is None else begin * prod(shape[axis + 1 :])
+
+
+def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
+    """Return the first index of a slice that only cuts this axis, with a step of 1, else None."""
+    before, after = static_shape(call.args[0]), static_shape(call)
+    steps = [int(step.value) for step in call.args[4].fields] if len(call.args) > 4 else []
+    cut = [i for i, lengths in enumerate(zip(before, after, strict=True)) if len({*lengths}) > 1]
+    if cut != [axis] or any(step != 1 for step in steps):
+        return None
+    axes = [int(each.value) % len(before) for each in call.args[1].fields]
+    begin = int(call.args[2].fields[axes.index(axis)].value)
+    return max(begin + before[axis], 0) if begin < 0 else begin

@@ -21,7 +21,7 @@ def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[V
     return {
         b.var: first * ELEMENT_BYTES[dtype_of(b.var)]
         for b in bindings
-        if operator_name(b.value) == "relax.take"
+        if operator_name(b.value) in ("relax.take", "relax.strided_slice")
         and isinstance(b.value.args[0], Var)
         and {b.var, b.value.args[0]}.isdisjoint(fixed)
         for first in [find_first_element(b.value)]

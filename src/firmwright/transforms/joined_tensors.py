@@ -7,7 +7,7 @@ from math import prod
 import tvm
 from tvm import relax
 
-from firmwright.ir.element_runs import find_first_element, keeps_order, list_parts
+from firmwright.ir.element_runs import find_begin, find_first_element, keeps_order, list_parts
 from firmwright.ir.relax import (
     definition,
     operator_name,
@@ -58,18 +58,6 @@ def cut_part(
     if end - begin == static_shape(part)[axis]:
         return part
     return builder.emit(relax.op.strided_slice(part, [axis], [begin], [end]))
-
-
-def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
-    """Return the first index of a slice that only cuts this axis, with a step of 1, else None."""
-    before, after = static_shape(call.args[0]), static_shape(call)
-    steps = [int(step.value) for step in call.args[4].fields] if len(call.args) > 4 else []
-    cut = [i for i, lengths in enumerate(zip(before, after, strict=True)) if len({*lengths}) > 1]
-    if cut != [axis] or any(step != 1 for step in steps):
-        return None
-    axes = [int(each.value) % len(before) for each in call.args[1].fields]
-    begin = int(call.args[2].fields[axes.index(axis)].value)
-    return max(begin + before[axis], 0) if begin < 0 else begin
 
 
 def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> list[relax.Expr]:
