@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,51 +74,87 @@ SHIFTS = range(1, 23)
 """The possible shifts; with larger shifts, results would exceed 32 bits."""
 
 STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
-"""The candidates for the multiplier, as distances from the nearest multiplier."""
+"""Distances of the multipliers to try from the nearest multiplier."""
+
+FIRST_STEPS = 9
+"""The number of distances to try before a second rounding, which needs two more instructions."""
+
+
+class Multiplier(NamedTuple):
+    """The numbers of a product: let h be the high half of (a b << ``lift``) · ``multiplier``.
+
+    Without a second rounding, a result before the clamp is low + (h + ``offset`` >> ``shift``). If
+    ``twice`` is set, h is halved and rounded first, and a negative half is decreased by 1.
+    """
+
+    multiplier: int
+    offset: int
+    shift: int
+    twice: bool
+
+    @property
+    def lift(self) -> int:
+        return 2 if self.twice else LIFT
 
 
 @lru_cache(maxsize=4)
-def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
-    """Return the multiplier, offset and shift for the products of all a and b, or None.
-
-    Let h be the upper half of (a b << LIFT) · multiplier. Then a result, before the clamp, is
-
-        low + (h + offset) >> shift
-
-    The function returns None if it finds no such numbers.
-    """
+def find_multiplier(layer: Product) -> Multiplier | None:
+    """Return the numbers of a product that are exact for all a and b, or None."""
     left, right = (
         np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1) - point
         for dtype, point in zip(layer.input_dtypes, layer.zero_points, strict=True)
     )
-    products = left[:, None] * right[None] << LIFT
+    products = left[:, None] * right[None]
+    for step in STEPS[:FIRST_STEPS]:
+        if (found := try_multiplier(layer, products, step)) is not None:
+            return found
+    if (found := try_two_roundings(layer, products)) is not None:
+        return found
+    tried = (try_multiplier(layer, products, step) for step in STEPS[FIRST_STEPS:])
+    return next((found for found in tried if found is not None), None)
+
+
+def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | None:
+    """Return the numbers with one rounding and with this distance of the multiplier, or None."""
     fraction, exponent = np.frexp(layer.factor)
     shift = LIFT - 1 - int(exponent)
-    if shift not in SHIFTS:
+    multiplier = round(float(fraction) * 2**31) + step
+    if shift not in SHIFTS or multiplier >= 2**31:
         return None
-    for step in STEPS:
-        multiplier = round(float(fraction) * 2**31) + step
-        halves = products * multiplier >> 32
-        low, high = bound_offset(layer, halves, shift)
-        offset = (low + high) // 2 - (layer.low << shift)
-        fits = int(np.abs(halves).max()) + abs(offset) < 2**31 and multiplier < 2**31
-        if low <= high and fits:
-            return multiplier, offset, shift
-    return None
+    halves = (products << LIFT) * multiplier >> 32
+    low, high = bound_offset(layer, halves, shift)
+    offset = (low + high) // 2 - (layer.low << shift)
+    fits = int(np.abs(halves).max()) + abs(offset) < 2**31
+    return Multiplier(multiplier, offset, shift, twice=False) if low <= high and fits else None
+
+
+def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
+    """Return the numbers of TFLite's kernel, or None if the results are rounded in another way."""
+    fraction, exponent = np.frexp(layer.factor)
+    multiplier, shift = round(float(fraction) * 2**31), -int(exponent)
+    if shift not in SHIFTS or multiplier >= 2**31:
+        return None
+    half = ((products << 2) * multiplier >> 32) + 1 >> 1
+    half += half >> 31
+    low, high = bound_offset(layer, half, shift)
+    offset = (low + high) // 2 - (layer.low << shift)
+    return Multiplier(multiplier, offset, shift, twice=True) if low <= high else None
 
 
 def pack_product(layer: Product) -> Packing:
     """Return a packing whose record has no arrays."""
-    multiplier, offset, shift = find_multiplier(layer) or (0, 0, 0)
+    found = find_multiplier(layer)
+    assert found is not None
     first, second = layer.zero_points
     record = {
         "elements": layer.elements,
         "channels": layer.channels,
         "first": first,
         "second": second,
-        "multiplier": multiplier,
-        "offset": offset,
-        "shift": shift,
+        "multiplier": found.multiplier,
+        "offset": found.offset,
+        "shift": found.shift,
     }
-    scaling = {"one_shift": True, "float_scaled": False, "emulated": False}
-    return Packing({}, record, {"low": layer.low, "high": layer.high, **scaling})
+    scaling = {"one_shift": not found.twice, "float_scaled": False, "emulated": False}
+    lifted = 2 ** (found.lift - 2)  # the C multiplies sums by 4
+    return Packing({}, record, {"low": layer.low, "high": layer.high, "lifted": lifted, **scaling})

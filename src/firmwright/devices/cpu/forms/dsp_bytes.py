@@ -258,20 +258,25 @@ def describe_rows(
 def describe_product(
     layer: Layer, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the record of a product with these packed weights, for blocks of four channels."""
+    """Return the numbers of a product with these packed weights, for blocks of four channels.
+
+    ``factors`` begins with the zero point's rounding offset, so that the steps of a recurrent layer
+    share a function.
+    """
     rows = describe_rows(layer, channels, arrays, paired)
     numbers = make_requantization(layer)
     uniform = (
         not is_given(layer)
         and len({*zip(numbers.multipliers.tolist(), numbers.shifts.tolist(), strict=True)}) == 1
     )
-    factors, record = {}, {**rows.record, "halves": 1 + 2 * layer.zero_point}
+    factors, record, halves = {}, dict(rows.record), 1 + 2 * layer.zero_point
     if uniform:
         record["multiplier"] = int(numbers.multipliers[0])
         record["shift"] = int(numbers.shifts[0]) - 1
+        record["halves"] = halves
     else:
-        blocks = scale_blocks(layer, channels, paired)
-        factors["factors"] = blocks.astype("int32").reshape(-1)
+        blocks = scale_blocks(layer, channels, paired).reshape(-1)
+        factors["factors"] = np.append(halves, blocks).astype("int32")
     variant = {**rows.variant, "uniform": uniform}
     return Packing({**rows.arrays, **factors}, record, variant, rows.scratch)
 
