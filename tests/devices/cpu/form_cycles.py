@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ MOST_PRODUCTS = 300_000
 CHANNELS = (1, 3, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 KERNELS = ((1, 1), (1, 1), (3, 3), (3, 3), (5, 5), (1, 3), (4, 1))
+SPREADS = (20, 36, 50)
+"""Standard deviations of the weights of a layer."""
+
 DEPTHWISE_KERNELS = ((3, 3), (3, 3), (5, 5), (7, 7), (1, 5), (4, 1))
 
 
@@ -65,9 +69,15 @@ def pad_same(
 
 
 def draw_real_layers(kind: LayerKind, count: int, seed: int) -> list[Layer]:
+    """Return layers with normally distributed weights, as after training."""
     generator = np.random.default_rng(seed)
-    shapes = [draw_real_shape(kind, generator) for _ in range(count)]
-    return [make_layer(kind, s, generator, relu=bool(generator.random() < 0.5)) for s in shapes]
+    layers = []
+    for _ in range(count):
+        shape = draw_real_shape(kind, generator)
+        layer = make_layer(kind, shape, generator, relu=bool(generator.random() < 0.5))
+        drawn = generator.normal(0, generator.choice(SPREADS), layer.weights.shape)
+        layers.append(replace(layer, weights=drawn.round().astype("int64").clip(-127, 127)))
+    return layers
 
 
 def measure_variants(

@@ -182,10 +182,7 @@ def scale(layer: Layer, sums: Array) -> Array:
 def make_network(
     layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool | Sequence[bool]
 ) -> Network:
-    """Return a network whose regions are independent layers; each layer has separate ports.
-
-    ``shared`` states for every layer, or for each layer, whether it uses a shared function.
-    """
+    """Return a network of independent layers; ``shared`` is for all layers or for each layer."""
     are_shared = [shared] * len(layers) if isinstance(shared, bool) else shared
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []

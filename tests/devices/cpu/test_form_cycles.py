@@ -30,6 +30,8 @@ FEW_CYCLES = 5_000
     ("platform", "kind"),
     [
         ("cortex-m4-bare", LayerKind.DEPTHWISE_CONV2D),
+        ("cortex-m4-bare", LayerKind.CONV2D),
+        ("rv32-bare", LayerKind.DENSE),
     ],
 )
 def test_a_default_variant_is_at_most_3_percent_behind_the_best(

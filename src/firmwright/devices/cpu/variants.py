@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits
+from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitting
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
@@ -24,7 +24,7 @@ FUNCTIONS = {False: "separate", True: "shared"}
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     """Return whether a layer by default calls a function that other layers also call."""
     if specialize == "auto":
-        results = 0 if isinstance(layer, Pair | Softmax) else layer.output_elements
+        results = layer.elements if isinstance(layer, Pair | Softmax) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION
     return specialize == "size"
 
@@ -58,8 +58,7 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
     one more build of the network.
     """
     asked = read_specialize(context)
-    features = context.platform.features
-    forms = [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
+    forms = list_fitting(layer, context.platform.features, FORMS)
     for form in forms:
         default = shares_function(layer, form, asked)
         for shared in (default, not default) if asked == "auto" else (default,):

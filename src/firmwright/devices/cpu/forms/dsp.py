@@ -18,7 +18,7 @@ from firmwright.devices.cpu.forms.dsp_bytes import (
     largest_divisor,
     scale_channels,
 )
-from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
+from firmwright.devices.cpu.forms.form import BlockCosts, Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
 from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
@@ -33,6 +33,9 @@ STEP = 4
 TILES = (Tile(3, 2), Tile(2, 2))
 """The numbers of pixels and channels per step of convolutions of bytes, in which more pixels share
 the weights."""
+
+COSTS = BlockCosts(gather=2.75, read=0, load=1.03, product=0.69, result=12.2, block=22.9)
+"""The cycles of ``dsp_conv2d`` by Cortex-M4's table, fitted to 30 layers and both tiles."""
 
 COLUMNS = 4
 """The number of columns per step, which leaves registers for the left operand and for pointers."""
@@ -127,6 +130,7 @@ FORMS = (
         cost=1.0,
         sentence="A halfword has two channels' weights, so one SMLAD computes four products.",
         tiles=TILES,
+        cycles={"armv7e-m-dsp": COSTS.count_cycles},
     ),
     Form(
         name="dsp_wide_dense",

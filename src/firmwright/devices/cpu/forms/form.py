@@ -83,6 +83,33 @@ class Tile(NamedTuple):
         return f"{self.pixels}x{self.channels}"
 
 
+class BlockCosts(NamedTuple):
+    """The cycles of a form that adds the products of blocks of pixels by channels.
+
+    A block of pixels gathers its inputs. Each of its blocks of channels reads the inputs, loads
+    weights, multiplies and stores results.
+    """
+
+    gather: float
+    read: float
+    load: float
+    product: float
+    result: float
+    block: float
+
+    def count_cycles(self, layer: Any, tile: Tile) -> float:
+        """Return the approximate cycles of a layer with a tile."""
+        channel_blocks = layer.groups * -(-layer.out_channels // layer.groups // tile.channels)
+        of_channels = (
+            layer.taps * tile.channels * (self.load + self.product * tile.pixels)
+            + layer.taps * tile.pixels * self.read
+            + self.result * tile.pixels * tile.channels
+            + self.block
+        )
+        of_pixels = self.gather * layer.taps * tile.pixels + channel_blocks * of_channels
+        return float(-(-layer.pixels // tile.pixels) * of_pixels)
+
+
 def shrink_tile(layer: Any, tile: Tile) -> Tile:
     """Return a tile that is at most as large as the output of a group of a layer."""
     channels = layer.out_channels // layer.groups
@@ -114,6 +141,9 @@ class Form:
     that. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile`` makes
     a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer was
     tuned. ``bits`` is the number of bits in which the C stores a weight.
+
+    ``cycles`` maps a feature of cores to a function that returns the approximate cycles of a layer
+    with a tile. It decides about the default tile, and between forms that have such functions.
     """
 
     name: str
@@ -130,6 +160,7 @@ class Form:
     tiles: tuple[Tile, ...] = ()
     fit_tile: Callable[[Any, Tile], Tile] = shrink_tile
     bits: int = 8
+    cycles: Mapping[str, Callable[[Any, Tile], float]] = field(default_factory=dict)
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
         """Return whether the form is for a layer's kind and width, and for a core's features."""
@@ -138,7 +169,16 @@ class Form:
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
         """Return the different tiles of a layer, with the default tile first."""
-        return [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
+        tiles = [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
+        for feature in sorted(self.features & self.cycles.keys()):
+            tiles.sort(key=lambda tile: self.cycles[feature](layer, tile))
+        return tiles
+
+    def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
+        """Return the approximate cycles of a layer on a core, None if they are not known."""
+        tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
+        known = (cycles for feature, cycles in self.cycles.items() if feature in features)
+        return next((cycles(layer, tile) for cycles in known), None)
 
     def with_tile(self, tile: Tile) -> Form:
         """Return the form with only this tile, and with a sentence that states the tile."""
@@ -170,7 +210,7 @@ def choose(
     features: Collection[str],
     forms: Sequence[Form],
 ) -> Choice:
-    """Return the first form that fits this layer on a core with these features.
+    """Return the best form that fits this layer on a core with these features.
 
     The reasons omit forms for other kinds of layers and forms for other cores.
     """
@@ -180,6 +220,20 @@ def choose(
             continue
         broken = form.find_broken(layer)
         if not broken:
-            return Choice(form, tuple(refusals))
+            return Choice(list_fitting(layer, features, forms)[0], tuple(refusals))
         refusals.append(f"{form.name} needs {'; '.join(broken)}")
     return Choice(None, tuple(refusals))
+
+
+def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:
+    """Return all forms that fit a layer on a core, the best one first.
+
+    The best form is the first in the table, or the fastest one if the cycles of the first are
+    known. The other forms are in the order of the table.
+    """
+    fitting = [f for f in forms if f.is_for(layer, features) and not f.find_broken(layer)]
+    known = [(cycles, f) for f in fitting if (cycles := f.predict_cycles(layer, features))]
+    if known and known[0][1] is fitting[0]:
+        _, best = min(known, key=lambda pair: pair[0])
+        fitting.sort(key=lambda form: form is not best)
+    return fitting

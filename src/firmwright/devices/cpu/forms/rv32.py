@@ -275,6 +275,7 @@ FORMS = (
         cost=2.3,
         sentence="A word has four channels; one multiplication computes two multiply-accumulates.",
         shared=True,
+        cycles={"rv32m": rv32_dense.count_cycles},
     ),
     Form(
         name="rv32m_wide_conv2d",
