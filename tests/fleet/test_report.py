@@ -14,7 +14,7 @@ from firmwright.fleet.report import read_results, write_report
 JOBS = ("slower", "same", "broken", "mended", "new", "late")
 BEFORE = {
     "slower": Outcome(
-        "slower", "", "aa", "exact", 1000, "cycles", "a table", 0.5, 500, 60, None, 75.0
+        "slower", "", "aa", "exact", 1000, "cycles", "a table", 0.5, None, 500, 60, None, 75.0
     ),
     "same": Outcome("same", "", "bb", "not run"),
     "broken": Outcome("broken", "", "cc", "exact"),
@@ -26,7 +26,7 @@ AFTER = {
         "new", "", "ee", "within the tolerance", 12345, "instructions", "counted", batch=8
     ),
     "slower": Outcome(
-        "slower", "", "ff", "exact", 1100, "cycles", "a table", 0.55, 500, 64, None, 50.0
+        "slower", "", "ff", "exact", 1100, "cycles", "a table", 0.55, None, 500, 64, None, 50.0
     ),
     "same": BEFORE["same"],
     "broken": Outcome("broken", "my|net.yaml:1:1: <b>wrong</b>\nand more"),

@@ -100,4 +100,5 @@ def _list_known(stated: Any) -> list[str]:
     """
     named = stated.get("to") if isinstance(stated, Mapping) else stated
     known = load_schema()["$defs"]["build-system"]["enum"]
-    return [name for name in (named if isinstance(named, list) else [named]) if name in known]
+    names = named if isinstance(named, list) else [named]
+    return [name for name in names if isinstance(name, str) and name in known]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from multiprocessing import SimpleQueue
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
 from firmwright import progress
-from firmwright.bundle.outcome import Outcome, make_outcome
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
@@ -236,41 +234,3 @@ def describe_exports(job: Job) -> Iterator[Row]:
 def describe_bundle(path: str) -> str:
     """Return the path of a bundle, with its bytes."""
     return f"{path} ({Path(path).stat().st_size:,} bytes)"
-
-
-COLUMNS = ("outputs", "time", "flash", "RAM")
-NOTHING = "-"
-"""The text for an unknown number."""
-
-
-def format_overview(builds: Sequence[UpToDate], done: Collection[str]) -> Iterator[str]:
-    """Yield the lines of the table; ``done`` are the tasks of the builds that have succeeded."""
-    head = f"{sum(each.task in done for each in builds)} of {len(builds)} built"
-    outcomes = [read_outcome(each) if each.task in done else None for each in builds]
-    described = (describe(outcome) for outcome in outcomes)
-    rows = [
-        (head, *COLUMNS),
-        *((b.title, *cells) for b, cells in zip(builds, described, strict=True)),
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for title, outputs, *numbers in rows:
-        right = (f"{n:>{width}}" for n, width in zip(numbers, widths[2:], strict=True))
-        yield "  ".join((title.ljust(widths[0]), outputs.ljust(widths[1]), *right)).rstrip()
-    for source in sorted({outcome.source for outcome in outcomes if outcome} - {""}):
-        yield f"time: {source}"
-
-
-def read_outcome(build: UpToDate) -> Outcome:
-    return make_outcome(build.title, msgspec.json.decode(Path(build.manifest).read_bytes()))
-
-
-def describe(found: Outcome | None) -> tuple[str, ...]:
-    """Return the cells of a build after its title; ``found`` is None if it was not built."""
-    if found is None:
-        return ("not built", *[""] * (len(COLUMNS) - 1))
-    numbers = (found.flash, found.ram)
-    return (
-        found.exact,
-        found.time or NOTHING,
-        *(NOTHING if n is None else f"{n:,}" for n in numbers),
-    )
