@@ -25,10 +25,10 @@ class Graph:
 
     A layer has the arithmetic of small accelerators: int8 · int8 summed in int32, plus an int32
     bias. The sum is shifted right by ``shift_bits`` (arithmetically: towards minus infinity) and
-    clipped to int8; with ``act``, negative values then become 0 (ReLU). Every layer has a ``name``,
-    which reports and the C use. Weights whose sum could leave int32 for some input are rejected.
+    clipped to int8; with ``act``, negative values then become 0 (ReLU). Reports and the C code use
+    the ``name`` of each layer. Weights whose sum could leave int32 for some input are rejected.
 
-    All methods raise UserError for arguments that do not fit each other.
+    All methods raise UserError if the arguments do not fit each other.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Graph:
     ) -> relax.Var:
         """Multiply int8 (N, inputs) by int8 weights (outputs, inputs); ``bias`` is (outputs,).
 
-        A tensor of more axes is flattened after the first axis.
+        A tensor with more axes is flattened after the first axis.
         """
         self._expect(weights, name, "weights", "int8", 2)
         self._expect_sums_fit(name, weights, bias)
@@ -116,7 +116,7 @@ class Graph:
     def max_pool2d(
         self, x: relax.Var, name: str, size: Pair, strides: Pair | None = None
     ) -> relax.Var:
-        """Return the maximum of each window; ``strides`` is the window's size if not passed."""
+        """Return the maximum of each window; the default of ``strides`` is the window's size."""
         self._expect(x, name, "x", "int8", 4)
         step = size if strides is None else strides
         return self.emit(relax.op.nn.max_pool2d(x, pool_size=list(size), strides=list(step)), name)
@@ -124,7 +124,7 @@ class Graph:
     def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
         """Sum each channel over the image, shift and clip: (N, C, H, W) to (N, C).
 
-        With H·W = 2 ** ``shift_bits`` this is the average, rounded towards minus infinity.
+        If H·W = 2 ** ``shift_bits``, the result is the average, rounded towards minus infinity.
         """
         self._expect(x, name, "x", "int8", 4)
         wide = self._emit(relax.op.astype(x, "int32"), name)
@@ -160,7 +160,7 @@ class Graph:
         act: bool,
         shift_bits: int,
     ) -> relax.Var:
-        """Finish an int32 sum: bias, shift, clip, int8, and ReLU if ``act`` is set."""
+        """Add the bias to an int32 sum, shift, clip, convert to int8; ReLU if ``act``."""
         if not 0 <= shift_bits <= 31:
             raise UserError(f"{name}: shift_bits is {shift_bits}; expected 0 to 31")
         sums = self._emit(total, name)
@@ -178,7 +178,7 @@ class Graph:
         """Bind a call to a variable; raises UserError if Relax rejects the call."""
         try:
             value = relax.BlockBuilder().normalize(expression)
-        except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these
+        except (RuntimeError, TypeError, ValueError) as error:  # the bases of TVM's exceptions
             raise UserError(f"{name}: {first_line(error)}") from error
         bound = relax.Var(variable, value.ty)
         self._bindings.append(relax.VarBinding(bound, value))

@@ -1,4 +1,4 @@
-"""Makes random weights that are equal on all machines and for all versions."""
+"""Makes random weights that are equal on all machines and with all versions of NumPy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def random_array(
 ) -> npt.NDArray[Any]:
     """Return integers from ``low`` to ``high``, both included; by default the range of ``dtype``.
 
-    Each is ``low + r mod (high - low + 1)``, and r is the next 64-bit number of PCG64 from the
+    Each integer is ``low + r mod (high - low + 1)``; r is the next 64-bit number of PCG64 with this
     seed. NumPy guarantees that this stream never changes (NEP 19), unlike its ``integers``. Raises
-    UserError for limits that ``dtype`` cannot hold.
+    UserError if ``dtype`` cannot hold the limits.
     """
     limits = np.iinfo(dtype)
     first = int(limits.min) if low is None else low

@@ -1,8 +1,9 @@
-"""Writes the archive of a bundle, and reads archives from outside.
+"""Writes the archive of a bundle, and reads untrusted archives.
 
 The reader trusts no content and writes no file. It accepts an archive only if :func:`write_archive`
 writes the same bytes for the same files. This rule rejects links, devices, other owners, times and
-orders, and bytes after the end. The usual attacks are checked before, for messages that name them.
+orders, and bytes after the end. Separate checks find the usual attacks first, so that the message
+names the attack.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
 def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
     """Return the archive's folder, and its files by their names below the folder.
 
-    Messages name the archive ``shown``. Raises BrokenBundleError for an archive that
-    :func:`write_archive` does not write, and for one that exceeds a limit above.
+    Messages name the archive ``shown``. Raises BrokenBundleError if :func:`write_archive` would
+    write other bytes, or if the archive exceeds a limit of this module.
     """
     try:
         unpacked = unpack_gzip(content)
@@ -89,7 +90,7 @@ def read_capped(path: Path) -> bytes:
         raise BrokenBundleError(f"{path}: {state}")
     try:
         with path.open("rb") as stream:
-            # A read allocates its maximum first, so the maximum is near the file's size.
+            # `read(n)` allocates n bytes first, so n is close to the file's size.
             size = os.fstat(stream.fileno()).st_size
             content = stream.read(min(size, MAX_PACKED_BYTES) + 1)
     except OSError as error:
@@ -103,7 +104,10 @@ def read_capped(path: Path) -> bytes:
 
 
 def unpack_gzip(content: bytes) -> bytes:
-    """Return the content of one gzip stream, which has to end with the file."""
+    """Return the content of one gzip stream.
+
+    Raises BrokenBundleError if bytes follow the stream.
+    """
     unpacker = zlib.decompressobj(wbits=31)  # gzip with its header and checksum
     limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * len(content)))
     unpacked = io.BytesIO()
@@ -134,7 +138,8 @@ def read_tar(content: bytes) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
             for entry in read_entries(archive):
                 check_name(entry.name)
-                # The names are equal on systems that ignore case or compose letters.
+                # Some systems ignore case or compose letters: there, two names with one key are
+                # equal.
                 key = unicodedata.normalize("NFC", entry.name).casefold()
                 if key in taken:
                     raise BrokenBundleError(f"two entries are named {entry.name!r}")
@@ -148,7 +153,7 @@ def read_tar(content: bytes) -> dict[str, bytes]:
 
 
 def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the entries; BrokenBundleError for the first entry that is not a plain file."""
+    """Yield the entries. Raises BrokenBundleError at the first entry that is not a plain file."""
     for number, entry in enumerate(archive, 1):
         if number > MAX_ENTRIES:
             raise BrokenBundleError(f"it has more than {MAX_ENTRIES:,} entries, the maximum")
@@ -190,7 +195,7 @@ def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
 
 
 LEVEL = 5
-"""zlib's level: 6 needs 1.5 times as long and saves 1.4 % (DS-CNN's bundle), 9 far longer."""
+"""zlib's level: level 6 needs 1.5 times as long and saves 1.4 % (bundle of DS-CNN)."""
 
 PART_BYTES = 128 * 1024
 WINDOW_BYTES = 32 * 1024

@@ -24,9 +24,9 @@ AGAIN = "fetch or build the bundle again"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was read and checked: ``files`` by their names below its ``folder``.
+    """A checked bundle; ``files`` has the content of each file by its name below ``folder``.
 
-    ``manifest`` is the content of ``manifest.json``. It fits its schema, and it lists the files.
+    ``manifest`` is the content of ``manifest.json``. It fits its schema and lists all files.
     """
 
     path: Path
@@ -38,12 +38,12 @@ class Bundle:
 
     @property
     def has_networks(self) -> bool:
-        """Return whether the firmware has several networks; then its manifest has another form."""
+        """Return whether the firmware has several networks; its manifest has another schema."""
         return is_of_networks(self.manifest)
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle from outside into memory with :func:`parse_bundle`; no file is written."""
+    """Read an untrusted bundle into memory with :func:`parse_bundle`, without writing a file."""
     return parse_bundle(read_capped(path), path)
 
 
@@ -77,7 +77,7 @@ def parse_any_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def read_json(content: bytes, name: str) -> Any:
-    """Return the value of JSON from outside.
+    """Return the value of untrusted JSON.
 
     Raises BrokenBundleError for damaged JSON, a duplicate key, NaN and infinity.
     """

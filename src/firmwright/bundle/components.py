@@ -1,4 +1,4 @@
-"""Describes the parts and tools of a firmware: the facts that both forms of the SBOM contain."""
+"""Describes the parts and tools of a firmware, for SBOMs in CycloneDX and SPDX."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class BillOfMaterials:
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package with the license in its metadata; other names become a tool."""
+    """Return a Python package with the license in its metadata. Other names become tools."""
     try:
         license = read_license(name)
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
 """Writes the SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
-The SBOM has no random number, and only the time that the recipe states: the same bundle results in
-the same bytes.
+The SBOM has no random number, and no time except the release time of the recipe. Therefore one
+bundle always results in the same bytes.
 """
 
 from __future__ import annotations

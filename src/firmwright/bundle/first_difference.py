@@ -31,7 +31,7 @@ def find_difference(first: bytes, second: bytes, name: str) -> str:
             try:
                 return explain(first, second)
             except (ValueError, ELFError, BrokenBundleError):
-                break  # the content does not fit its suffix: report bytes
+                break  # the content does not fit the file's suffix: compare bytes
     return explain_text(first, second)
 
 
@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the first differing file in order of name, and the position; '' if all are equal."""
+    """Return the first file by name that differs, with the position; '' if all files are equal."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in only one of them"

@@ -22,7 +22,8 @@ from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
-"""The suffix of memory contents: the memory of a Linux program begins with its ELF header."""
+"""The suffix of memory contents, which are not inspected as ELF files. The memory of a Linux
+program begins with its ELF header."""
 
 
 def inspect_file(path: Path) -> Inspection:

@@ -125,8 +125,8 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
     """Return the image; its bytes depend only on the bundle, the key and the layout.
 
     The security counter is the ``counter`` of the bundle's recipe, if it has one. Raises UserError
-    for a bundle without bare-metal firmware, a key that is not an ed25519 key, a wrong version, and
-    too small a slot.
+    if the bundle has no bare-metal firmware, the key is not an ed25519 key, the version is wrong,
+    or the slot is too small.
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:
@@ -156,7 +156,7 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
         source, target = Path(folder, FIRMWARE), Path(folder, "signed.bin")
         source.write_bytes(firmware)
         try:
-            with redirect_stdout(io.StringIO()):  # imgtool prints its steps
+            with redirect_stdout(io.StringIO()):  # hides the steps that imgtool prints
                 image.load(str(source))
                 image.create(Ed25519(private), "hash", None)
                 image.save(str(target))

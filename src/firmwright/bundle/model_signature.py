@@ -2,8 +2,8 @@
 
 A Sigstore bundle contains a DSSE envelope with an in-toto statement. The statement lists the
 model's files with their digests. Signing has three methods; this module supports the method with a
-key: ECDSA over P-256, P-384 or P-521. Sources: the format's specification (sections 4 to 8), its
-registry of algorithms, and DSSE's protocol for the signed bytes.
+key: ECDSA over P-256, P-384 or P-521. Sources: sections 4 to 8 of the format's specification, its
+registry of algorithms, and the protocol of DSSE for the signed bytes.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def verify_model(
 
     ``data`` are the model's bytes, ``others`` the other files of the model that the build reads.
     Paths are absolute, without ``..``. A model without a path was downloaded as a single file.
-    Other files in a signed folder are ignored. Raises UserError if the signature cannot be
-    read, has another method, or is from another key or for another model. Also raises UserError
-    for files that are missing or were changed.
+    Other files in a signed folder are ignored. Raises UserError if the signature cannot be read,
+    has another method, or is from another key or for another model. Also raises UserError if a
+    signed file is missing or was changed.
     """
     payload = verify_envelope(signature, key)
     subject, signed = read_statement(payload, str(signature))
@@ -114,7 +114,7 @@ def list_signed_files(signature: Path, model: Path) -> list[Path]:
     try:
         _, signed = read_statement(read_sigstore(signature).dsse_envelope.payload, str(signature))
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    except (UserError, OSError):  # reported when the signature is checked
+    except (UserError, OSError):  # verify_model reports the error
         return []
     named = name_files(signed, model)
     root = find_root(named, model, digest)

@@ -18,12 +18,13 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a job: a bundle, or a ``failure``, the message with the reason.
+    """The outcome of a job: the facts of its bundle, or the message ``failure``.
 
-    ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is one inference in
-    ``unit``, "cycles" or "instructions", and ``source`` says how it was found. ``flash`` and
-    ``ram`` are bytes. ``offload`` is the percentage of multiply-accumulates that do
-    not run on the target's last device. A number is None if it is unknown.
+    ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is the cost of one
+    inference; its ``unit`` is "cycles" or "instructions", and ``source`` is the method of
+    measurement. ``flash`` and ``ram`` are bytes. ``offload`` is the percentage of
+    multiply-accumulates that do not run on the target's last device. A number is None if it is
+    unknown.
     """
 
     job: str

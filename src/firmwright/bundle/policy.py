@@ -23,7 +23,7 @@ CORRECT = "verify another bundle, or correct the policy"
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
-    """Raised with the requirements that a bundle does not meet, each at its policy line."""
+    """Raised with each policy requirement that the bundle does not meet, and its line."""
 
 
 @cache
@@ -86,7 +86,7 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
 def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
     """Return the parts of the firmware with their licenses, from the bundle's SBOM.
 
-    Raises BrokenBundleError if the SBOM is missing or has another form than firmwright writes.
+    Raises BrokenBundleError if the SBOM is missing or is not in the form that firmwright writes.
     """
     if cyclonedx.FILE not in bundle.files:
         raise BrokenBundleError(f"{bundle.path}: the SBOM {cyclonedx.FILE} is missing; {AGAIN}")

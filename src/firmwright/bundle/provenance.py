@@ -1,8 +1,7 @@
 """Describes the inputs of a bundle, as an in-toto statement with SLSA's provenance.
 
-The statement depends only on the bundle. So it is the same for everyone, and a receiver can
-compute it again to check a signed statement. Sources: the in-toto attestation framework's
-Statement v1 and SLSA 1.2's provenance v1.
+The statement depends only on the bundle, so a receiver can compute it again to check a signed
+statement. Sources: the in-toto attestation framework's Statement v1 and SLSA 1.2's provenance v1.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "tag:firmwright,2026:recipe/v1"
-"""Defines ``externalParameters``: the resolved recipe, which contains all the user's decisions."""
+"""The type of the build, which defines ``externalParameters``: the resolved recipe."""
 
 
 def make_statement(bundle: Bundle) -> dict[str, Any]:

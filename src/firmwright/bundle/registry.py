@@ -45,7 +45,7 @@ REFERENCE = re.compile(
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
 )
 LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:[0-9]+)?")
-"""The hosts that are asked without TLS, as in other clients."""
+"""The hosts that the client contacts without TLS, like other clients."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Return the parts of ``registry.example/team/net:1.2``; UserError for other texts."""
+    """Return the parts of ``registry.example/team/net:1.2``; UserError for other forms."""
     found = REFERENCE.fullmatch(text)
     if found is None:
         raise UserError(
@@ -77,7 +77,7 @@ def parse_reference(text: str) -> Reference:
 
 
 class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The facts of a blob or a manifest that are known before the download."""
+    """The type, digest and size of a blob or a manifest, known before the download."""
 
     media_type: str
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
@@ -93,7 +93,7 @@ class Manifest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, 
     config: Descriptor
     layers: list[Descriptor]
     subject: Descriptor | None = None
-    """The manifest that this one refers to."""
+    """The manifest to which this manifest refers."""
 
 
 class Index(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -246,7 +246,7 @@ class Registry:
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[Response, bytes]:
-        """Return an answer and its body; passwords are read from ``~/.netrc``."""
+        """Send a request; return the answer and its body. Passwords are read from ``~/.netrc``."""
         try:
             answer, body = web.ask(self.session, method, url, most, data, headers, self.sign)
             if answer.status_code == 401:

@@ -1,8 +1,8 @@
 """Pushes bundles to a registry and pulls them: the archive, its SBOMs and its signatures.
 
 A bundle is an artifact with one layer. Each SBOM and each signature of its provenance is a separate
-artifact that names the bundle's manifest as its subject. So a second signature is added without
-changing existing artifacts, and other programs find it. All artifacts depend only on the files.
+artifact that names the bundle's manifest as its subject. Therefore a second signature does not
+change existing artifacts, and other programs find it. All artifacts depend only on the files.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def put_artifact(
 def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     """Write a checked bundle and its signatures into a folder; yield a line for each file.
 
-    All content is read before the first file is written. Raises BrokenBundleError if the content
-    is not a bundle, and UserError if another file has the bundle's path.
+    All content is read before the first file is written. Raises BrokenBundleError if the content is
+    not a bundle, and UserError if a different file exists at the bundle's path.
     """
     registry = Registry(reference)
     found = registry.get_manifest(reference.version, Manifest)

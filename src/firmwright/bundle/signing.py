@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
 
 KEY_VARIABLE = "FIRMWRIGHT_SIGNING_KEY"
-"""Holds a private key as PEM, for machines that pass secrets in the environment."""
+"""The variable with a private key in PEM, for machines that pass secrets in the environment."""
 MAX_SIGNATURES = 100
 SIGN_AGAIN = "sign it again with `firmwright sign`"
 
 
 class UntrustedBundleError(UserError):
-    """Raised for a complete bundle that fails the check of its signatures or its policy."""
+    """Raised if the signatures or the policy of a complete bundle are not met."""
 
 
 def envelope_path(bundle: Path) -> Path:
@@ -229,12 +229,12 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(path: Path) -> Envelope:
-    """Read an envelope from outside; BrokenBundleError for any other file."""
+    """Read an untrusted envelope. Raises BrokenBundleError for any other file."""
     return parse_envelope(read_capped(path), str(path))
 
 
 def parse_envelope(encoded: bytes, shown: str) -> Envelope:
-    """Return the envelope in bytes from outside; messages name it ``shown``."""
+    """Return the envelope in untrusted bytes; messages name it ``shown``."""
     require_extra()
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error

@@ -1,7 +1,7 @@
 """Writes the SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
 
-SPDX demands a time of creation. It is the time of the recipe's release. Without one, it is the time
-of all files in a bundle: the beginning of 1970.
+SPDX requires a time of creation: the time of the recipe's release, or the beginning of 1970 if the
+recipe states no release.
 """
 
 from __future__ import annotations

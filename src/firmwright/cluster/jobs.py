@@ -1,7 +1,8 @@
 """Runs jobs on the workers of a dask cluster, one at a time on each.
 
 This process assigns each job to a worker. dask connects the workers and reports their presence.
-Workers may come and go. A worker gets no job if its versions or code differ from this machine.
+Workers may join and leave during a run. A worker gets no job if its versions or its code differ
+from this machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ POLL = 0.5
 IDLE_TIMEOUT_S = 300.0
 """The time in seconds without any worker after which the run ends."""
 MAX_WORKER_DEATHS = 10
-"""The maximum number of workers that may die during one job. Then the job is the cause."""
+"""The number of workers that may die during one job, before the job counts as the cause."""
 CONNECTION = 10
 """The time in seconds in which a scheduler must accept a connection."""
 ANSWER_S = 300.0
@@ -46,7 +47,7 @@ SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are
 
 
 class ClusterError(UserError):
-    """The reason why jobs cannot continue: the scheduler or all workers are gone."""
+    """Raised if jobs cannot continue, because the scheduler or all workers are gone."""
 
 
 @dataclass
@@ -83,7 +84,7 @@ def require_extra() -> None:
 
 @contextmanager
 def connect(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address. Raises ClusterError without an answer."""
+    """Yield a client of the scheduler at an address. Raises ClusterError if it does not answer."""
     require_extra()
     from distributed import Client
 
@@ -99,9 +100,9 @@ def connect(scheduler: str) -> Iterator[Client]:
 
 
 def refuse_stranger(scheduler: str) -> None:
-    """Raise OSError if the server is not a scheduler, because dask would wait or trust it.
+    """Raise OSError if the server is not a scheduler. dask itself would wait or accept it.
 
-    Each side begins with the length of its greeting in bytes, as a 64-bit number.
+    A scheduler first sends the length of its greeting in bytes, as a 64-bit number.
     """
     from distributed.comm.addressing import normalize_address, parse_address, parse_host_port
 
@@ -161,7 +162,10 @@ class Workers:
         self.looked = -POLL
 
     def look(self) -> None:
-        """Update the workers at intervals. Raises ClusterError if the scheduler is gone."""
+        """Update the list of workers, at most once per interval.
+
+        Raises ClusterError if the scheduler is gone.
+        """
         if self.client.status != "running":
             raise ClusterError(GONE)
         if time.monotonic() - self.looked < POLL and not any(f.done() for f in self.asked.values()):
@@ -181,7 +185,8 @@ class Workers:
 
     def list_present(self) -> dict[str, str]:
         """Return the workers' names by their addresses."""
-        # Client.scheduler_info can return the list without workers that dask gets every 2 s.
+        # `Client.scheduler_info` may return a list that dask updates only every 2 s, without
+        # workers.
         ask = self.client.scheduler.identity
         try:
             found = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]
@@ -228,7 +233,10 @@ class Dispatch(Generic[T]):
         self.deaths: Counter[str] = Counter()
 
     def collect(self) -> Iterator[T]:
-        """Yield the results of finished jobs. A job whose worker died waits again."""
+        """Yield the results of finished jobs.
+
+        If a job's worker died, the job waits for another worker.
+        """
         for address, (order, future) in [*self.running.items()]:
             if address in self.workers.accepted and not future.done():
                 continue
@@ -242,7 +250,7 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job; None if its worker died or is silent, to try it again."""
+        """Return the answer of a job; None if its worker died or is silent: the job is repeated."""
         from distributed import KilledWorker
 
         answer: T | None = read_result(future)
@@ -289,7 +297,7 @@ def read_result(future: Future[Any]) -> Any:
 
 
 def run_alone(work: Callable[[Order, int], T], order: Order) -> T:
-    """Run a job on a worker. Programs that it starts end with the worker."""
+    """Run a job on a worker. Programs that the job starts end with the worker."""
     with hold_lifeline() as watched:
         return work(order, watched)
 

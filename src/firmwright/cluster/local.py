@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Memory:
-    """The knowledge that a job passes to later jobs, as text.
+    """The data that a job passes to later jobs, as text.
 
     ``report`` runs in the job, with the names of the modules that were imported before the job.
     ``learn`` runs in the process that starts the jobs.
@@ -56,9 +56,10 @@ class Copy:
     files: tuple[Path, Path, Path]
 
     def end(self) -> None:
-        """End the job and the programs that it has left, such as the follower of its lifeline.
+        """End the job and its remaining programs, such as the follower of its lifeline.
 
-        The follower is in the job's group, so the number of the group cannot be another's.
+        The follower is in the job's process group, so the system cannot assign the group's number
+        again.
         """
         assert self.process.pid is not None
         self.process.join(0)
@@ -120,21 +121,21 @@ def start(order: Order, lane: str, watched: int, scratch: Path, memory: Memory =
     for file in files:
         file.write_bytes(b"")
     process = get_context("fork").Process(target=live, args=(order, watched, files, memory))
-    gc.freeze()  # a garbage collection in the copy would copy all of these objects
+    gc.freeze()  # else a garbage collection in the copy would copy all objects
     with hold_signals():
         process.start()
     return Copy(order, lane, process, files)
 
 
 def live(order: Order, watched: int, files: Sequence[Path], memory: Memory) -> None:
-    """Run the program of a job in this process, and exit with its code."""
+    """Run the program of a job in this process, and exit with the exit code of the program."""
     accept_signals()
     os.setsid()
     follow_lifeline(watched)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, file in enumerate(files[:2], 1):
         os.dup2(os.open(file, os.O_WRONLY), number)
-    for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old variables
+    for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old streams
         setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
     os.chdir(order.root)
     os.environ.update(order.environment)

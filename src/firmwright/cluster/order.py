@@ -26,7 +26,7 @@ class Order:
     """A job for a worker, which has access to the same files. ``root`` is the repository.
 
     ``program`` is a module; its ``main`` gets ``folder``, ``arguments`` and ``text``, and returns
-    the exit code. As a separate program it gets the end of a lifeline, the folder and the
+    the exit code. As a separate program, the module gets the end of a lifeline, the folder and the
     arguments, and reads the text from its standard input. ``environment`` has variables that
     replace the worker's variables. ``files`` has the SHA-256 of each file of the recipe, by its
     path from ``root``.

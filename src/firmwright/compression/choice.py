@@ -1,4 +1,4 @@
-"""Chooses the coder of each array: the smallest, or those that save most per instruction."""
+"""Chooses the coder of each array: the smallest result, or the highest savings per instruction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Encodings = Mapping[str, Encoded]
 
 
 class LimitError(Exception):
-    """No choice of coders reaches the limit; ``missing`` is the least number of bytes above it."""
+    """Raised if no choice of coders reaches the limit; at least ``missing`` bytes are too many."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(missing)
@@ -38,10 +38,11 @@ def choose_smallest(arrays: Mapping[str, Array]) -> Encodings:
 
 
 def choose_for_limit(arrays: Mapping[str, Array], excess: int) -> Encodings:
-    """Return encodings that save at least ``excess`` bytes; not always the fewest instructions.
+    """Return encodings that save at least ``excess`` bytes.
 
-    Steps to a smaller encoding of an array follow each other by the bytes that they save per
-    instruction; equal steps follow the order of names. Raises LimitError if all steps save less.
+    Each step replaces the encoding of one array by a smaller encoding. The next step is the step
+    that saves the most bytes per instruction, and then the first by name. The instructions are not
+    always minimal. Raises LimitError if all steps together save less.
     """
     found = {name: list_encoded(arrays[name]) for name in sorted(arrays)}
     chosen = dict[str, Encoded]()

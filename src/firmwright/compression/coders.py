@@ -1,8 +1,8 @@
-"""Lists the coders of constants; each one has a C function of its name, which decodes.
+"""Lists the coders of constants. The C function with a coder's name decodes its bytes.
 
-An array is encoded as bytes. The bytes of wider integers are digits with signs: an integer is the
-sum of its digits times powers of 256. So words with two weights have the digits of these weights,
-and a negative weight does not change the digit of its neighbor.
+An array is encoded as bytes. The bytes of wider integers are signed digits: an integer is the sum
+of its digits times powers of 256. Therefore the digits of a word with two weights are these
+weights: a negative weight does not change the other digit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from firmwright.compression.huffman import Bytes, encode_huffman
 Array = npt.NDArray[Any]
 
 JOIN_INSTRUCTIONS = 12
-"""The approximate number of instructions per byte that join digits."""
+"""The approximate number of instructions per byte for joining the digits of an integer."""
 
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 LEAST_BYTES = 64
-"""The minimum number of bytes that a coder must save, because the call needs about as many."""
+"""The minimum number of bytes that a coder must save per array, because a call needs about as
+many."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Coder:
 class Encoded:
     """An array encoded by a coder: its bytes, and the instructions that decode them.
 
-    If ``joined``, the decoded bytes are digits with signs, which the C joins.
+    If ``joined``, the decoded bytes are signed digits, which the C code joins to integers.
     """
 
     coder: Coder
@@ -57,7 +58,7 @@ class Encoded:
 
 
 def encode_table(data: Bytes, bits: int) -> Bytes | None:
-    """Return a table of at most 2^bits bytes, then the number of each byte, the lowest bits first.
+    """Return a table of at most 2^bits different bytes, then each byte's index, lowest bits first.
 
     Return None if there are more different bytes.
     """
@@ -87,7 +88,7 @@ def encode_zeros(data: Bytes) -> Bytes:
 
 
 def find_zeros(data: Bytes) -> Iterator[tuple[int, int]]:
-    """Yield the first place of each run of two or more zeros, and its end."""
+    """Yield the start and the end of each run of two or more zeros."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], data == 0, [0]])))
     for first, end in edges.reshape(-1, 2).tolist():
         if end - first > 1:

@@ -15,7 +15,7 @@ JOIN = "join_digits"
 
 
 def encode_arrays(arrays: Mapping[str, Array], encodings: Encodings) -> dict[str, Array]:
-    """Return the arrays of the firmware: the codes of encoded arrays, and all others."""
+    """Return the arrays of the firmware: the codes of encoded arrays, and all other arrays."""
     return {n: encodings[n].code if n in encodings else a for n, a in arrays.items()}
 
 
@@ -50,7 +50,7 @@ def decode_in_kernel(kernel: Kernel, encodings: Encodings) -> Kernel:
 def reduce_weights(
     stored: StoredWeights, encoded: Sequence[Parameter], encodings: Encodings
 ) -> StoredWeights:
-    """Return the size of weights some of which are encoded."""
+    """Return the size of weights, with the encoded size of each encoded array."""
     saved = sum(encodings[p.tensor].saved for p in encoded if p.name.startswith("weights"))
     return replace(stored, bytes=stored.bytes - saved)
 

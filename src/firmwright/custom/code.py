@@ -1,8 +1,8 @@
 """Imports and calls custom Python code: ``module:function``, as a recipe names functions.
 
-The module is a file of the recipe's folder or an installed module. It is imported as if Python had
-been started in that folder, and removed afterwards: two recipes may have a ``network.py`` each.
-Python writes no file next to the module, and reads no stale byte code.
+The module is a file of the recipe's folder or an installed module. The import works as if Python
+had been started in that folder. Afterwards the module is removed, because two recipes may each have
+a ``network.py``. Python writes no file next to the module, and reads no stale byte code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from firmwright.errors import UserError, did_you_mean, first_line
 from .reads import is_recipe_file, record_reads
 
 IMPORT_LOCK = RLock()
-"""Protects Python's only ``sys.path`` and ``sys.modules``. Custom code may load custom code again,
-so that one thread may hold the lock several times."""
+"""Protects ``sys.path`` and ``sys.modules``, which all threads share. The lock is reentrant,
+because custom code may load other custom code."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     # This prefix cannot be a folder: Python neither finds nor writes byte code there.
     sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
     importlib.invalidate_caches()
-    linecache.clearcache()  # TVMScript reads its source text through it
+    linecache.clearcache()  # TVMScript reads the module's source text through linecache
     before = dict(sys.modules)
     try:
         with record_reads():

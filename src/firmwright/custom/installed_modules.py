@@ -1,7 +1,7 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
-The files of a small package count separately. A large package and the packages that it requires
-count by their versions, because reading thousands of files in each build needs seconds.
+A small package is listed by its files. A large package and its requirements are listed by their
+versions, because reading thousands of files takes seconds per build.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 MAX_FILES = 300
-"""A package with more files counts by its version."""
+"""The maximum number of files of a package that is listed by its files."""
 
 OWN_PACKAGES = {
     "PIL": "pillow",
@@ -38,7 +38,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class InstalledCode:
-    """``files`` count by their contents, ``packages`` (as pip names them) by their versions.
+    """The ``files`` whose contents count, and the ``packages`` (pip's names) whose versions count.
 
     ``folders`` has the folder of each module or package whose files count, by its name.
     """
@@ -51,8 +51,8 @@ class InstalledCode:
 def find_installed(modules: Iterable[str]) -> InstalledCode:
     """Return the installed code of these modules and of all modules that they import.
 
-    ``modules`` are names of top-level modules and packages. The standard library, firmwright and
-    modules that are not installed do not count.
+    ``modules`` are names of top-level modules and packages. The result excludes the standard
+    library, firmwright and modules that are not installed.
     """
     files: dict[Path, None] = {}
     packages: set[str] = set()
@@ -152,7 +152,7 @@ def get_distribution(name: str) -> Distribution | None:
 
 
 def list_imports(path: Path, owner: str) -> Iterator[str]:
-    """Yield the full names that a source file imports; ``from a import b`` may mean ``a.b``."""
+    """Yield the full names that a source file imports; ``from a import b`` also yields ``a.b``."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -1,8 +1,8 @@
 """Records the files of a recipe's folder that its custom code reads.
 
-A stage runs again if a file changes that it depends on. The sources of the custom code are known
-without running them; the files that the code opens are recorded when it runs. A change of an
-unnamed file would not start any stage, so that firmwright rejects code that reads such a file.
+A stage runs again if one of its inputs changes. The sources of the custom code are known before it
+runs; the files that it opens are recorded during its run. A change of an unnamed file would not
+start a stage, so firmwright rejects code that reads such a file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def record_reads() -> Iterator[set[str]]:
 
 @contextmanager
 def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
-    """Raise UserError after a stage whose custom code read files that it does not depend on.
+    """Raise UserError if custom code of the block reads files that are not inputs of its stage.
 
     Only files of the recipe's ``folder`` are checked. Files in ``known`` and in the folders
     ``own``, which firmwright itself writes, are allowed.

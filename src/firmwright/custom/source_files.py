@@ -49,7 +49,7 @@ def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
 
 
 def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the packages that importing ``a.b.c`` runs, then the file of ``a.b.c``, with names.
+    """Yield the files of the packages ``a`` and ``a.b``, then the file of ``a.b.c``, with names.
 
     The name of a package ends in a dot, because its relative imports are relative to itself.
     """

@@ -1,4 +1,4 @@
-"""Reads arrays from files, and converts them to an input's type and shape."""
+"""Reads arrays from files, and converts them to the type and shape of an input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of NumPy for files that do not contain an array, or claim one larger than memory."""
+"""The exceptions of NumPy for files without an array, and for arrays larger than the memory."""
 
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
@@ -41,7 +41,7 @@ OutputsByName = dict[str, Array]
 
 
 def load_npy(path: Path) -> Array:
-    """Return the array of an ``.npy`` file; UserError unless it contains one plain array."""
+    """Return the array of an ``.npy`` file. Raises UserError unless it contains one plain array."""
     try:
         array = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
@@ -97,11 +97,11 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 
 
 def check_array(array: Array, tensor: Tensor, label: str) -> Array:
-    """Check type, size and values; return (samples, *the input's shape).
+    """Check the type, size and values of an array; return it as (samples, *the input's shape).
 
-    Float32 numbers for an integer input with a scale are quantized. Raises UserError for another
-    type and for NaN. The shape must be a leading sample axis and then the input's axes. Axes of
-    length 1 may be missing, or all axes may be joined to one axis.
+    Float32 numbers for an integer input with a scale are quantized. Raises UserError if the type
+    differs or a value is NaN. The array has a sample axis, followed by the input's axes. Axes of
+    length 1 may be missing, and the input's axes may be joined to one axis.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if tensor.model_dtype is not None and array.dtype != np.float32:
@@ -128,7 +128,7 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
-    """Return the stored form of data, which differs from the data for a type that C99 lacks.
+    """Return data as the firmware stores it: types that C99 lacks are stored as other types.
 
     NumPy reads such a type from an ``.npy`` file as bytes without a meaning. Raises UserError for
     stored integers beyond the type's limits.
@@ -149,7 +149,7 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
-    """Return whether a sample's axes are the input's, except for length 1, or one flat axis."""
+    """Return whether a sample has one flat axis, or the input's axes apart from length 1."""
     axes = [length for length in shape if length != 1]
     return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 
@@ -162,7 +162,7 @@ def quantize_array(array: Array, tensor: Tensor) -> Array:
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return real numbers (float32) for integers with a scale, or small floats; else the array."""
+    """Return integers with a scale, and small floats, as float32; other arrays are unchanged."""
     if is_small_float(tensor.stated_dtype):
         return to_model_type(array, tensor).astype("float32")
     if tensor.scale is None:

@@ -1,4 +1,4 @@
-"""Finds a model file: at a path, in a mirror folder by its digest, or at its URL."""
+"""Finds a model file by its path, by its digest in a mirror folder, or by its URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
 
 
 class WrongDigestError(UserError):
-    """An error for a file whose digest differs from the recipe's digest ``expected``."""
+    """Raised if a file's digest differs from the recipe's digest ``expected``."""
 
     def __init__(self, shown_as: str, expected: str, found: str) -> None:
         self.expected = expected
@@ -42,9 +42,9 @@ def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
 
 
 def fetch_model(url: str, sha256: str) -> bytes:
-    """Return the file of that digest from the first mirror folder that has it, else download it.
+    """Return the file with this digest from the first mirror folder that has it, or download it.
 
-    Mirror folders are listed in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A file there is
+    Mirror folders are listed in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A mirror's file is
     found by its content, not by its name. Raises UserError if the download fails or its digest
     differs.
     """
@@ -95,12 +95,12 @@ def download(url: str, sha256: str, what: str) -> bytes:
 
 
 def add_query(url: str) -> str:
-    """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` has for it.
+    """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` contains for this address.
 
     The variable contains addresses that are separated by spaces. An address that ends with ``/``
     before the query is valid for all files below it. It is not valid for paths with ``..``, which
-    leave the folder. Therefore a query is sent only to the server and folder that the user names
-    with it. Raises UserError for an address without a query.
+    lead out of the folder. Therefore a query is sent only to the server and folder in its entry.
+    Raises UserError if an entry has no query.
     """
     address, _, query = url.partition("?")
     is_plain = {".", ".."}.isdisjoint(unquote(address).replace("\\", "/").split("/"))
@@ -131,7 +131,7 @@ def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
 
 
 def fetch_file(file: DataFile, cache: Path) -> Path:
-    """Return the path of a file with that digest: cached, from a mirror folder, or downloaded.
+    """Return the path of a file with this digest: cached, from a mirror folder, or downloaded.
 
     Raises UserError if no source has the file.
     """
@@ -148,7 +148,8 @@ def fetch_file(file: DataFile, cache: Path) -> Path:
     if data is None:
         data = download(file.url or "", file.sha256, "the file")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = kept.with_name(f".{secrets.token_hex(8)}")  # builds for other platforms fetch too
+    # Parallel builds may fetch one file, so each has a separate unfinished file.
+    unfinished = kept.with_name(f".{secrets.token_hex(8)}")
     unfinished.write_bytes(data)
     unfinished.replace(kept)
     return kept

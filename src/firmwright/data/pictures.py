@@ -1,8 +1,8 @@
 """Reads pictures as inputs. Pillow resizes with integers, so results are equal on all machines.
 
 Its ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a picture.
-OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore strongly
-shrunk pictures differ slightly from OpenCV's results.
+OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore the results
+differ slightly from OpenCV's if a picture shrinks strongly.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PIXELS = 100_000_000
-"""Larger pictures are rejected unread: some small files claim to contain gigabytes."""
+"""The maximum number of pixels. Larger pictures are rejected before decoding, because a small file
+can state a size of gigabytes."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The accepted formats. Pillow supports more formats, but starts programs of this machine for some
-of them."""
+"""The accepted formats. For some other formats, Pillow starts programs of this machine."""
 WIDE_MODES = ("I", "F")
-"""First letters of the Pillow modes whose pixels it would clamp to 0..255 instead of scaling."""
+"""The first letters of Pillow modes whose pixels it would clamp to 0..255 instead of scaling."""
 
 Part = tuple[float, float, float, float]
 
@@ -75,13 +75,13 @@ def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple
 
 
 def center_crop_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return left, top, right, bottom of the middle part; odd rests are right and below."""
+    """Return left, top, right, bottom of the middle part; an odd remainder is right and below."""
     left, top = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
     return left, top, left + crop[0], top + crop[1]
 
 
 def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
-    """Return left, top, right, bottom of the network's part of a picture, as fractions (0..1)."""
+    """Return the part that the network sees: left, top, right, bottom as fractions (0..1)."""
     if preprocess.crop is None:
         return 0.0, 0.0, 1.0, 1.0
     width, height = compute_resized_size(size, preprocess)
@@ -90,7 +90,10 @@ def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
 
 
 def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
-    """Return (1, *the input's shape) in the input's type. Raises UserError if it does not fit."""
+    """Return a picture as (1, *the input's shape) in the input's type.
+
+    Raises UserError if it does not fit.
+    """
     from PIL import Image
 
     try:
@@ -129,7 +132,7 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
 def normalize_pixels(
     pixels: npt.NDArray[np.uint8], preprocess: Preprocess, label: str
 ) -> npt.NDArray[np.float32]:
-    """Return (pixel - mean) / std of (height, width, channel) in single precision."""
+    """Return (pixel - mean) / std of a picture (height, width, channel) in single precision."""
     channels = pixels.shape[2]
     for name, numbers in (("mean", preprocess.mean), ("std", preprocess.std)):
         if len(numbers) not in (1, channels):
@@ -143,7 +146,7 @@ def normalize_pixels(
 
 
 def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
-    """Convert to the input's type: quantized by its scale, rounded half to even, saturated.
+    """Convert values to the input's type: quantize by its scale, round half to even, saturate.
 
     Values for integers without a scale must already be integers within the type's range.
     """

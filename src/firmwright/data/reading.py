@@ -32,8 +32,8 @@ def read_columns(
 ) -> dict[str, Column]:
     """Return the first ``count`` samples (None: all of them) of every input.
 
-    If there are fewer samples, ``least`` of them are enough. ``given`` is one ``.npz`` with an
-    array for each input, one ``.npy`` for a network with one input, or a source for each input.
+    If the sources have fewer, ``least`` samples are enough. ``given`` is one ``.npz`` with an array
+    for each input, one ``.npy`` for a network with one input, or a source for each input.
 
     Raises one UserError with all problems: inputs without a source and sources without an
     input, files that cannot be read, data of another shape or type, NaN, too few samples.
@@ -96,7 +96,7 @@ def read_column(
             continue
         for i, array in enumerate(samples):
             name = origin.name if len(samples) == 1 else f"{origin.name}[{i}]"
-            column.arrays.append(np.asarray(array))  # also a sample of a scalar is an array
+            column.arrays.append(np.asarray(array))  # a sample of a scalar is an array, too
             column.origins.append(
                 Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
             )
@@ -112,7 +112,7 @@ Reader = Callable[[], tuple[Array, Origin]]
 def make_readers(
     tensor: Tensor, source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[Reader]:
-    """Yield for every file a function that reads it: (samples, *shape), and its origin."""
+    """Yield each file's reader, which returns (samples, *shape), and the file's origin."""
     if source.function is not None:
         name = source.function
         yield lambda: (call_function(name, folders.folder), Origin(name, ""))
@@ -144,7 +144,7 @@ def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Arr
         return result
     if source.kind == "raw":
         return load_raw(path, tensor)
-    if Path(label).suffix == ".npz":  # a fetched file is kept without its name
+    if Path(label).suffix == ".npz":  # the name of a fetched file is not kept
         return load_npz(path, [tensor.name])[tensor.name]
     return load_npy(path)
 

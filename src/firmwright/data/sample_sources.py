@@ -1,4 +1,7 @@
-"""Defines a recipe's data sources for one input. Task creators read it, so imports are light."""
+"""Defines a recipe's data sources for one input.
+
+Task creators import this module, so its imports are light.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ KINDS = ("arrays", "raw", "pictures", "python")
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One file, the files of a folder, or the files that match a pattern: by ``path``.
+    """One file, the files of a folder, or the files that match a pattern.
 
-    The path starts at the recipe's folder, or in the folder of an installed Python ``package``.
-    Alternatively one file by its ``sha256``, from a mirror folder or else from ``url``. Messages
-    use the name in ``url``, or ``name``.
+    ``path`` starts at the recipe's folder, or at the folder of an installed Python ``package``.
+    Alternatively, ``sha256`` names one file in a mirror folder or at ``url``. Messages use the name
+    in ``url``, or ``name``.
     """
 
     path: str | None = None
@@ -40,7 +43,7 @@ class Preprocess(msgspec.Struct, frozen=True):
     """The steps from a picture to an input, in this order.
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
-    side, by Pillow's ``filter``; ``crop`` is the (width, height) of the middle that stays. Then
+    side, by Pillow's ``filter``; ``crop`` is the (width, height) of the middle part to keep. Then
     every channel is (pixel - mean) / std with pixels 0 to 255, in single precision, and the axes
     are permuted to ``layout``.
     """
@@ -71,8 +74,8 @@ class DataSource(msgspec.Struct, frozen=True):
 def list_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names, sorted; empty if no file matches.
 
-    A folder represents the files directly in the folder. Folders and patterns exclude hidden files.
-    Raises UserError for a pattern that searches too many files.
+    A folder stands for the files directly in it. Folders and patterns exclude hidden files. Raises
+    UserError for a pattern that searches too many files.
     """
     if file.path is None:
         return []

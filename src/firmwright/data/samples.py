@@ -57,9 +57,10 @@ def random_samples(
 ) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1), strings of one letter.
 
-    One seed always returns the same samples.
+    A seed always gives equal samples.
 
-    ``ranges`` has other limits, by input; floats of ``whole`` inputs are whole numbers.
+    ``ranges`` has the limits of inputs with other ranges. Floats of ``whole`` inputs are whole
+    numbers.
     """
     columns = {}
     for index, tensor in enumerate(inputs):
@@ -119,7 +120,7 @@ def digest(array: Array) -> str:
 
 
 def sample_digest(sample: Sample) -> str:
-    """Return the SHA-256 over name, type, shape and bytes (little-endian) of each input."""
+    """Return the SHA-256 of the name, type, shape and little-endian bytes of all inputs."""
     total = hashlib.sha256()
     for name, array in sorted(sample.items()):
         total.update(f"{name}\0{array.dtype}\0{list(array.shape)}\0".encode())
@@ -128,7 +129,7 @@ def sample_digest(sample: Sample) -> str:
 
 
 def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) -> None:
-    """Raise UserError that lists every sample with an infinity or NaN, by its origin."""
+    """Raise UserError with the origin of each sample that contains an infinity or NaN."""
     bad = [
         f"  {columns[name].origins[index].name}: {int(np.count_nonzero(~np.isfinite(array)))} of "
         f"{array.size} values (sample {index}, input '{name}')"
@@ -149,7 +150,7 @@ def refuse_not_whole(
     limits: Mapping[str, Range],
     which: str = "that `integers` of the recipe's inputs excludes",
 ) -> None:
-    """Raise UserError that lists every sample with numbers that are not whole, or not in limits."""
+    """Raise UserError with the origin of each sample with fractions or numbers beyond limits."""
     bad = []
     for name, (low, high) in limits.items():
         column = columns[name]

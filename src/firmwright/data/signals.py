@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 LEAST_RATIO = 1e-30
-"""-300 dB: the ratio of a tensor that was zero, or is not finite."""
+"""The minimum ratio, -300 dB. A tensor that is not finite has this ratio."""
 
 
 @dataclass(frozen=True, slots=True)

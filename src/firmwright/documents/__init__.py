@@ -1,1 +1,1 @@
-"""Reads the user's YAML files with the position of each value, and checks them by a schema."""
+"""Reads YAML files of users with the position of each value, and checks them with a schema."""

@@ -1,7 +1,7 @@
 """Merges documents that build on one another: a file, its bases, overlays and values.
 
-All of them become one document before it is checked by a schema. Each value keeps its position in
-the file that states it.
+The merged document is then checked with a schema. Each value keeps its position in the file that
+states it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FRAGMENT = "x-"
 """The prefix of top-level keys that contain fragments for YAML's anchors."""
 
 MAX_DEPTH = 64
-"""The maximum number of files that extend one another. Usual chains have fewer than ten."""
+"""The maximum number of files that extend one another. Typical chains have fewer than ten files."""
 
 PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 """A file of an installed package: ``package:path``."""
@@ -38,8 +38,8 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 class Layers:
     """A file, its overlays and values of the command line, each merged over the earlier values.
 
-    ``overrides`` are texts in YAML by their keys, such as ``run.samples``. Their paths start at the
-    file's folder.
+    ``overrides`` has YAML texts by key, such as ``run.samples``. Paths in them start at the file's
+    folder.
     """
 
     path: Path
@@ -57,7 +57,10 @@ class Layers:
 
     @cached_property
     def chain(self) -> Chain:
-        """The merged document, read at the first use: all parts of a job see the same files."""
+        """The merged document.
+
+        It is read at the first use, so that all parts of a job use the same files.
+        """
         return read_chain(self)
 
     def __str__(self) -> str:
@@ -68,8 +71,8 @@ class Layers:
 class Chain:
     """The document of layers, its nodes, and all files, in the order in which they merge.
 
-    ``removed`` has the ``null`` that removed a key. ``files`` has the SHA-256 of each file.
-    ``findings`` are errors of YAML and of merges.
+    ``removed`` has the position of each ``null`` that removed a key. ``files`` has the SHA-256 of
+    each file. ``findings`` are errors of YAML and of merges.
     """
 
     document: Document
@@ -92,7 +95,10 @@ class Reader:
     findings: list[Diagnostic] = field(default_factory=list)
 
     def read_named(self, path: Path) -> None:
-        """Read a recipe or an overlay. An overlay merges at its position, also if it is a base."""
+        """Read a recipe or an overlay.
+
+        An overlay merges at its own position, even if a file also extends it.
+        """
         known = self.documents.get(os.path.realpath(path))
         if known is None:
             self.read(path, read_bytes(path, str(path)))
@@ -102,7 +108,7 @@ class Reader:
             self.files[read] = self.files.pop(read)
 
     def read(self, path: Path, content: bytes, above: Sequence[Path] = ()) -> None:
-        """Read the bases of a file, then its ``content``. The files ``above`` extend it."""
+        """Read the bases of a file, then its ``content``. The files ``above`` extend this file."""
         real = os.path.realpath(path)
         if real in self.documents:
             return
@@ -135,9 +141,9 @@ class Reader:
     def read_base(
         self, document: Document, pointer: Pointer, name: str, above: Sequence[Path]
     ) -> None:
-        """Read a base. Errors are reported at the value that names it, with all files above.
+        """Read a base.
 
-        Raises DiagnosticError.
+        Raises DiagnosticError at the value that names the base, with all files above.
         """
         try:
             path = find_base(name, above[-1].parent)
@@ -164,13 +170,16 @@ def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
 
 
 def split_overlays(text: str, folder: Path) -> list[str]:
-    """Return a recipe and its overlays. Colons separate them unless a file has the whole name."""
+    """Return a recipe and its overlays.
+
+    Colons separate them, unless a file with the whole text as its name exists.
+    """
     is_file = os.path.isfile(folder / text)  # noqa: PTH113  # False for a name that is too long
     return [text] if is_file else text.split(":")
 
 
 def parse_layers(text: str, folder: Path) -> Layers:
-    """Return the files that a text names in a folder: ``net.yaml``, ``net.yaml:release.yaml``."""
+    """Return the files of a text such as ``net.yaml:release.yaml``, with paths from a folder."""
     first, *overlays = split_overlays(text, folder)
     return Layers(folder / first, tuple(folder / overlay for overlay in overlays))
 
@@ -191,7 +200,10 @@ def find_base(name: str, folder: Path) -> Path:
 
 
 def find_packaged(package: str, name: str) -> Path:
-    """Return a file of an installed package without an import. Raises UserError."""
+    """Return a file of an installed package without importing it.
+
+    Raises UserError if it is missing.
+    """
     *folders, file = name.split("/")
     try:
         spec = find_spec(package)
@@ -230,7 +242,10 @@ def read_chain(layers: Layers) -> Chain:
 
 
 def list_chain(layers: Layers) -> list[Path]:
-    """Return all files of layers. If there are errors, return the named and the wrong files."""
+    """Return all files of layers.
+
+    If there are errors, return the named files and the files with errors.
+    """
     try:
         return [*read_chain(layers).files]
     except DiagnosticError as error:
@@ -255,6 +270,6 @@ def make_document(path: str, root: Node, merger: Merger) -> Document:
 
 
 def name_files(findings: Sequence[Diagnostic], files: Sequence[Path]) -> list[Diagnostic]:
-    """Return errors of merges that name all files, in the order in which they merge."""
+    """Return errors of merges with the names of all files, in the order in which they merge."""
     order = f"the files merge in this order: {', '.join(map(str, files))}"
     return [replace(each, message=f"{each.message}; {order}") for each in findings]

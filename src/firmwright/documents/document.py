@@ -18,7 +18,8 @@ from firmwright.documents.yaml_text import Pointer, Position, format_pointer, re
 from firmwright.errors import Diagnostic, DiagnosticError
 
 MAX_BYTES = 1 << 20
-"""Larger files are rejected without a read. Files that people write are far below 1 MiB."""
+"""The maximum size of a file. Larger files are rejected before reading; files of users are far
+below 1 MiB."""
 
 MAX_FINDINGS = 50
 """The maximum number of findings per file. More findings would hide the first."""
@@ -35,7 +36,7 @@ class Document:
     """The positions of the ``null`` that removed keys of an earlier document."""
 
     def make_diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
-        """Return ``message`` at a value (or its key), or at the nearest part that is written."""
+        """Return ``message`` at a value or its key, or at the nearest value around it."""
         written = pointer
         while written and written not in self.positions:
             written = written[:-1]
@@ -52,7 +53,7 @@ class Document:
         return f"; {position} removes it" if position else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
-        """Return the source text of a scalar, before YAML read it; empty for other values."""
+        """Return the text of a scalar as it is in the file; empty for other values."""
         position = self.positions.get(pointer)
         return position.source_text if position else ""
 
@@ -71,7 +72,7 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
-    """Return ``message`` at a value, or the part around it, of a YAML file that was read."""
+    """Read a YAML file again; return ``message`` at a value, or at the value around it."""
     document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 
@@ -113,7 +114,7 @@ def complete_document(
 def read_bytes(path: Path, shown: str) -> bytes:
     """Return a file's content, at most MAX_BYTES. Raises DiagnosticError if it cannot be read."""
     try:
-        if path.is_fifo():  # it might have no writer, and then the read would not end
+        if path.is_fifo():  # reading a pipe without a writer would never end
             raise OSError(EINVAL, "it is a pipe; name a file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -123,7 +124,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
         message = "this is a directory; expected a YAML file"
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
-    except ValueError as error:  # a path with a NUL character
+    except ValueError as error:  # the path contains a NUL character
         message = f"cannot be read: {error}"
     else:
         if len(content) <= MAX_BYTES:

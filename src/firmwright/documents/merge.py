@@ -1,4 +1,4 @@
-"""Merges documents that build on one another, value by value.
+"""Merges documents that extend one another, value by value.
 
 Mappings merge by key, and every other value replaces the earlier one. ``null`` removes a key,
 ``key+`` appends to a list and ``+key`` prepends.
@@ -19,8 +19,8 @@ from firmwright.errors import Diagnostic
 class Node:
     """A value with its position.
 
-    A mapping contains nodes by key, and a list contains nodes. ``earlier`` are the values that
-    this value replaced, in order.
+    A mapping contains nodes by key, and a list contains nodes. ``earlier`` has the values that this
+    value replaced, in order.
     """
 
     value: Any
@@ -30,9 +30,10 @@ class Node:
 
 @dataclass
 class Merger:
-    """Merges mappings. Collects errors, and each ``null`` by the keys that it removed.
+    """Merges mappings. Collects the errors, and the ``null`` of each removed key.
 
-    A ``null`` of the first document removes no key. With ``keeps_null``, it stays for the schema.
+    A ``null`` of the first document removes no key. If ``keeps_null``, the value stays null, and
+    the schema checks it.
     """
 
     keeps_null: bool = True
@@ -64,7 +65,7 @@ class Merger:
         self.removed.update({inner: follow(part, node) for inner, part in parts})
 
     def replace(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
-        """Return the value that follows ``old``: mappings merge, others replace."""
+        """Return the merge of two mappings; for other values, return the later value."""
         if old is not None and {type(old.value), type(node.value)} == {dict, list}:
             self.report_kinds(old, node, pointer, "cannot replace")
         if isinstance(node.value, dict):
@@ -75,7 +76,7 @@ class Merger:
         return self.follow(old, node, pointer)
 
     def follow(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
-        """Return a value that remembers the value, or the ``null``, before it."""
+        """Return a value with the earlier value, or the earlier ``null``."""
         return follow(old if old is not None else self.removed.get(pointer), node)
 
     def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
@@ -92,7 +93,7 @@ class Merger:
         return self.follow(old, replace(node, value=joined), pointer)
 
     def report_kinds(self, old: Node, node: Node, pointer: Pointer, problem: str) -> None:
-        """Report that the kinds of two values do not fit: a list onto a mapping."""
+        """Report that two values have different kinds, such as a list and a mapping."""
         found, earlier = describe(to_plain(node)), describe(to_plain(old))
         remedy = f"a file between the two can remove it by `{pointer[-1]}: null`"
         message = f"{found} {problem} {earlier} of {old.position}; {remedy}"
@@ -110,7 +111,7 @@ def is_joined(key: str) -> bool:
 
 
 def follow(old: Node | None, node: Node) -> Node:
-    """Return a value that remembers the value before it."""
+    """Return a value with the earlier value."""
     if old is None:
         return node
     return replace(node, earlier=(*old.earlier, replace(old, earlier=())))

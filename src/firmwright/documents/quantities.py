@@ -1,4 +1,4 @@
-"""Parses frequencies, times and energies, as recipes and platforms write them."""
+"""Parses and formats the frequencies, times, energies and sizes of recipes and platforms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MICROJOULES = {"nJ": 0.001, "uJ": 1.0, "mJ": 1000.0}
 def parse_frequency(frequency: int | str) -> int:
     """Return a frequency in Hz, stated as a number of Hz or as ``64 MHz``.
 
-    Raises ValueError for another form, and for a frequency below 1 Hz.
+    Raises ValueError if the form is different or the frequency is below 1 Hz.
     """
     if isinstance(frequency, int):
         return frequency
@@ -46,12 +46,12 @@ def parse_energy(energy: str) -> float:
 
 
 def format_milliseconds(milliseconds: float) -> str:
-    """Return e.g. ``64.4 ms``, with three significant digits or all whole milliseconds."""
+    """Return a text such as ``64.4 ms``: three significant digits, or all whole milliseconds."""
     return f"{_format_digits(milliseconds)} ms"
 
 
 def format_microjoules(microjoules: float) -> str:
-    """Return e.g. ``38.4 µJ``, with three significant digits or all whole microjoules."""
+    """Return a text such as ``38.4 µJ``, with three significant digits or all whole microjoules."""
     return f"{_format_digits(microjoules)} µJ"
 
 
@@ -61,7 +61,7 @@ def _format_digits(number: float) -> str:
 
 
 def format_frequency(hertz: int) -> str:
-    """Return e.g. ``64 MHz``, in the largest unit that leaves at least one whole unit."""
+    """Return a text such as ``64 MHz``, in the largest unit with a number of at least 1."""
     unit = max((u for u in _HERTZ if _HERTZ[u] <= hertz), key=_HERTZ.__getitem__)
     return f"{hertz / _HERTZ[unit]:g} {unit}"
 

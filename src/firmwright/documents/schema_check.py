@@ -1,7 +1,7 @@
 """Reports JSON Schema (2020-12) errors in plain words, and fills in the schema's defaults.
 
-In addition to the keywords of the standard, two keywords of editors are supported:
-``patternErrorMessage`` and ``errorMessage`` contain the sentence to show.
+Two keywords of editors are also supported: ``patternErrorMessage`` and ``errorMessage`` contain the
+sentence to show.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _make_validator_class() -> Any:
     types = standard.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
-    extend: Any = jsonschema.validators.extend  # typeshed has no type for it
+    extend: Any = jsonschema.validators.extend  # typeshed has no type for this argument
     return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
 
 
@@ -163,7 +163,7 @@ def _find_unknown_keys(
 
 
 def _suggest_key(name: str, schema: Schema, root: Schema) -> str:
-    """Return the blocks that have the key, the nested form of dots, or the nearest known key."""
+    """Return a hint: blocks with the key, the nested form of a dotted key, or a similar key."""
     known, top = schema.get("properties", {}), root.get("properties", {})
     first, *rest = name.split(".")
     if rest and knows((first, *rest), schema, root):
@@ -182,7 +182,7 @@ def _suggest_key(name: str, schema: Schema, root: Schema) -> str:
 def _report_nearest_alternative(
     error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, root: Schema
 ) -> Iterator[Finding]:
-    """Report only the nearest alternative: of the correct type, with the fewest findings."""
+    """Yield the errors of the nearest alternative: of the correct type, with the fewest errors."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.relative_schema_path[0], []).append(part)
@@ -213,7 +213,7 @@ def _format_type_error(types: Iterable[str], found: Any, written: str) -> str:
 
 
 def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
-    """Return advice if YAML 1.1 read a scalar with another type than its author intended."""
+    """Return advice if YAML 1.1 gave a scalar a type that its author did not intend."""
     if "string" in types and isinstance(found, bool):
         return f" (YAML reads {written} as a truth value; put it in quotes for text)"
     if "string" in types and isinstance(found, int | float):
@@ -235,7 +235,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return a name of a value for a message, with limited length."""
+    """Return the description of a value for a message, with limited length."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -19,7 +19,7 @@ _PART = re.compile(r"""\.?(?:\[(['"])(?P<quoted>.*?)\1\]|(?P<plain>[^.\[\]'"]+))
 def parse_key(key: str) -> Pointer:
     """Return the pointer of a key: ``run.inputs['input.1']``, ``cflags+``, ``+cflags``.
 
-    A sign at the start or the end belongs to the last part. Raises ValueError.
+    A `+` at the start or the end belongs to the last part. Raises ValueError for other forms.
     """
     before = "+" if key.startswith("+") else ""
     after = "+" if key.endswith("+") and not before else ""
@@ -40,7 +40,7 @@ def parse_key(key: str) -> Pointer:
 
 
 def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
-    """Return a document with the values of the keys, which are in YAML, and its errors."""
+    """Return a document with the YAML values of these keys, and its errors."""
     findings: list[Diagnostic] = []
     positions: dict[Pointer, Position] = {(): make_position(0)}
     data: dict[str, Any] = {}
@@ -72,12 +72,12 @@ def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic
 
 
 def make_position(number: int, text: str = "") -> Position:
-    """Return the position of the n-th value, without a line: a command line has no lines."""
+    """Return the position of the n-th value, without a line number."""
     return Position(0, number, 0, number, text, COMMAND_LINE)
 
 
 def put(data: dict[str, Any], pointer: Pointer, value: Any) -> bool:
-    """Write a value into nested mappings; return whether its place was free."""
+    """Write a value into nested mappings; return whether the key had no value."""
     *parents, last = pointer
     holder: Any = data
     for parent in parents:

@@ -1,4 +1,4 @@
-"""Writes files completely or not at all."""
+"""Writes a file completely, or leaves it unchanged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Converts YAML text to plain data, with the position of every key and value.
 
-It is stricter than YAML 1.1 to avoid surprises. A key is text and is written once. A
-number is decimal (or 0x…, 0b…) and finite, and a date is text. Nesting and the use of
-aliases are limited, and no tag constructs an object.
+The reader is stricter than YAML 1.1. A key is text, and occurs once. A number is decimal (or 0x…,
+0b…) and finite, and a date is text. The depth and the number of aliases are limited, and no tag
+constructs an object.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def format_pointer(pointer: Pointer) -> str:
 
 
 def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list[Diagnostic]]:
-    """Return the data of ``text``, its positions, and errors that leave the data readable.
+    """Return the data of ``text``, its positions, and the errors after which reading continued.
 
     Raises DiagnosticError, with the file name ``shown``, if the data cannot be read.
     """
-    import yaml  # the import needs 20 ms, and an up-to-date build does not use it
+    import yaml  # the import takes 20 ms, and an up-to-date build does not need it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if odd := _NOT_PRINTABLE.search(text):
@@ -109,7 +109,7 @@ def write_yaml(data: Any, **options: Any) -> str:
 
 
 def _check_depth(events: Any, shown: str) -> None:
-    # Before composing, because the composer is recursive.
+    # The depth is checked before composing, because the composer is recursive.
     depth = 0
     for event in events:
         kind = type(event).__name__
@@ -230,7 +230,7 @@ class _Builder:
         mark = node.start_mark
         if depth > MAX_DEPTH:
             raise DiagnosticError([_make_depth_diagnostic(mark, self.shown)])
-        # Text also counts, because an alias to long text multiplies the size of the output.
+        # The text counts, too, because an alias to long text multiplies the size of the output.
         self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
         if self._visited > MAX_VALUES:
             message = f"too much data: over {MAX_VALUES} values after aliases (*name) are expanded"
@@ -300,7 +300,7 @@ _KINDS = {
 _SCALARS: Mapping[str, Callable[[str], Any]] = {
     _TAG + "str": _parse_text,
     _TAG + "timestamp": _parse_text,
-    _TAG + "value": _parse_text,  # a lone '='
+    _TAG + "value": _parse_text,  # the value is a single '='
     _TAG + "bool": _parse_boolean,
     _TAG + "int": _parse_integer,
     _TAG + "float": _parse_number,
