@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
+from importlib import import_module
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -15,7 +16,8 @@ from firmwright.bundle import mcuboot
 from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_any_bundle
 from firmwright.report.difference import Difference, find_changes, make_verdict
-from firmwright.report.inspection import InspectedImage, Inspection
+from firmwright.report.inspection import InspectedArchive, InspectedImage, Inspection
+from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import network_image
 from firmwright.toolchain.image import read_sections
 from firmwright.toolchain.network_image import NetworkImage
@@ -29,6 +31,7 @@ program begins with its ELF header."""
 def inspect_file(path: Path) -> Inspection:
     """Return the contents of a bundle, an ELF file, an MCUboot image or a network's image.
 
+    Also reads archives of the compilers of firmwright's devices.
     Raises BrokenBundleError for other files.
     """
     content = read_capped(path)
@@ -42,7 +45,12 @@ def inspect_file(path: Path) -> Inspection:
     if content.startswith(network_image.MAGIC):
         network = inspect_network(content, path.name)
         return Inspection(path.name, "network", len(content), digest, (), None, network=network)
-    bundle = parse_any_bundle(content, path)
+    try:
+        bundle = parse_any_bundle(content, path)
+    except BrokenBundleError:
+        if archive := inspect_archive(content, path):
+            return Inspection(path.name, "archive", len(content), digest, (), None, archive=archive)
+        raise
     images = tuple(
         inspect_image(data, name)
         for name, data in sorted(bundle.files.items())
@@ -51,6 +59,20 @@ def inspect_file(path: Path) -> Inspection:
     return Inspection(
         path.name, "bundle", bundle.packed_bytes, bundle.sha256, images, dict(bundle.manifest)
     )
+
+
+def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
+    """Return the contents of an archive of a device's compiler; None for other files.
+
+    Raises UserError for a damaged archive.
+    """
+    for name in target_names():
+        module, _, function = load_target(name).archive_reader.partition(":")
+        if module:
+            found: InspectedArchive | None = getattr(import_module(module), function)(content, path)
+            if found:
+                return found
+    return None
 
 
 def inspect_network(content: bytes, name: str) -> NetworkImage:

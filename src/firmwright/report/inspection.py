@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from firmwright.report.explanation import format_count
+from firmwright.report.manifest import CompiledArchive
 from firmwright.report.rows import align_columns
 from firmwright.report.timeline import CYCLES, Total
 from firmwright.toolchain.image import Section
@@ -61,10 +62,35 @@ class McubootImage:
 
 
 @dataclass(frozen=True)
+class ArchiveStep:
+    """A step of the network in an archive, the core that runs it, and the program, if any."""
+
+    name: str
+    processor: str
+    program: str | None
+
+
+@dataclass(frozen=True)
+class InspectedArchive:
+    """An archive of a device's compiler.
+
+    ``made_by`` is the compiler and its version. ``steps`` are in the order of execution.
+    ``remarks`` are deviations from the documented form that the compiler's reader accepts.
+    """
+
+    name: str | None
+    made_by: str
+    steps: tuple[ArchiveStep, ...]
+    remarks: tuple[str, ...]
+    contents: CompiledArchive
+
+
+@dataclass(frozen=True)
 class Inspection:
     """The output of ``firmwright inspect --json``.
 
-    ``kind`` is ``bundle``, ``elf``, ``mcuboot``, or ``network`` for the image of a network.
+    ``kind`` is ``bundle``, ``elf``, ``mcuboot``, ``network`` for the image of a network, or
+    ``archive`` for the archive of a device's compiler.
     ``manifest`` is the bundle's manifest, in the form of ``manifest.schema.json``, or of
     ``networks.schema.json`` if the firmware has several networks; null for an image.
     """
@@ -77,6 +103,7 @@ class Inspection:
     manifest: dict[str, Any] | None
     mcuboot: McubootImage | None = None
     network: NetworkImage | None = None
+    archive: InspectedArchive | None = None
 
 
 def format_inspection(found: Inspection) -> str:
@@ -95,6 +122,9 @@ def format_inspection(found: Inspection) -> str:
         parts.append(align_columns(rows, "<><"))
     if found.network is not None:
         head += describe_network(found.network)
+    if found.archive is not None:
+        head += describe_archive(found.archive)
+        parts += list_contents(found.archive)
     parts = [align_columns(head, "<<"), *map(describe_image, found.images), *parts]
     return "\n\n".join("\n".join(lines) for lines in parts)
 
@@ -117,6 +147,37 @@ def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
     yield "checksum", "right" if image.checksum_matches else "wrong"
 
 
+def to_line(text: str) -> str:
+    """Return text from outside without line breaks, which could forge a line."""
+    return " ".join(text.split())
+
+
+def describe_archive(archive: InspectedArchive) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the archive of a device's compiler."""
+    contents = archive.contents
+    yield "archive", "a stand-in, which cannot run" if contents.stand_in else "for a device"
+    yield "name", to_line(archive.name or "not stated")
+    yield "made by", to_line(archive.made_by)
+    desired, actual = (
+        "not stated" if size is None else f"{size:,}"
+        for size in (contents.desired_batch_size, contents.actual_batch_size)
+    )
+    yield "batch", f"{desired} desired, {actual} actual"
+    if schedule := contents.static_schedule:
+        cycles = sum(layer.end_cycle - layer.start_cycle + 1 for layer in schedule)
+        yield "schedule", f"{cycles:,} cycles by the compiler, not measured"
+    for remark in archive.remarks:
+        yield "remark", to_line(remark)
+
+
+def list_contents(archive: InspectedArchive) -> Iterator[list[str]]:
+    """Yield the tables of an archive's steps and files."""
+    steps = [(to_line(s.name), s.processor, to_line(s.program or "-")) for s in archive.steps]
+    yield align_columns([("step", "core", "program"), *steps], "<<<")
+    files = [(f.path, f"{f.bytes:,}", f.sha256) for f in archive.contents.members]
+    yield ["files", *align_columns(files, "<><")]
+
+
 def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the facts in the manifest of a firmware of several networks."""
     yield "name", f"{manifest['name']} on {manifest['platform']}"
@@ -136,7 +197,7 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     recipe, model, memory = manifest["recipe"], manifest["model"], manifest["memory"]
     yield "name", f"{manifest['name']} on {manifest['platform']}, target {manifest['target']}"
     if "description" in recipe:
-        yield "about", " ".join(recipe["description"].split())  # a line break could forge a line
+        yield "about", to_line(recipe["description"])
     yield "build id", manifest["build_id"]
     yield "recipe", recipe["sha256"]
     yield "model", f"{model['sha256']} ({model['format']})"

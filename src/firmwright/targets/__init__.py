@@ -96,6 +96,9 @@ class Target(Protocol):
     stages: Sequence[str] = ()
     """Stages that the device adds to the pipeline, as "module:NAME". Only installed devices may add
     them."""
+    archive_reader: str = ""
+    """The function that describes archives of the device's compiler for ``firmwright inspect``, as
+    "module:name", '' without such archives. Only firmwright's devices have it."""
     libraries_variable: str = ""
     """The environment variable with archives to link to a network on this device, such as
     ``-l one.lib -l /path/two.lib``. Archives for the machine of a core are linked to the code that

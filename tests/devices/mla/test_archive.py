@@ -177,9 +177,12 @@ CONTENTS: dict[str, tuple[Any, str]] = {
     ),
     "batch above": (
         changed(lambda s: s[1]["config_params"].update(actual_batch_size=17)),
-        "an actual batch of 17, of 16 desired",
+        "an actual batch of 17, above the desired batch of 16",
     ),
-    "same step": (changed(lambda s: s[2].update(name="quantize")), "the step 'quantize' is there"),
+    "same step": (
+        changed(lambda s: s[2].update(name="quantize")),
+        "the step 'quantize' appears 2 times",
+    ),
     "same output": (
         changed(lambda s: s[2]["output_nodes"][0].update(name="q")),
         "the output 'q' appears 2 times",
@@ -212,7 +215,7 @@ def test_what_the_vendors_reader_tolerates_is_remarked() -> None:
     assert found.remarks == (
         "the step 'quantize' reads 'image', which no step writes; it counts as an input of the "
         "network",
-        "the step 'MLA_0' of the MLA runs net.so, a library",
+        "the step 'MLA_0' of the MLA runs net.so, which is a library",
     )
 
 

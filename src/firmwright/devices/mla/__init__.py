@@ -28,6 +28,7 @@ class MlaTarget(Target):
     name = "mla"
     packages = ("onnx",)
     stages = ("firmwright.devices.mla.stages:ARTIFACTS",)
+    archive_reader = "firmwright.devices.mla.inspected:inspect_archive"
     keeps_states = False
     reason = "by SiMa's tables, the MLA supports all operators of the region"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})

@@ -26,6 +26,7 @@ MAX_MEMBERS = 2048
 MAX_JSON_BYTES = 32 * 1024**2
 """The limit of all JSON files of an archive together."""
 MAX_JSON_DEPTH = 64
+BUILD_AGAIN = "build it again with SiMa's compiler"
 PROGRAM_SUFFIXES = (".elf", ".lm", ".so")
 SUFFIXES = (".json", ".yaml", *PROGRAM_SUFFIXES)
 LOOK_ALIKES = "\uff0f\u2215\uff3c\uff0e\u2024\ufe52"
@@ -43,10 +44,20 @@ def read_archive(path: Path) -> dict[str, bytes]:
             f"{path}: expected a name that ends with .tar.gz; name the archive of SiMa's compiler"
         )
     try:
-        files = read_members(unpack_gzip(read_capped(path)))
-        find_description(files)
+        return parse_archive(unpack_gzip(read_capped(path)))
     except BrokenBundleError as error:
-        raise UserError(f"{path}: {error}; build it again with SiMa's compiler") from None
+        raise UserError(f"{path}: {error}; {BUILD_AGAIN}") from None
+
+
+def parse_archive(content: bytes) -> dict[str, bytes]:
+    """Return the files of an uncompressed archive as :func:`read_archive` does.
+
+    Raises BrokenBundleError.
+    """
+    files = read_members(content)
+    find_description(files)
+    if not any(name.endswith(PROGRAM_SUFFIXES) for name in files):
+        raise BrokenBundleError(f"it has no program ({', '.join(PROGRAM_SUFFIXES)})")
     return files
 
 
@@ -95,16 +106,16 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def find_description(files: Mapping[str, bytes]) -> str:
-    """Return the name of the only ``*_mpk.json``.
-
-    Raises BrokenBundleError if the description or a program is missing.
-    """
-    found = [name for name in files if name == "mpk.json" or name.endswith("_mpk.json")]
+    """Return the name of the only ``*_mpk.json``; BrokenBundleError for another number of them."""
+    found = [name for name in files if is_description(name)]
     if len(found) != 1:
         raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
-    if not any(name.endswith(PROGRAM_SUFFIXES) for name in files):
-        raise BrokenBundleError(f"it has no program ({', '.join(PROGRAM_SUFFIXES)})")
     return found[0]
+
+
+def is_description(name: str) -> bool:
+    """Return whether a base name is the name of a description."""
+    return name == "mpk.json" or name.endswith("_mpk.json")
 
 
 def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:

@@ -46,8 +46,6 @@ def read_compiled(
     pipeline = read_pipeline(*read_description(files), list(files))
     check_batch(pipeline, batch, required)
     write_archive(workspace / file, "", files)
-    schedules = [n for n in sorted(files) if n.endswith(STATS_SUFFIX)]
-    layers = [layer for n in schedules for layer in read_schedule(files[n].decode(), n)]
     archive = CompiledArchive(
         file=file,
         stand_in=False,
@@ -56,7 +54,7 @@ def read_compiled(
         programs=(*pipeline.mla_programs, *pipeline.arm_programs),
         desired_batch_size=pipeline.desired_batch_size,
         actual_batch_size=pipeline.actual_batch_size,
-        static_schedule=tuple(layers),
+        static_schedule=read_schedules(files),
     )
     return archive, pipeline.remarks
 
@@ -132,6 +130,7 @@ def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[
 
 
 VERSION = "none: a stand-in, written without SiMa's Model SDK"
+NOTICE_FILE = "STAND_IN.txt"
 NOTICE = """\
 This archive is a stand-in. firmwright wrote it because SiMa's Model SDK was not installed.
 It has no program for the MLA, and no chip can run it. compile.py next to it makes the real archive.
@@ -157,7 +156,7 @@ def make_stand_in(
             }
         ],
     }
-    return {"STAND_IN.txt": NOTICE.encode(), f"{name}_mpk.json": encode_record(description)}
+    return {NOTICE_FILE: NOTICE.encode(), f"{name}_mpk.json": encode_record(description)}
 
 
 def describe_node(tensor: Tensor) -> dict[str, Any]:
@@ -178,6 +177,15 @@ HEADER = """\
 KEYS = {"name", "start_cycle", "end_cycle"}
 
 COMPILE_AGAIN = "compile the network again with SiMa's compiler"
+
+
+def read_schedules(files: Mapping[str, bytes]) -> tuple[ScheduledLayer, ...]:
+    """Return the layers of all schedules in an archive; UserError for a damaged schedule."""
+    names = [name for name in sorted(files) if name.endswith(STATS_SUFFIX)]
+    try:
+        return tuple(layer for n in names for layer in read_schedule(files[n].decode(), n))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{', '.join(names)}: not UTF-8: {error}; {COMPILE_AGAIN}") from None
 
 
 def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
