@@ -301,7 +301,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe=digits.yaml", "no_user_code=no"], "no_user_code=no: expected 1 or 0\n"),
         (
             ["recipe=digits.yaml", "samples=3", "samples=4"],
-            "samples=: is set 2 times; leave one out\n",
+            "samples=: is set 2 times; remove one\n",
         ),
         (
             ["recipe=digits.yaml", "recipe=a.yaml"],

@@ -203,7 +203,7 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
         ("fleet.yaml more.yaml", "fleet.yaml more.yaml: one fleet file at a time"),
         ("recipe=kws platform=a", "unknown platform 'a'; known: "),
         ("fleet.yaml budgit.flash=1", "budgit.flash=: unknown variable or key 'budgit.flash'; did"),
-        ("fleet.yaml run.samples=1 samples=2", "run.samples=: is set 2 times; leave one out\n"),
+        ("fleet.yaml run.samples=1 samples=2", "run.samples=: is set 2 times; remove one\n"),
         ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; remove one of them"),
     ],
 )

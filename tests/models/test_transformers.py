@@ -276,7 +276,7 @@ REFUSED = {
     ),
     "scores": (
         fused("MultiHeadAttention", [*"xxx"], "y - - z", num_heads=HEADS),
-        "its output qk cannot be compiled; leave it out",
+        "its output qk cannot be compiled; remove it",
     ),
     "packed": (
         fused("MultiHeadAttention", ["packed"], "y", num_heads=HEADS),

@@ -32,17 +32,15 @@ def run_firmware(
 ) -> Execution:
     """Run a firmware from reset to its exit, and return the record of the run.
 
-    ``counted`` names the function whose executed instructions are counted. ``budget`` is the number
-    of instructions after which a firmware counts as hung. ``parts`` names functions that the
-    counted function calls, in this order. The calls of each part are counted separately: a name
-    that appears twice is called twice. All ELF files are loaded into the memories, and the first
-    file is the firmware that starts.
+    ``counted`` names the function whose executed instructions are counted. A firmware that executes
+    more than ``budget`` instructions counts as hung. ``parts`` names the functions that the counted
+    function calls, in the order of the calls. Each call is counted separately. All ELF files are
+    loaded into the memories, and the first file is the firmware that starts.
 
-    Raises UserError for an unknown or missing emulator, and for a faulty firmware, with the address
-    of the fault. Raises UserError also for a firmware that gets too little input or does not exit,
-    and for an emulator that does not count each part.
+    Raises UserError if the emulator is unknown, is missing or does not count each part. Also raises
+    UserError, with the address, if the firmware causes a fault, needs more input or does not exit.
     """
-    # Imported late, because an up-to-date build needs no reader of ELF files.
+    # This import is late, because an up-to-date build reads no ELF file.
     from firmwright.emulator.image import read_firmware
 
     chosen = load_emulator(emulator)
@@ -58,7 +56,7 @@ def run_firmware(
 
 
 def list_counts(found: Execution) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each known unit with the counts of the parts."""
+    """Yield each unit that the emulator counts, with the counts of the parts."""
     if found.instructions is not None:
         yield "instructions", found.by_part
     if found.cycles is not None:

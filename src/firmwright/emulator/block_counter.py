@@ -86,14 +86,14 @@ def load_library() -> ctypes.CDLL:
 
 
 class BlockCounter:
-    """Counts the instructions that one function of a run's firmware executes, callees included."""
+    """Counts the instructions that one function of a firmware executes, callees included."""
 
     def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
         """Attach the hook, which stops the engine soon after the run exceeds the budget."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
-        # Attributes keep objects alive to which the C code has pointers.
+        # The C code has pointers to these objects, so attributes keep them alive.
         self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
         calls = (_Part(_Amount(), address_of(name), 0) for name in run.parts)
@@ -138,7 +138,7 @@ class BlockCounter:
         """
         if self._table is None:
             return self.executed_instructions
-        blocks: Any = self._blocks  # numpy reads the memory of any array
+        blocks: Any = self._blocks  # numpy can read any C array
         counted = np.frombuffer(blocks, np.dtype(_Block))["counted"]
         stalls = int(counted["cycles"].sum()) - int(counted["instructions"].sum())
         return self.executed_instructions + stalls
@@ -181,7 +181,7 @@ class BlockCounter:
 
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
-    """Return the time model of the platform, without cycles if the platform names no table."""
+    """Return the time model of the platform; without a cycle table, it counts no cycles."""
     table = platform.cycle_table
     if table is None or cycles is None:
         return _Timing()

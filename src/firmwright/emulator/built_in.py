@@ -1,4 +1,4 @@
-"""Defines the emulators that run on every machine, or that systems install as programs.
+"""Defines the built-in emulators: this machine, the package unicorn, and the programs of QEMU.
 
 An up-to-date build does not need the modules that run firmware, so they are imported late.
 """
@@ -23,7 +23,7 @@ class Native(Emulator):
 
 
 class Unicorn(Emulator):
-    """The package unicorn, with a machine of firmwright for each board."""
+    """The package unicorn, with firmwright's machine for each board."""
 
     def run(self, run: Run, /) -> Execution:
         from firmwright.emulator.unicorn_emulator import run_in_unicorn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from firmwright.progress import BYTES, report
 
-# A firmware that polls this often in succession, without remaining input, will wait forever. Every
-# written byte also needs one poll, so a correct firmware stays far below this number.
+# A firmware that polls this often in succession without remaining input waits forever. A correct
+# firmware polls far less, because a write of a byte resets the number.
 _IDLE_POLLS = 1000
 
 
@@ -34,7 +34,7 @@ class Console:
         return self.has_input
 
     def read(self) -> int:
-        """Return the next byte; 0 if no byte is left, as in a receiver's empty register."""
+        """Return the next byte; 0 if no byte is left, like the register of an empty receiver."""
         if not self.has_input:
             return 0
         self._position += 1

@@ -1,4 +1,4 @@
-"""Emulates a Cortex-M core, and the exit of its firmware by semihosting.
+"""Emulates a Cortex-M core, whose firmware exits by semihosting.
 
 Exceptions have unicorn's numbers. Source of the exit: Arm, Semihosting for AArch32 and AArch64.
 """
@@ -28,7 +28,7 @@ from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
 from firmwright.errors import UserError
 
-_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: plain memory here
+_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space, emulated as plain memory
 _SYSTEM_CONTROL_SIZE = 0x100000
 
 _PAGE = 0x1000
@@ -67,7 +67,7 @@ CORES = {
 
 
 def find_core(architecture: str) -> int:
-    """Return the unicorn core of an architecture. Raises UserError if unicorn lacks such a core."""
+    """Return the unicorn core of an architecture. Raises UserError if unicorn has no such core."""
     if architecture not in CORES:
         raise UserError(
             f"the emulator unicorn has no core for the architecture '{architecture}'; choose "
@@ -77,7 +77,7 @@ def find_core(architecture: str) -> int:
 
 
 class CortexM:
-    """The core with its memory of system control, without devices."""
+    """The core with the memory of its system control space, without devices."""
 
     thumb = True
     program_counter = UC_ARM_REG_PC
@@ -94,7 +94,7 @@ class CortexM:
         self.operations: dict[int, Callable[[], int]] = {}  # of semihosting, with their results
         core = find_core(run.platform.architecture)
         self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
-        if core == UC_CPU_ARM_CORTEX_M0:  # it has no cycle counter
+        if core == UC_CPU_ARM_CORTEX_M0:  # Cortex-M0 has no cycle counter
             self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
         else:
             end = _SYSTEM_CONTROL + _SYSTEM_CONTROL_SIZE
@@ -125,7 +125,7 @@ class CortexM:
         return Stop(fault=f"semihosting call {operation:#x}, which is not emulated", address=here)
 
     def _read_dwt(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the enabled cycle counter (32 bits), or its bit of DWT_CTRL; 0 for the rest."""
+        """Return the enabled cycle counter (32 bits), or its bit in DWT_CTRL; 0 elsewhere."""
         if offset == _CONTROL:
             return int(self.counts_cycles)
         counted = self.counts_cycles and offset == _CYCLES

@@ -1,7 +1,7 @@
 """Emulates any chip with a Cortex-M whose console is a debugger, by Arm semihosting.
 
-Source of the operations: Arm, Semihosting for AArch32 and AArch64. The chip's memories are those of
-the platform; it has no other devices.
+Source of the operations: Arm, Semihosting for AArch32 and AArch64. The chip has the memories of the
+platform, and no other devices.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CortexMDebugger(CortexM):
         return 0
 
     def _read(self) -> int:
-        """Read from the console; return the number of bytes that the input lacks."""
+        """Read from the console; return the number of requested bytes that are not available."""
         _, address, length = self.read_words(3)
         data = bytearray()
         while len(data) < length and self.console.has_input:

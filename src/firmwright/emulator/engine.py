@@ -1,4 +1,4 @@
-"""Adds types to unicorn's engine, because its Python binding has few."""
+"""Adds types to unicorn's engine, because its Python binding declares few types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size,
 
 
 class Engine(Protocol):
-    """The methods of :class:`unicorn.Uc` that are used here; addresses and sizes in bytes."""
+    """The methods of :class:`unicorn.Uc` that firmwright uses; addresses and sizes are in bytes."""
 
     _uch: Any  # the handle for the library's C functions
 
@@ -70,7 +70,8 @@ def add_native_block_hook(
 ) -> None:
     """Register a C function (a ``uc_cb_hookcode_t``) that is called with ``data`` for every block.
 
-    The caller keeps both alive. The method ``hook_add`` of unicorn accepts only Python functions.
+    The caller keeps the function and the data alive. The method ``hook_add`` of unicorn accepts
+    only Python functions.
     """
     handle = ctypes.c_size_t()
     everywhere = (ctypes.c_uint64(1), ctypes.c_uint64(0))  # an empty range means every address

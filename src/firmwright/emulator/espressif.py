@@ -17,14 +17,14 @@ _UART_FIFO = 0x00
 _UART_STATUS = 0x1C
 
 _ENDED = 0xF1E00000
-"""The upper bits of the register with the exit code, which the program writes at its end."""
+"""The upper bits of the register into which the program writes its exit code."""
 
 
 class Esp32C3(QemuVirtRv32):
-    """The chip: a UART whose FIFO is never full, and registers without a function."""
+    """The ESP32-C3: a UART whose FIFO is never full, and registers without a function."""
 
     registers: ClassVar[tuple[int, ...]] = (0x60008000, 0x6001F000)
-    """The pages of RTC_CNTL, whose offset ``exit_code`` has the exit code, and of a timer group."""
+    """The pages of a timer group and of RTC_CNTL, where the exit code has offset ``exit_code``."""
 
     exit_code = 0x50
 
@@ -63,7 +63,7 @@ class Esp32C3(QemuVirtRv32):
 
 
 class Esp32C6(Esp32C3):
-    """The chip: its registers of LP_AON and LP_WDT are in one page."""
+    """The ESP32-C6, whose registers of LP_AON and LP_WDT are in one page."""
 
     registers: ClassVar[tuple[int, ...]] = (0x600B1000, 0x60008000)
     exit_code = 0x00

@@ -1,4 +1,4 @@
-"""Defines the input and the result of every emulator."""
+"""Defines the interface of emulators: the run to execute, and its result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClockCycles:
     ``in the RTL of CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty
     only if the emulator does not count instructions. ``by_symbol`` divides ``total`` among the
     functions whose code was executed. ``stalls`` are the cycles in which no instruction retired, by
-    kind. The last two are empty if the emulator does not know them.
+    kind. ``by_symbol`` and ``stalls`` are empty if the emulator does not know them.
     """
 
     source: str
@@ -73,7 +73,7 @@ class Execution:
 
 
 class Emulator(ABC):
-    """A plug-in that runs firmware: an instance in the entry-point group ``firmwright.emulators``.
+    """A plug-in that runs firmware, registered in the entry-point group ``firmwright.emulators``.
 
     A build that names the emulator imports the plug-in's module, even if the build is up to date.
     Other modules are imported late.
@@ -83,7 +83,8 @@ class Emulator(ABC):
     def run(self, run: Run, /) -> Execution:
         """Run the firmware to its exit.
 
-        Raises UserError for a fault, a missing program, and a firmware that does not exit.
+        Raises UserError if the firmware causes a fault or does not exit, or if a program is
+        missing.
         """
 
     def find_version(self, _platform: Platform, /) -> str | None:
@@ -94,14 +95,14 @@ class Emulator(ABC):
         return None
 
     def explain_unusable(self, _platform: Platform, /) -> str:
-        """Return why the emulator cannot run the platform's firmware, and a remedy; '' if it can.
+        """Return why the emulator cannot run the platform's firmware, and a remedy; or ''.
 
         This method does not start a program, because up-to-date builds call it too.
         """
         return ""
 
     def find_files(self, _platform: Platform, /) -> OpenedFiles | None:
-        """Return the files and facts that affect the results; None if it is not installed."""
+        """Return the files and facts that affect results; None if the emulator is missing."""
         return None
 
     def counts_instructions(self, _platform: Platform, /) -> bool:

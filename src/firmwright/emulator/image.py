@@ -18,7 +18,7 @@ _EXECUTABLE = 1  # PF_X
 
 @dataclass(frozen=True)
 class FirmwareSegment:
-    """Bytes to load at their physical (load) address."""
+    """The bytes of a segment, and the physical address at which they are loaded."""
 
     address: int
     data: bytes
@@ -30,7 +30,7 @@ class FunctionSymbol:
     """A function symbol; ``address`` is the address of its first instruction, without Thumb bit."""
 
     address: int
-    size: int  # bytes; 0 if the assembly source did not state it
+    size: int  # in bytes; 0 if the assembly source does not state the size
     name: str
 
 
@@ -71,7 +71,7 @@ class Symbols:
 class Firmware:
     """A parsed ELF file; ``entry`` is the address of its first instruction.
 
-    The ELF files ``beside`` it add their segments and symbols.
+    The other ELF files, ``beside``, add their segments and symbols.
     """
 
     path: Path
@@ -92,9 +92,9 @@ class Firmware:
 
 
 def read_firmware(path: Path, *beside: Path) -> Firmware:
-    """Return the firmware of an ELF file, with the segments and symbols of further ELF files.
+    """Return the firmware of an ELF file, with the segments and symbols of the other ELF files.
 
-    Raises UserError for a file that cannot be read or is not an ELF file.
+    Raises UserError if a file cannot be read or is not an ELF file.
     """
     firmware, *others = map(_read_file, (path, *beside))
     segments, functions = firmware.segments, firmware.symbols.functions

@@ -23,8 +23,8 @@ REGISTERS, SHORT_REGISTERS = 0x1F, 0x7
 def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
     """Return the cycles of the instruction that begins at each halfword of a program.
 
-    Instructions that always jump are without the refill of the pipeline, because the counter adds
-    it to every jump.
+    The cycles of an unconditional jump exclude the refill of the pipeline, because the counter adds
+    the refill to every jump.
     """
     instructions = load_instruction_set(table.instruction_set)
     program = decode(table.instruction_set, code)
@@ -59,7 +59,7 @@ def find_uses(
         found = program.find(each)[program.next]
         for bit in each.registers:
             uses |= found & (read_register(following, bit, each.short) == results)
-    return uses & (results > 0)  # register 0 is not written
+    return uses & (results > 0)  # a write to register 0 has no effect
 
 
 def read_register(words: NDArray[np.uint32], bit: int, short: bool) -> NDArray[np.integer]:
@@ -70,7 +70,7 @@ def read_register(words: NDArray[np.uint32], bit: int, short: bool) -> NDArray[n
 
 
 def count_registers(pattern: Pattern, words: NDArray[np.uint32]) -> NDArray[np.integer]:
-    """Return the number of registers that each of the instructions loads or stores."""
+    """Return the number of registers that each instruction loads or stores."""
     if pattern.words:
         counts: NDArray[np.integer] = words & pattern.words
     else:

@@ -1,4 +1,4 @@
-"""Defines a machine of the unicorn emulator: its processor, its devices, and how it stops."""
+"""Defines a machine of the unicorn emulator: its processor, devices and reasons to stop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from firmwright.emulator.execution import Run
 class Stop:
     """The reason why the machine stops: an exit code (0..255), or a description of a fault.
 
-    ``address`` is the address of the instruction. It is None for an access to a device: unicorn
-    does not know the program counter during the access, and knows it after the stop.
+    ``address`` is the address of the instruction. It is None for an access to a device, because
+    unicorn knows the program counter only after the stop.
     """
 
     exit_code: int = 0
@@ -28,11 +28,11 @@ class Machine(Protocol):
     """One board; its devices call ``stop`` when the firmware ends or cannot continue."""
 
     thumb: bool
-    program_counter: int  # unicorn's numbers of these registers
+    program_counter: int  # the numbers of these registers in unicorn
     stack_register: int
     link_register: int
     engine: Engine
-    count_instructions: Callable[[], int]  # instructions since start-up; set by the counter
+    count_instructions: Callable[[], int]  # instructions since start-up, which the counter sets
     read_clock: Callable[[], int]  # cycles since start-up; 0 without a counter
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
@@ -48,5 +48,5 @@ class Machine(Protocol):
     def explain_exception(self, number: int) -> Stop | None:
         """Return the reason to stop for the processor exception ``number`` of unicorn.
 
-        None if the machine has served the exception and continues.
+        The result is None if the machine has handled the exception and continues.
         """

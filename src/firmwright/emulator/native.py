@@ -23,7 +23,7 @@ def run_natively(run: Run) -> Execution:
 
 
 def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
-    """Run the program to its exit, or ``launcher`` with the program as its last argument."""
+    """Run the program, or ``launcher`` with the program as its last argument, to its exit."""
     path = run.firmware.path
     limit = time_limit(run.budget)
     try:
@@ -58,7 +58,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
 
 
 CHUNK = 4096
-"""Bytes that one write passes to the program."""
+"""The number of bytes that one write passes to the program."""
 
 
 def run_process(
@@ -73,7 +73,7 @@ def run_process(
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
     ) as process:
-        # Removed from the process, because communicate() would close it.
+        # The process must not have this stream, because communicate() would close it.
         stdin, process.stdin = process.stdin, None
         assert stdin is not None
         feeder = Thread(target=feed, args=(stdin, given), daemon=True)
@@ -88,7 +88,7 @@ def run_process(
 
 
 def feed(stream: IO[bytes], given: bytes) -> None:
-    """Write all bytes to the stream; ignore a program that ends early."""
+    """Write all bytes to the stream; ignore a stream that the program has closed."""
     with suppress(BrokenPipeError), stream:
         for start in range(0, len(given), CHUNK):
             stream.write(given[start : start + CHUNK])

@@ -30,7 +30,7 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
     compiler fails.
     """
     kept = find_folder()
-    # The flags select zig's headers: the machine's headers would be inputs of the build.
+    # The flags select zig's headers, because the machine's headers would be further inputs.
     flags = load_toolchain("zig").settings_for("native").flags
     decisive = [version("ziglang"), sys.platform, platform.machine(), *flags]
     key = hashlib.sha256("\0".join(decisive).encode())
@@ -57,9 +57,9 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
 def find_folder() -> Path:
     """Return the folder of the libraries in the user's cache.
 
-    The folder is not in the build folder, which can be part of another person's repository, because
-    this process loads the libraries. If the cache is not writable, the folder is deleted when this
-    process ends.
+    The libraries are not in the build folder, because this process loads them, and another person's
+    repository may contain the build folder. If the cache is not writable, the folder is deleted
+    when this process ends.
     """
     folder = find_cache_folder()
     if folder is None:

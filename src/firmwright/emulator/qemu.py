@@ -1,4 +1,4 @@
-"""Runs a firmware in QEMU, if installed: a second emulator for the same ELF file."""
+"""Runs a firmware in QEMU, which is a second emulator for one ELF file, if it is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEBIAN_PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
-"""The package with each program."""
+"""The Debian package that contains each program."""
 _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9a-f]+)")
 
 
@@ -61,7 +61,8 @@ def run_in_qemu_user(run: Run) -> Execution:
     """Run a Linux program in QEMU; this machine's kernel executes its system calls.
 
     Instructions are counted if QEMU has plugins and the program has symbols. Programs of zig have
-    no symbols, because the linker strips them with all data that differs from run to run.
+    no symbols, because its linker strips the symbols together with the data that differs between
+    runs.
     """
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
@@ -75,7 +76,7 @@ def run_in_qemu_user(run: Run) -> Execution:
 def _count(
     run: Run, program: str, version: str, execute: Callable[[Sequence[str]], Execution]
 ) -> Execution:
-    """Return the execution with these options of QEMU, with counts of instructions if possible."""
+    """Return the execution with these options of QEMU, with instruction counts if possible."""
     if not run.firmware.symbols.functions or not takes_plugins(program):
         return execute(())
     with tempfile.TemporaryDirectory() as folder:
@@ -123,11 +124,11 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
             f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
             f"at {run.firmware.symbols.describe_address(pc)}"
         )
-    # Failures of QEMU; 1 without a message is the firmware's exit code.
+    # QEMU itself failed. Code 1 without a message is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
         message, *_ = (
             process.stderr.decode("utf-8", "replace").strip().split("\n\n")
-        )  # without the dump of registers
+        )  # excludes the dump of registers
         raise UserError(
             f"{path}: QEMU failed with {describe_exit(process.returncode)}: {message}\n"
             f"{advise_on_memories(run.platform)}"
@@ -160,7 +161,7 @@ def load_plugin(qemu_version: str) -> Path:
 
 @dataclass(frozen=True)
 class QemuCounter:
-    """The instructions of a run's counted function and parts, in files that QEMU's plugin writes.
+    """The instructions of the counted function and its parts, from the files of QEMU's plugin.
 
     Each process of the program writes one file, whose name begins with ``output``.
     """

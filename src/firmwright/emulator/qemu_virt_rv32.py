@@ -23,7 +23,7 @@ _FINISHER = 0x100000
 _FINISHER_PASS = 0x5555
 _FINISHER_FAIL = 0x3333
 
-_CLOCK = 8  # after the finisher, two words; QEMU reads 0 there
+_CLOCK = 8  # two words after the finisher, which QEMU reads as 0
 
 _UART = 0x10000000
 _UART_DATA = 0
@@ -73,7 +73,7 @@ class QemuVirtRv32:
         return start
 
     def explain_exception(self, number: int) -> Stop:
-        """Return a fault for every trap, because the firmware uses no traps."""
+        """Return a fault for every trap, because the firmware does not use traps."""
         # Unicorn adds 4 to the program counter after each instruction, including 2-byte
         # instructions.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4

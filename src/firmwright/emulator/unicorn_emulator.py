@@ -40,9 +40,9 @@ _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
 
 MEMORY = TRANSLATIONS + (512 << 20)
-"""Bytes that an emulation may need in addition to its copies of the platform's memories."""
+"""The bytes that an emulation may use in addition to its copies of the platform's memories."""
 
-# RAM has random content after power-on, so a firmware that relies on zeros fails here.
+# RAM has random content after power-on. This value makes a firmware fail that relies on zeros.
 _RAM_PATTERN = b"\xa5"
 _ERASED_FLASH = b"\xff"
 
@@ -79,7 +79,7 @@ def _emulate(run: Run, machine: type[Machine], library: CDLL, name: str) -> Exec
 
 
 def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
-    """Return the machines by name, including the machines of a platform's accelerators."""
+    """Return all machines by name, including the machines of a platform's accelerators."""
     installed = sorted({*accelerators} & {*target_names()})
     return MACHINES | {
         machine: resolve_name(reference)
@@ -89,7 +89,7 @@ def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
 
 
 class _Session:
-    """One run: the machine with the firmware in its memory, and the reason why it stopped."""
+    """One run: the machine with the firmware in its memory, and the reason of its stop."""
 
     def __init__(self, run: Run, machine: type[Machine], library: CDLL) -> None:
         self._run = run
@@ -171,7 +171,7 @@ class _Session:
                 yield address - memory.origin + memory.data_origin
 
     def _map(self, name: str, memory: Memory, access: int) -> None:
-        """Map a memory; unicorn maps whole pages, so hooks report accesses after its end."""
+        """Map a memory. unicorn maps whole pages, so hooks report accesses beyond its end."""
         size = -(-memory.size // _PAGE) * _PAGE
         try:
             self._engine.mem_map(memory.origin, size, access)

@@ -1,1 +1,1 @@
-"""Builds many recipes on many workers: the matrix, the workers, and the results."""
+"""Builds many recipes on many workers: defines the matrix, runs the jobs, reports the results."""

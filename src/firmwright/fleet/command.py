@@ -38,7 +38,7 @@ COMMANDS = ("fleet", "matrix")
 
 FLEET_FILE = "fleet.yaml"
 VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, *list_overrides())
-"""The arguments ``name=value`` of the command line; any other key of a recipe is accepted, too."""
+"""The arguments ``name=value`` with short names. Every other key of a recipe is also accepted."""
 
 MOST_IN_MATRIX = 256
 """The maximum number of jobs in one matrix of GitHub."""
@@ -77,7 +77,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 def run() -> int:
     """Build the fleet that the command line names; return the exit code."""
-    # Imported late: another command shows no fleet.
+    # Imported late, because other commands show no fleet.
     from .session import run_fleet
 
     return run_fleet(read_jobs)
@@ -124,14 +124,14 @@ def print_matrix(as_json: bool) -> int:
 
 
 def read_jobs() -> list[FleetJob]:
-    """Return the jobs that the command line names; UserError for an error in it."""
+    """Return the jobs that the command line names. Raises UserError for a wrong argument."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name, value in sorted(given.items()):
         if name not in VARIABLES:
             refuse_unknown_key(name, VARIABLES)
         if not value:
-            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or leave it out")
+            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or remove it")
     overrides = {name: text for name, text in given.items() if is_key(name)}
     if "recipe" in given:
         if "fleet" in given:
@@ -148,7 +148,10 @@ def read_jobs() -> list[FleetJob]:
 
 
 def add_overrides(job: FleetJob, overrides: dict[str, str]) -> FleetJob:
-    """Return a job with the arguments for all jobs; UserError for one that it has already."""
+    """Return a job with the arguments for all jobs.
+
+    Raises UserError if it already has one of them.
+    """
     for name in overrides.keys() & job.overrides.keys():
         raise UserError(
             f"{name}={overrides[name]}: the fleet's file states {name}={job.overrides[name]}; "

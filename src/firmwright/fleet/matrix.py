@@ -1,4 +1,4 @@
-"""Makes the matrix of a fleet: recipes, each for several platforms, with several options."""
+"""Makes the matrix of a fleet: a job for each combination of recipe, platform and options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from firmwright.recipe.schema import load_schema
 from firmwright.toolchain import load_platform, platform_names
 
 UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-"""The characters that a folder's name does not contain."""
+"""The characters that are replaced in the name of a job's folder."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Matrix:
             self.add_error(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def rebase(self, name: str, text: str) -> str:
-        """Return the value of an option, with its paths, if any, from the current folder."""
+        """Return the value of an option, with its paths relative to the current folder."""
         if name not in list_overrides():
             return rebase_argument(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
@@ -76,7 +76,7 @@ class Matrix:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, argument: str) -> list[Layers]:
-        """Return the recipes that an argument names; record an error."""
+        """Return the recipes that an argument names; record an error if there are none."""
         try:
             return find_layers(argument, self.folder)
         except UserError as error:
@@ -84,9 +84,9 @@ class Matrix:
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
-        """Record the errors of an option's value that can be found without a recipe."""
+        """Record the errors of an option's value that are independent of the recipe."""
         override = list_overrides().get(name)
-        if override is None:  # checked with the recipe
+        if override is None:  # this value is checked with the recipe
             return
         for message in override.find_errors(text):
             self.add_error(pointer, message)
@@ -98,7 +98,7 @@ class Matrix:
             self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
     def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
-        """Return whether the keys at a place are all known; record unknown keys."""
+        """Return whether all keys at a location are known; record unknown keys."""
         unknown = [name for name in names if name not in known]
         for name in unknown:
             message = f"unknown option '{name}'{did_you_mean(name, known)}"
@@ -121,7 +121,7 @@ def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
-    """Return the jobs of a fleet file, in its order, with paths from the current folder.
+    """Return the jobs of a fleet file in order, with paths relative to the current folder.
 
     Raises DiagnosticError with all errors of the file. The recipes themselves are not read.
     """
@@ -177,7 +177,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
-    """Return whether an option is known; record the errors of it and its values."""
+    """Return whether an option is known; record errors of the option and of its values."""
     known = [each for each in list_overrides() if each != "platform"]
     if not is_option(name) and not matrix.check_axes(("options",), [name], known):
         return False
@@ -187,7 +187,7 @@ def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
 
 
 def is_option(name: str) -> bool:
-    """Return whether a name is a key of recipes with no short name, such as ``budget.flash``."""
+    """Return whether a name is a recipe key without a short name, such as ``budget.flash``."""
     return is_key(name) and complete_key(name) == name and name != "platform"
 
 
@@ -217,7 +217,7 @@ def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
-    """Raise UserError for a value that no recipe accepts; paths are from the current folder."""
+    """Raise UserError for a value that no recipe accepts; paths start at the current folder."""
     matrix = Matrix(Path())
     for name, text in overrides.items():
         matrix.check_value((), name, text)
@@ -231,7 +231,7 @@ def to_text(value: Any) -> str:
 
 
 def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
-    """Return the jobs of recipes and platforms; the paths of platforms start at a folder.
+    """Return the jobs of recipes and platforms; ``folder`` is the start of platform paths.
 
     Without platforms, each recipe is built for its platform. Raises UserError for errors.
     """

@@ -1,4 +1,4 @@
-"""Shows a fleet on the terminal: a line per finished job, and the running jobs below."""
+"""Shows a fleet on the terminal: one line per finished job, and the running jobs below."""
 
 from __future__ import annotations
 

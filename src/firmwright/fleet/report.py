@@ -1,6 +1,6 @@
 """Writes the report of a fleet: the result of each job, and the changes since the last run.
 
-The same outcomes before and after result in the same bytes.
+The bytes of the report depend only on the outcomes of the two runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmwright.ir.records import encode_record
 from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
-"""The data that the next run compares with."""
+"""The file with the outcomes, which the next run reads for its comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("flash", "ram", "batch", "offload")
@@ -62,7 +62,7 @@ def write_report(
 ) -> None:
     """Write the results as JSON, Markdown and a page into a folder.
 
-    A job without an outcome, because the fleet was stopped, keeps its result of ``before``.
+    If the fleet was stopped, a job without an outcome keeps its result from ``before``.
     """
     rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
@@ -74,7 +74,7 @@ def write_report(
 
 
 def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
-    """Return e.g. ``57 of 60 built, 3 failed``."""
+    """Return a text such as ``57 of 60 built, 3 failed``."""
     failed = sum(bool(outcome.failure) for outcome in outcomes.values())
     missing = len(jobs) - len(outcomes)
     parts = [f"{len(outcomes) - failed} of {len(jobs)} built"]
@@ -107,7 +107,7 @@ def show(value: object) -> str:
 
 
 def describe_change(now: Outcome, before: Outcome | None) -> str:
-    """Return the changes, empty for the same bytes."""
+    """Return the changes; '' if the bundles have equal bytes."""
     if before is None:
         return "new"
     if now.failure or before.failure:
@@ -122,14 +122,14 @@ def describe_change(now: Outcome, before: Outcome | None) -> str:
 
 
 def compare_times(before: Outcome, now: Outcome) -> str:
-    """Return the change of an inference's time; numbers of different units are not divided."""
+    """Return the change of an inference's time, without a percentage if the units differ."""
     if before.unit == now.unit:
         return compare(now.unit, before.total, now.total)
     return compare("time", before.time or None, now.time or None)
 
 
 def compare(name: str, before: object, now: object) -> str:
-    """Return e.g. ``cycles 200 → 150 (-25.0 %)``, empty if nothing changed."""
+    """Return a text such as ``cycles 200 → 150 (-25.0 %)``; '' if the values are equal."""
     if before == now:
         return ""
     rate = ""

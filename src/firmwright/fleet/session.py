@@ -39,9 +39,9 @@ from .report import PAGE, RESULTS, count, read_results, write_report
 from .worker import build, read_end
 
 BUILT, FAILED, STOPPED = 0, 1, 2
-"""Exit codes: all jobs are built, some failed, the fleet could not be run to its end.
+"""Exit codes: all jobs were built, some jobs failed, the fleet did not finish.
 
-A signal ends with 128 + its number.
+A signal results in 128 + its number.
 """
 
 FOLDER = "fleet"
@@ -65,11 +65,11 @@ class Fleet:
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     """Build the jobs that the command line asks for; return the exit code.
 
-    Errors of ``read_jobs`` are printed like all errors of the user.
+    Errors of ``read_jobs`` are printed like all other user errors.
     """
     try:
         fleet = read_fleet_arguments(read_jobs())
-        open_cache()  # reports an error in its settings once, not for each job
+        open_cache()  # reports an error in the cache settings once, not for each job
         return build_all(fleet)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -77,7 +77,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
 
 
 def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
-    """Return the jobs of the command line; UserError for an error in it."""
+    """Return the jobs of the command line. Raises UserError for a wrong argument."""
     workers = get_var("workers", str(count_cores()))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
@@ -114,7 +114,7 @@ def build_all(fleet: Fleet) -> int:
 
 
 def catch_signals(stop: Stop) -> None:
-    """Let a signal stop the jobs from now on; a second signal ends the program at once."""
+    """Set handlers: a signal stops the jobs, and a second signal ends the program at once."""
 
     def note(number: int, _frame: FrameType | None) -> None:
         if stop.code:
@@ -130,7 +130,8 @@ def catch_signals(stop: Stop) -> None:
 def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
     """Build the jobs in copies of this process, which imports the modules of the stages once.
 
-    The copies have its working directory and environment. Jobs with nothing to do need no copy.
+    The copies have its working directory and environment. A job without outdated stages needs no
+    copy.
     """
     enter_repository()
     os.environ.update(list_environment())
@@ -165,9 +166,9 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
 
 
 def take_turns(orders: Sequence[Order]) -> list[Order]:
-    """Return the jobs so that jobs of different recipes run at once.
+    """Return the jobs in an order in which jobs of different recipes run in parallel.
 
-    Jobs of one recipe share results, which a later job finds and a job at the same time does not.
+    Jobs of one recipe share results. A later job reuses them; a parallel job cannot.
     """
     seen = Counter[tuple[str, ...]]()
     turns = []

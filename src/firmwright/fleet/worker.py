@@ -11,12 +11,12 @@ from firmwright.errors import UserError
 
 
 def build(order: Order, watched: int) -> Outcome:
-    """Build a job in a separate process, and return the outcome; no error is raised."""
+    """Build a job in a separate process; return the outcome, also if the build fails."""
     return read_end(order, partial(run_program, order, watched))
 
 
 def read_end(order: Order, read: ReadOutput) -> Outcome:
-    """Return the outcome of a job, from the output of its build; no error is raised."""
+    """Return the outcome of a job from the output of its build, also if the build failed."""
     try:
         bundle = Path(read().splitlines()[-1])
         return read_outcome(order.name, bundle)

@@ -31,11 +31,10 @@ class SshHost:
 
 @dataclass(frozen=True)
 class BoardAccess:
-    """The commands that flash and reset a board, and the location of its console: ``serial`` or
-    ``ssh``.
+    """The commands that flash and reset a board, and its console: ``serial`` or ``ssh``.
 
-    ``settle`` are seconds from the reset until it listens, ``patience`` those without an answer
-    after which it counts as silent.
+    ``settle`` is the time in seconds from the reset until the board listens. After ``patience``
+    seconds without an answer, the board counts as silent.
     """
 
     description: str
@@ -48,7 +47,7 @@ class BoardAccess:
 
 
 def load_access(path: Path) -> BoardAccess:
-    """Read the file; DiagnosticError with all errors in it."""
+    """Return the content of the file. Raises DiagnosticError with all its errors."""
     return msgspec.convert(load_document(path, read_schema(SCHEMA)).data, BoardAccess)
 
 
@@ -78,6 +77,6 @@ def explain_unknown(name: str, images: Sequence[str]) -> str:
 
 
 def list_images(bare_metal: bool, slot: bool) -> list[str]:
-    """Return the placeholders for a firmware's images in the words of a command."""
+    """Return the placeholders for images in the arguments of a command."""
     kinds = ["elf", "bin", "hex"] if bare_metal else ["elf"]
     return [*kinds, *(f"network_{kind}" for kind in kinds if slot)]

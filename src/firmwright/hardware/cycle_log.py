@@ -1,6 +1,6 @@
 """Reads the cycles of each layer from a raw log of a board: the output of a demo application.
 
-The other side is templates/demo/demo.c.j2 with ``profile: individual``.
+templates/demo/demo.c.j2 prints this output with ``profile: individual``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHOLE = "network"
 
 @dataclass(frozen=True)
 class MeasuredCycles:
-    """Clock cycles of one function in ``passes`` inferences: mean (rounded down), least and most.
+    """Clock cycles of a function in ``passes`` inferences: mean (rounded down), minimum, maximum.
 
     ``name`` is a region of the network, or ``network`` for the whole inference.
     """
@@ -40,7 +40,7 @@ class CycleLog:
     """A log of a board, read line by line; lines of other programs are ignored.
 
     ``layers`` are the names of the regions; a log may have another order. ``outputs`` are the
-    members of the outputs that each pass compares. UserErrors name the line.
+    outputs that each pass compares. Each UserError names the line.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class CycleLog:
             self._fail(number, f"the pass ends; {self._list_missing()}")
 
     def _list_missing(self) -> str:
-        """Return the lines that the current pass lacks, at most three of them."""
+        """Return at most three of the lines that are missing in the current pass."""
         assert self._pending is not None
         missing = [name for name in self._names if name not in self._pending]
         if not {*self._pending} - {WHOLE}:

@@ -1,4 +1,4 @@
-"""Stores a firmware on a board, starts it, and talks with it sample by sample."""
+"""Stores a firmware on a board, starts it, and exchanges data with it sample by sample."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from firmwright.hardware.access import BoardAccess, SshHost
 from firmwright.hardware.serial_console import SerialConsole
 
 COMMAND_LIMIT = 600
-"""Seconds in which a board is flashed or reset."""
+"""The maximum time in seconds for flashing or resetting a board."""
 TAIL = 5
-"""Lines that are shown of a command that fails."""
+"""The maximum number of lines that a message shows of a failed command's output."""
 
 
 def run_on_board(
@@ -23,9 +23,9 @@ def run_on_board(
 ) -> Execution:
     """Flash the board, reset it, and run the samples; instructions are not counted.
 
-    ``firmware`` is the folder of its images. Each sample contains the bytes that the networks of
-    the firmware read in turn. A network answers with the number of lines that ``outputs`` states
-    for it. Raises UserError for a command that fails, and for a board that does not answer.
+    ``firmware`` is the folder of its images. Each sample contains the input bytes of each network
+    of the firmware, in order. ``outputs`` has the number of lines with which each network answers.
+    Raises UserError if a command fails or the board does not answer.
     """
     run_command(access, access.flash, "flash", firmware)
     if access.ssh is not None:
@@ -40,7 +40,7 @@ def run_on_board(
 
 
 def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: Path) -> None:
-    """Run one of the board's commands, if there is one; UserError if it fails."""
+    """Run a command of the board, if it is not empty. Raises UserError if the command fails."""
     if not words:
         return
     images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
@@ -65,7 +65,7 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
 
 
 def fill_in(word: str, images: dict[str, str]) -> str:
-    """Put the images in the place of their names; other braces stay."""
+    """Return the command with paths in place of image names; other braces stay."""
     for name, path in images.items():
         word = word.replace(f"{{{name}}}", path)
     return word
@@ -90,7 +90,7 @@ def run_over_ssh(
             f"{access.description}: the program did not end within {limit:g} s; check the "
             "board, or raise `patience`"
         ) from None
-    if done.returncode == 255:  # ssh's own
+    if done.returncode == 255:  # the error code of ssh itself
         reason = done.stderr.decode(errors="replace").strip()
         raise UserError(
             f"ssh to {ssh.host} failed: {reason}; `ssh {ssh.host}` has to work without a password"

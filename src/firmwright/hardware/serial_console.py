@@ -1,4 +1,4 @@
-"""The console of a firmware on a serial line, which may be noisy, slow or silent."""
+"""Exchanges data with a firmware over a serial line, which may be noisy, slow or silent."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 DONE = b"@done"
 ENDS = (b"@status", b"@trap")
-"""The output of a firmware that ends early."""
+"""The line that a firmware prints if it ends early."""
 OUTPUT = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*")
 """A line that answers a sample (``templates/application/outputs.j2``)."""
 
 
 class SerialConsole:
-    """An open port. UserError if it cannot be opened, or breaks."""
+    """An open port. Raises UserError if the port cannot be opened or the connection breaks."""
 
     def __init__(self, port: SerialPort, patience: float) -> None:
         self._port, self._patience = port, patience
@@ -41,11 +41,11 @@ class SerialConsole:
         self._line.close()
 
     def exchange(self, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]) -> list[bytes]:
-        """Send the samples one by one, and the parts of each; return the lines that come back.
+        """Send the parts of each sample one by one; return the lines of the answers.
 
-        A part is sent after the answer to the previous one, its number of ``outputs``: a firmware
-        reads it only then, and earlier bytes would be lost. Lines begin with ``@``; all other lines
-        are noise. Raises UserError for a board that falls silent.
+        A part is sent after the answer to the previous part, whose number of lines is in
+        ``outputs``. The firmware would lose bytes that arrive earlier. Lines of an answer begin
+        with ``@``; all other lines are noise. Raises UserError if the board stops answering.
         """
         lines: list[bytes] = []
         self._line.reset_input_buffer()
@@ -62,7 +62,7 @@ class SerialConsole:
         return lines
 
     def _read_answer(self, what: str) -> bytes:
-        """Return the next line without noise; UserError for an output with noise in it."""
+        """Return the next line of an answer. Raises UserError if noise is inside the line."""
         while not (line := self._read_line(what)).startswith(b"@"):
             pass
         if line.startswith(b"@output") and not OUTPUT.fullmatch(line):

@@ -1,1 +1,1 @@
-"""Converts configurations of other tools to recipes. No code of the user runs."""
+"""Converts configurations of other tools to recipes, without running code of the user."""

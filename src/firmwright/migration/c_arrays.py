@@ -35,7 +35,10 @@ class EmbeddedModel:
 
 
 def read_c_array(source: Source) -> list[Setting]:
-    """Return the model of a C file. Raises DiagnosticError unless it has one whole model."""
+    """Return the model of a C file.
+
+    Raises DiagnosticError unless the file has exactly one complete model.
+    """
     text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
     found = {each: read_items(source, each) for each in ARRAY.finditer(text)}
     models = {each: data for each, data in found.items() if data[4:8] == IDENTIFIER}

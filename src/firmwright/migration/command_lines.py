@@ -11,14 +11,14 @@ from firmwright.migration.documents import read_options
 from firmwright.migration.source import MODEL_SUFFIXES, Computed, Setting, Source, read_source
 
 END = re.compile(r"[|;&>]+|\d>.*|>.*")
-"""A word at which a command ends."""
+"""Matches a word that ends a command."""
 
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*[:?]?=\s*(\S*|'.*'|\".*\")\s*")
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\}|\((\w+)\))")
 """A variable of a shell or of a Makefile: its value, and its use."""
 
 Command = tuple[list[tuple[str, int]], int]
-"""The words after the name of a tool, each with its line, and the line of the name."""
+"""The words after a tool's name, each with its line, and the line of the tool's name."""
 
 MARKS = "`\"'"
 """The marks around a command in a Markdown text, or in another command."""
@@ -28,7 +28,7 @@ MARKS = "`\"'"
 class Tool:
     """A command. ``pattern`` finds it in a line; ``flags`` are the options without a value.
 
-    If ``flags`` is None, only the options in ``valued`` have one.
+    If ``flags`` is None, only the options in ``valued`` have a value.
     """
 
     pattern: re.Pattern[str]
@@ -64,7 +64,7 @@ def read_tvmc(source: Source) -> list[Setting]:
 
 
 def split_tvmc(source: Source, setting: Setting) -> Iterator[Setting]:
-    """Yield the parts of a setting that has several."""
+    """Yield the parts of a setting that contains several settings."""
     name, value = setting.name, str(setting.value)
     if not isinstance(setting.value, str):
         yield setting
@@ -130,10 +130,7 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
 
 
 def choose(found: list[Command]) -> list[Command]:
-    """Return the commands that name a model, or else the commands with an option.
-
-    A README also mentions the tool in sentences, and its ``--help``.
-    """
+    """Return the commands that name a model, or else the commands with an option."""
     for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
         kept = [each for each in found if any(re.search(pattern, word) for word, _ in each[0])]
         if kept:
@@ -154,7 +151,7 @@ def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
         while lines[end].rstrip().endswith("\\") and end + 1 < len(lines):
             end += 1
         block = [line.rstrip().rstrip("\\") for line in lines[start : end + 1]]
-        block[0] = re.sub(r"^\s*\$ ", "", block[0])  # a prompt
+        block[0] = re.sub(r"^\s*\$ ", "", block[0])  # a shell prompt
         names = ((n, tool.pattern.search(line)) for n, line in enumerate(block))
         skipped, found = next((pair for pair in names if pair[1]), (0, None))
         stated = ASSIGNMENT.fullmatch(block[0])
@@ -171,7 +168,7 @@ def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
 
 
 def cut(block: list[str], mark: str) -> list[str]:
-    """Return the lines of a command up to the mark that closes its quotes."""
+    """Return the lines of a command up to its closing quotation mark."""
     text, *_ = re.split(rf"(?<!\\){mark}", "\n".join(block), maxsplit=1)
     return text.replace(f"\\{mark}", mark).split("\n")
 
@@ -197,5 +194,5 @@ def split_words(
 
 
 def to_value(text: str) -> str | Computed:
-    """Return a word, or a mark for a word with a variable of the shell."""
+    """Return a word, or Computed if the word contains a shell variable."""
     return Computed(text) if "$" in text or "`" in text else text

@@ -14,8 +14,8 @@ from firmwright.migration.source import Setting, Source
 def read_document(source: Source) -> list[Setting]:
     """Return the values of a YAML file by their keys: ``session.model_path``.
 
-    A key that is a number, as in TI's maps of labels, becomes text. Raises DiagnosticError for a
-    text that is not YAML, or not a mapping.
+    A numeric key, as in TI's maps of labels, becomes text. Raises DiagnosticError if the text is
+    not YAML or not a mapping.
     """
     text = re.sub(r"^(\s*)(-?[0-9]+)(?=:(?:\s|$))", r'\1"\2"', source.text, flags=re.M)
     data, positions, found = read_yaml(text, source.shown)

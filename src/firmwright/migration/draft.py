@@ -1,4 +1,4 @@
-"""Applies the rules of a format to settings: values of a recipe, and notes on other settings."""
+"""Converts settings by the rules of a format to recipe values, with notes on other settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pointer = tuple[str, ...]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of rules.yaml, whose head describes the fields."""
+    """One rule of rules.yaml; the comment at its start describes the fields."""
 
     key: str = ""
     use: str = ""
@@ -49,7 +49,7 @@ def load_rules() -> Mapping[str, Mapping[str, Rule]]:
 
 @dataclass
 class Draft:
-    """A recipe in the making. ``values`` has the setting of each value, for messages."""
+    """An unfinished recipe. ``values`` has each value with its setting, for messages."""
 
     source: Source
     catalog: Catalog
@@ -58,7 +58,7 @@ class Draft:
     notes: list[tuple[Setting, str]] = field(default_factory=list)
 
     def apply(self, settings: Sequence[Setting]) -> None:
-        """Convert settings. Raises DiagnosticError for two that contradict each other."""
+        """Convert settings. Raises DiagnosticError if two settings contradict each other."""
         for setting in settings:
             found = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)
             if found is None:
@@ -125,7 +125,7 @@ class Draft:
             )
 
     def put(self, pointer: Pointer, value: Any, setting: Setting) -> None:
-        """Store a value. Lists of flags grow; other values must agree."""
+        """Store a value. Flags are appended to their list; other values must be equal."""
         if pointer not in self.values:
             self.values[pointer] = value, setting
             return
@@ -149,7 +149,7 @@ def split_key(before: str, name: str, after: str) -> Pointer:
 
 
 def format_option(value: Any) -> str:
-    """Return a value as the option of a device: lists by commas, switches as 1 and 0."""
+    """Return a value as text for a device option: lists with commas, truth values as 1 and 0."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, list | tuple):
@@ -168,7 +168,7 @@ Converter = Callable[[Setting, Source, Catalog], Any]
 
 
 def convert_path(setting: Setting, source: Source, _catalog: Catalog) -> str | None:
-    """Return the path of a file from the current folder, in which the recipe will be."""
+    """Return the path of a file relative to the current folder, which will contain the recipe."""
     if isinstance(setting.value, EmbeddedModel):
         return str(setting.value)
     if not isinstance(setting.value, str) or not setting.value:
@@ -183,13 +183,13 @@ def convert_platform(setting: Setting, _source: Source, catalog: Catalog) -> str
 
 
 def convert_batch(setting: Setting, _source: Source, _catalog: Catalog) -> int | None:
-    """Return a batch above 1. TI's 0 is the batch of the model, and 1 is the default."""
+    """Return a batch size above 1, else None: TI's 0 is the model's batch, 1 the default."""
     text = str(setting.value)
     return int(text) if re.fullmatch(r"\d{1,6}", text) and int(text) > 1 else None
 
 
 def convert_flags(setting: Setting, _source: Source, _catalog: Catalog) -> list[str] | None:
-    """Return the flags of a C compiler. Each variable of the tool ends the conversion."""
+    """Return the flags of a C compiler. The result is None if a flag contains a variable."""
     try:
         flags = shlex.split(str(setting.value))
     except ValueError:
@@ -237,4 +237,4 @@ CONVERTERS: Mapping[str, Converter] = {
     "deeploy": convert_deeploy,
     "tvm_names": convert_tvm_names,
 }
-"""The functions that rules name."""
+"""The functions by the names that rules use."""

@@ -1,4 +1,4 @@
-"""Lists the formats that ``init --from`` reads, each with the way to recognize it."""
+"""Lists the formats that ``init --from`` reads, each with its reader and its recognition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its rules' name, its title in messages, its page, and its reader.
+    """One format: the name of its rules, its title in messages, its page, and its reader.
 
     ``uses`` are devices of the target unless the file excludes them.
     """
@@ -89,7 +89,7 @@ TIDL_MAPPINGS = (
 """The functions and the dicts of options in scripts for TI's tools."""
 
 TIDL_KEYS = r"^\s*(?:(?:compile|runtime)_options|session_name)\s*:"
-"""Keys that only TI's YAML files have."""
+"""Keys that occur only in TI's YAML files."""
 
 
 def read_afe(source: Source) -> list[Setting]:
@@ -168,11 +168,11 @@ FORMATS = (
         read_deeploy,
     ),
 )
-"""The formats. The first that recognizes a file reads it."""
+"""The formats. The first format that recognizes a file reads the file."""
 
 
 def find_format(source: Source) -> Format:
-    """Return the format of a file. Raises UserError for an unknown one."""
+    """Return the format of a file. Raises UserError if no format recognizes the file."""
     for each in FORMATS:
         if each.recognize(source):
             return each

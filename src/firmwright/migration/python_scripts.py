@@ -12,10 +12,10 @@ from typing import Any
 from firmwright.migration.source import Computed, Setting, Source
 
 Calls = Mapping[str, Sequence[str]]
-"""The functions that count, each with the names of its parameters in order."""
+"""The functions whose calls are read, each with the names of its parameters in order."""
 
 ARGUMENTS = ("args", "opts", "options", "opt", "FLAGS")
-"""The usual names for the result of argparse."""
+"""The names that scripts usually give the result of argparse."""
 
 
 def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[Setting]:
@@ -39,7 +39,7 @@ def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[S
 
 
 def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
-    """Return the expressions of names and of argparse's defaults; None for several values."""
+    """Return the expressions of names and argparse defaults; None if a name has several values."""
     values: dict[str, list[ast.expr]] = defaultdict(list)
     stores: dict[str, int] = defaultdict(int)
     for node in ast.walk(tree):
@@ -50,7 +50,7 @@ def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 values[name].append(value)
             case ast.arg(arg=name):
-                stores[name] += 2  # a parameter has a value per call
+                stores[name] += 2  # a parameter has a different value in each call
             case ast.Name(id=name, ctx=ast.Store()):
                 stores[name] += 1
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=args, keywords=keywords):
@@ -70,7 +70,7 @@ def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
 
 @dataclass
 class Script:
-    """The constants of a script, and the calls that were read as arguments of others."""
+    """The constants of a script, and the calls that were read as arguments of other calls."""
 
     source: Source
     calls: Calls
@@ -93,7 +93,7 @@ class Script:
                     yield self.make_setting(f"{prefix}.{name}", self.evaluate(value), node)
 
     def name_call(self, node: ast.Call) -> str:
-        """Return the name of a call that counts, else an empty text."""
+        """Return the name of a call if it is read, otherwise an empty text."""
         match node.func:
             case ast.Name(id=name):
                 return name if name in self.calls else ""

@@ -1,4 +1,4 @@
-"""Writes the recipe of a foreign configuration. Settings without a key become comments."""
+"""Writes the recipe of a converted configuration. Settings without a key become comments."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from firmwright.recipe.editor_schema import FIRST_LINE
 from firmwright.recipe.schema import load_schema
 
 LAST_DEVICES = ("c7x",)
-"""The devices that replace ``c`` as the last one."""
+"""The devices that replace ``c`` as the last device of the target."""
 
 
 def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], list[str]]:
     """Convert a configuration; write the recipe, and a model that the file contains.
 
-    ``stated`` has recipe keys of the command line, which replace the file's. Return the written
-    files and the errors of the recipe that are left for the user. Raises UserError.
+    ``stated`` has recipe keys of the command line, which replace keys of the file. Return the
+    written files, and the errors of the recipe that the user must fix. Raises UserError.
     """
     from firmwright.pipeline.command_line import make_catalog
 
@@ -99,7 +99,7 @@ def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[s
 def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
     """Return the target: the devices with their options, and the last device.
 
-    Options of a device that the file excludes become notes.
+    Options of excluded devices become notes.
     """
     used = dict.fromkeys(kind.uses, True)
     used |= {p[1]: value for p, (value, _) in draft.values.items() if p[0] == "use"}

@@ -11,17 +11,18 @@ from typing import Any
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 MAX_BYTES = 64 << 20
-"""Larger files are rejected. The longest ones are C arrays: a model of 10 MB has 62 MB of text."""
+"""The maximum size of a file. The longest files are C arrays: a model of 10 MB has 62 MB of
+text."""
 
 MAX_FILES = 20_000
-"""Larger folders are rejected, such as a home folder."""
+"""The maximum number of files of a folder, to reject folders such as a home folder."""
 
 MODEL_SUFFIXES = (".tflite", ".lite", ".onnx", ".pt2")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a file: its name in the form of the tool, its value, its position."""
+    """One setting of a file: its name as in the tool, its value and its position."""
 
     name: str
     value: Any
@@ -60,7 +61,7 @@ class Source:
 
 
 def read_source(given: str) -> Source:
-    """Return the file with that path, or a command line that is given as text.
+    """Return the file with this path, or a command line that is passed as text.
 
     A folder is read as its list of files: each line is a relative path. Raises UserError.
     """
@@ -88,7 +89,10 @@ def read_source(given: str) -> Source:
 
 
 def decode(content: bytes, shown: str) -> str:
-    """Return the text of a file. Raises DiagnosticError at the first byte that is not text."""
+    """Return the text of a file.
+
+    Raises DiagnosticError at the first byte that is not UTF-8 text.
+    """
     try:
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
         odd = text.find("\0")

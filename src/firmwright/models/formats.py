@@ -138,7 +138,7 @@ class Format:
         if not self.signatures:
             raise UserError(
                 f"the model is {self.name}; only TFLite models have signatures; "
-                "leave `signature_name` out"
+                "remove `signature_name`"
             )
         module = cast(Signatures, importlib.import_module(self.signatures))
         return module.select_signature(data, name, signature)

@@ -153,7 +153,7 @@ def check_variables() -> None:
         refuse_unknown_key(name, VARIABLES)
     for name, value in sorted(given.items()):
         if not value:
-            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or leave it out")
+            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or remove it")
     if SCHEDULER in given and "tune" not in {argument.partition(":")[0] for argument in sys.argv}:
         message = "only `doit tune` and `doit fleet` run on a cluster"
         raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")
@@ -166,7 +166,7 @@ def refuse_repeated_words() -> None:
     names = [complete_key(key) for key in typed if not key.startswith("-")]
     for key, name in zip(typed, names, strict=False):
         if names.count(name) > 1:
-            hint = "join the values with commas" if name in LISTS else "leave one out"
+            hint = "join the values with commas" if name in LISTS else "remove one"
             raise UserError(f"{key}=: is set {names.count(name)} times; {hint}")
 
 

@@ -90,7 +90,7 @@ def share_memory(job: Job) -> Job:
     recipe requests other memories.
     """
     if job.recipe.memory:
-        message = "several networks of a firmware share its memory; leave `memory` out"
+        message = "several networks of a firmware share its memory; remove `memory`"
         raise DiagnosticError([job.recipe.make_diagnostic(("memory",), message)])
     memories = {name: replace(m, cost=None) for name, m in job.platform.memories.items()}
     return replace(job, platform=replace(job.platform, memories=memories))
@@ -109,7 +109,7 @@ def refuse_differences(members: list[Job]) -> None:
     found: list[Diagnostic] = []
     for job in members:
         if job.recipe.slot:
-            message = "its network is a separate image; leave it out, or build this recipe alone"
+            message = "its network is a separate image; remove `slot`, or build this recipe alone"
             found.append(job.recipe.make_diagnostic(("slot",), message))
         for key, attribute in ALIKE.items():
             ours, theirs = (attrgetter(attribute)(each) for each in (first, job))

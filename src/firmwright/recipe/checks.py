@@ -241,7 +241,7 @@ def find_search_errors(quantize: Mapping[str, Any], evaluate: Any) -> Iterator[F
     if not isinstance(search, dict):
         return
     if quantize.get("arithmetic") == "shift":
-        message = "`arithmetic: shift` supports only int8 weights; leave one of the two out"
+        message = "`arithmetic: shift` supports only int8 weights; remove one of the two"
         yield Finding(("quantize", "search"), message)
     known = evaluate.keys() if isinstance(evaluate, dict) else set()
     if "accuracy" in search and not known & {"labels", "metric"}:

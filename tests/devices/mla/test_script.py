@@ -131,7 +131,7 @@ def test_a_conversion_keeps_the_scales_of_the_model(
     script = written(tmp_path, None, 1, **options)
     assert "default_quantization" not in script
     assert run_recorded(tmp_path, monkeypatch)["converted"] == "tflite"
-    with pytest.raises(UserError, match="the recipe has `quantize`; leave one of them out"):
+    with pytest.raises(UserError, match="the recipe has `quantize`; remove one of them"):
         make_settings(mla_options(**options), quantize_options(), 1)
 
 

@@ -69,7 +69,7 @@ def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: 
     if options.converts and quantize is not None:
         raise UserError(
             f"target: mla: {CONVERT} keeps the model's quantization, and the recipe has "
-            "`quantize`; leave one of them out"
+            "`quantize`; remove one of them"
         )
     fields = {} if options.converts else {**map_recipe(options, quantize), **map_options(options)}
     return AfeSettings(

@@ -61,7 +61,7 @@ def read_options(context: Context) -> TidlOptions:
         stated[name] = parse_value(table[name], text)
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
         raise OptionError(
-            "target: tidl accepts an allow_list or deny_lists, not both; leave one of them out"
+            "target: tidl accepts an allow_list or deny_lists, not both; remove one of them"
         )
     chip = context.platform.accelerators["tidl"]
     rest = context.fallback.name if context.fallback else ""
@@ -74,14 +74,13 @@ def read_options(context: Context) -> TidlOptions:
         refuse_stated(
             options,
             OWN_CALIBRATION,
-            "has an effect only with accuracy_level=9; leave the option out, or set "
-            "accuracy_level=9",
+            "has an effect only with accuracy_level=9; remove the option, or set accuracy_level=9",
         )
     if values["tensor_bits"] == 32:
         refuse_stated(
             options,
             CALIBRATION,
-            "is for quantization, and tensor_bits=32 keeps floats; leave one of them out",
+            "is for quantization, and tensor_bits=32 keeps floats; remove one of them",
         )
     return options
 

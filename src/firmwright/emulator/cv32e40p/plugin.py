@@ -1,4 +1,4 @@
-"""Defines the emulator: its requirements, and the platforms whose core it is."""
+"""Defines the emulator: its requirements, and the platforms that it supports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Cv32e40p(Emulator):
     def run(self, run: Run, /) -> Execution:
         """Run the firmware in unicorn, which explains every fault, and then on the RTL.
 
-        unicorn lacks the instructions that a parameter adds. Then only the RTL runs the firmware.
+        Only the RTL runs the firmware if a parameter adds instructions that unicorn does not
+        support.
         """
         if unusable := self.explain_unusable(run.platform):
             raise UserError(unusable)
@@ -47,7 +48,7 @@ class Cv32e40p(Emulator):
         """Return the versions of the RTL and of Verilator."""
         if unusable := self.explain_unusable(platform):
             raise UserError(unusable)
-        ask("g++", "--version")  # reports a compiler that does not work
+        ask("g++", "--version")  # raises an error if the compiler does not work
         return f"{version(PACKAGE)}, Verilator {read_verilator_version()}"
 
     def explain_unusable(self, platform: Platform, /) -> str:
@@ -83,7 +84,7 @@ class Cv32e40p(Emulator):
 
 
 def find_other_core(platform: Platform) -> str:
-    """Return why a platform's firmware is not for this core and its devices; '' if it is."""
+    """Return the reason why a platform's core or devices are not supported; '' if they are."""
     if platform.architecture not in PARAMETERS:
         known = ", ".join(f"'{name}'" for name in PARAMETERS)
         return f"runs {known}, not '{platform.architecture}'; choose another emulator"

@@ -25,7 +25,7 @@ RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
 
 @dataclass
 class Counts:
-    """The content of the simulator's file ``counts.txt``; addresses are of instructions."""
+    """The content of the simulator's file ``counts.txt``, with addresses of instructions."""
 
     end: str = ""  # "exit", "trap", "access", "budget" or "stuck"
     number: int = 0  # the exit code, the cause of the trap, or the address of the access
@@ -41,9 +41,9 @@ def simulate(
 ) -> Execution:
     """Run the firmware on the RTL with these parameters.
 
-    ``known`` is the run in another emulator: its instructions are the total of the progress. It is
-    None if no other emulator has the instructions. Raises UserError if the RTL traps, or if it does
-    not reach the exit.
+    ``known`` is the run in another emulator, whose number of instructions is the total of the
+    progress. It is None if the other emulator does not support the instructions. Raises UserError
+    if the firmware traps or does not exit.
     """
     check_segments(run)
     simulator, is_new = prepare_simulator(parameters)
@@ -75,7 +75,7 @@ def simulate(
 
 
 def make_notes(version: str, is_new: bool) -> Iterator[str]:
-    """Yield that the simulator was built, and that the tests do not cover this RTL."""
+    """Yield notes if the simulator was built now, and if the tests do not cover this RTL."""
     if is_new:
         yield f"built the simulator of the RTL {version}"
     if not version.startswith(f"{TESTED_VERSION},"):
@@ -121,7 +121,7 @@ def write_line(keyword: str, *numbers: int) -> str:
 
 
 def run_simulator(simulator: Path, folder: Path, run: Run, total: int | None) -> None:
-    """Run the simulator to its end, and report the counted instructions of a known ``total``."""
+    """Run the simulator to its end; report the counted instructions if their ``total`` is known."""
     with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -156,7 +156,7 @@ def read_counts(run: Run, file: Path) -> Counts:
 
 
 def describe_end(run: Run, counts: Counts) -> str:
-    """Return the reason for an end without exit code, and the location."""
+    """Return the reason and the location if the simulation ended without an exit code."""
     happened = {
         "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
         "access": f"access to address {counts.number:#010x}, which is in no memory",

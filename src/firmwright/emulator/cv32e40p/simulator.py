@@ -62,7 +62,7 @@ def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
 
 
 def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
-    """Return the digest of all files, arguments and versions that decide the simulator."""
+    """Return the digest of all files, arguments and versions from which the simulator is built."""
     facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine()]
     facts += [*FLAGS, *parameters]
     key = hashlib.sha256("\0".join(facts).encode())
@@ -129,7 +129,9 @@ def list_rtl() -> list[Path]:
 def find_rtl() -> Path:
     """Return the folder of the package's RTL."""
     spec = find_spec("pythondata_cpu_cv32e40p")
-    assert spec is not None and spec.origin is not None  # the caller has checked the package
+    assert (
+        spec is not None and spec.origin is not None
+    )  # the caller has checked that the package exists
     return Path(spec.origin).parent / "system_verilog"
 
 

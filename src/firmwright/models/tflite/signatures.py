@@ -22,7 +22,7 @@ def select_signature(data: bytes, name: str, signature: str) -> bytes:
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = {decode_text(s.signatureKey): s for s in model.signatureDefs or ()}
     if signature not in known:
-        hint = did_you_mean(signature, known) or "; the model has no signatures: leave the name out"
+        hint = did_you_mean(signature, known) or "; the model has no signatures: remove the name"
         raise UserError(f"the model has no signature '{signature}'{hint}")
     selected = known[signature]
     index = selected.subgraphIndex

@@ -197,7 +197,7 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     query, key, value, bias, mask, added = read_inputs(node, 6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")
     refuse_tensors(node, dict(enumerate(cache, 6)), NO_CACHE)
-    refuse_tensors(node, {-4: "qk"}, "leave it out")
+    refuse_tensors(node, {-4: "qk"}, "remove it")
     shapes = [walk.shape(name) for name in (query, key, value) if name]
     if None in shapes:
         return None

@@ -87,7 +87,7 @@ def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     if get_attribute(node, "scale", 1.0) != 1 or get_attribute(node, "is_packed_batching", 0):
         refuse(node, "it has a scale or packed batches, which ONNX Runtime's CPU kernel ignores; "
-                     "leave them out")  # fmt: skip
+                     "remove them")  # fmt: skip
     body = NodeBuilder(node, walk)
     add = body.add
     turned = 2 * table[1]
