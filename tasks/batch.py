@@ -1,4 +1,4 @@
-"""Declares the stage ``batch``, which applies only to recipes that ask for a batch."""
+"""Declares the stage ``batch``, which applies only to recipes with a batch."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from firmwright.terminal.reporter import StageReporter
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
 
-# All other modules are imported late: a build with nothing to do creates no tasks.
+# All other modules are imported late, because an up-to-date build creates no tasks.
 
 guard_output()  # the commands of doit print file names and errors
 
@@ -44,7 +44,7 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 
 @cache
 def get_jobs() -> list[Job]:
-    """Return the jobs to build. A user's error ends the program here, before any task."""
+    """Return the jobs to build. A user error ends the program before any task runs."""
     from firmwright.pipeline.command_line import load_jobs
 
     from .pipeline import NETWORKS_PIPELINE, PIPELINE
@@ -79,20 +79,20 @@ def task_build() -> Iterator[dict[str, Any]]:
         return
     yield {"basename": "build", "name": None, "doc": doc}
     yield from missing_programs.make_tasks(get_jobs())
-    # Builds with missing programs come first, to fail before other recipes are built for minutes.
+    # Builds with missing programs are first, so that they fail before other builds run for minutes.
     for job in sorted(get_jobs(), key=lambda job: not missing_programs.preceding_tasks(job)):
         preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
         yield {
             "basename": "build",
             "name": name_build(job),
             "actions": None,
-            # This list has the order of the stages. doit knows their inputs, but not their order.
+            # This list is in the order of the stages, because doit knows only their inputs.
             "task_dep": [*preceding, *job.list_tasks()],
         }
 
 
 def task_lock() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that write a recipe's lock, or compare with it: lock:digits-rv32-bare."""
+    """Yield the tasks that write or check a recipe's lock: lock:digits-rv32-bare."""
     from firmwright.pipeline import lock
 
     yield from lock.make_tasks(get_jobs())
@@ -141,7 +141,7 @@ def refuse_lost_command(arguments: Sequence[str]) -> None:
 
 
 def count_processes() -> int:
-    """Return how many stages run at a time: one per core for several builds, or 0 for one.
+    """Return the number of parallel stages: one per core for several builds, or 0 for one build.
 
     With 0, doit uses only its main process. Most stages of one build wait for each other, so a
     second process would only import all modules again.
@@ -154,8 +154,9 @@ def count_processes() -> int:
 
 
 # Imports and TVM's graphs create many permanent objects. By default, Python searches for cycles
-# after every 700th new object, which needs a twentieth of a small build. Here it searches after
-# 20,000 new objects. It searches old objects, which needs 0.1 s and more, a two-hundredth as often.
+# after every 700th new object, which needs a twentieth of a small build. These limits make Python
+# search after 20,000 new objects. A search of old objects needs at least 0.1 s and runs a
+# two-hundredth as often.
 gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])

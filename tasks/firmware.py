@@ -31,14 +31,14 @@ def list_images(job: Job) -> list[str]:
 
 
 def list_archived(job: Job) -> dict[str, Path]:
-    """Return the results by their names in the bundle; the headers belong to the sources."""
+    """Return the results by their names in the bundle. Headers are in the folder of the sources."""
     folder = job.folder("firmware")
     headers = {f"src/network/{path.name}": path for path in sorted(folder.glob("*_stack.h"))}
     return {name: folder / name for name in list_images(job)} | headers
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the archives that are not part of the project."""
+    """Return the libraries that are not part of the project."""
     return [archive for archive in find_extra_archives(job) if archive.is_file()]
 
 

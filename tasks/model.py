@@ -14,7 +14,7 @@ def inputs(job: Job) -> list[Path]:
     source, files = job.recipe.model, job.recipe.list_files("model")
     if source.signature is None or source.path is None:
         return files
-    # Imported late: few recipes need it.
+    # Imported late, because few recipes need it.
     from firmwright.bundle.model_signature import list_signed_files
 
     model = job.recipe.resolve(source.path).absolute()

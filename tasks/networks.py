@@ -17,7 +17,7 @@ from . import exports, run, sources
 
 
 def describe_file(job: Job) -> Any:
-    """Return the values in the file of the networks, which has other keys than a recipe."""
+    """Return the values in the file of the networks, whose keys differ from a recipe's keys."""
     recipe = job.recipe
     export = structs.asdict(recipe.export) if recipe.export else None
     return [recipe.name, recipe.c_prefix, recipe.description, job.concurrent, export]
@@ -31,7 +31,7 @@ def run_inputs(job: Job) -> list[Path]:
 
 
 def export_inputs(job: Job) -> list[Path]:
-    """Return the members' results from which packages are made, and the members' samples."""
+    """Return the results and the samples of the members from which packages are made."""
     needs = exports.STAGE.needs
     found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
     results = [member.folder(need) / INDEX_FILE for member, need in found]

@@ -25,7 +25,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def archive(job: Job) -> dict[str, Path]:
-    """Return the record, and the quantized network, which can be the model of another recipe."""
+    """Return the record and the quantized network, which another recipe can use as its model."""
     shift = require(job.recipe.quantize).arithmetic == "shift"
     network = QUANTIZED_RELAX if shift else QUANTIZED_MODEL
     return {**QUANTIZATION.pack(job), **network.pack(job, "quantized/")}

@@ -26,7 +26,7 @@ def inputs(job: Job) -> list[Path]:
 
 def templates(job: Job) -> list[str]:
     used = ["network", "application", "runtime", "project", "libraries"]
-    used.append("boards/*")  # board templates include each other
+    used.append("boards/*")  # templates of boards include each other
     used.append("c/layers")  # templates of other devices import these
     if not job.build.settings.libc:
         used.append("freestanding")

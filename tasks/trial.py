@@ -46,7 +46,7 @@ def build_trial(
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
-    dodo.get_jobs.cache_clear()  # a copied process still has the cached jobs of the original
+    dodo.get_jobs.cache_clear()  # a copied process still has the cached jobs of its parent
     (job,) = dodo.get_jobs()
     name, text = file
     (folder / name).write_text(text, encoding="utf-8")

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 if IS_CHECKOUT:
-    __path__.append(str(TOP))  # recipes, tasks, templates and toolchains are there
+    __path__.append(str(TOP))  # the folders of recipes, tasks, templates and toolchains
 
-# This disables the telemetry of ONNX Runtime. It must be set before ONNX Runtime is loaded.
+# The variable disables the telemetry of ONNX Runtime, if it is set before ONNX Runtime is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 leave_slow_parts_out()
 
-# Without this, TVM loads all its GPU backends, which is a third of its import time.
+# Otherwise, TVM loads all its GPU backends, which is a third of its import time.
 os.environ.setdefault("TVM_DEVICE_BACKEND_AUTOLOAD", "0")
 
 

@@ -15,7 +15,7 @@ def main() -> int:
         catch_signals()
         try:
             try:
-                from firmwright.cli import main as run  # this import needs 0.2 s
+                from firmwright.cli import main as run  # this import takes 0.2 s
 
                 return run()
             finally:

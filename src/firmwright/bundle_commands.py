@@ -39,7 +39,8 @@ from firmwright.report.measurement import Measurement, format_measurement, forma
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, equal to the codes of the program ``diff``."""
 TRUSTED, UNTRUSTED = 0, 1
-"""Exit codes of ``verify-bundle``, next to ``BROKEN``; other commands return 0 or ``BROKEN``."""
+"""Exit codes of ``verify-bundle`` in addition to ``BROKEN``. Other commands return 0 or
+``BROKEN``."""
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -79,7 +80,7 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
-    """Return the argument with which a build rejects user code, if the command line has it."""
+    """Return the argument that makes a build reject user code, if the command line has it."""
     return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 
@@ -136,7 +137,8 @@ def run_rebuild(options: argparse.Namespace) -> int:
     bundle = read_bundle(options.bundle)
     envelope = options.envelope or envelope_path(options.bundle)
     if options.attest:
-        prepare_envelope(bundle, options.attest, envelope)  # before the build, which takes long
+        # An error of the envelope is reported before the build, which needs much time.
+        prepare_envelope(bundle, options.attest, envelope)
     if options.files:
         search_in(options.files)
     rebuilt = rebuild(bundle, list_refusals(options))
@@ -196,7 +198,7 @@ def run_measure(options: argparse.Namespace) -> int:
 def list_measured(bundle: Bundle) -> tuple[list[str], list[str]]:
     """Return the layers and the outputs that the demo of a bundle prints.
 
-    Raises UserError if the recipe has another demo than a measurement needs.
+    Raises UserError if the demo of the recipe does not print measurements.
     """
     demo = bundle.manifest["recipe"]["resolved"].get("demo") or {}
     if demo.get("profile") != "individual" or demo.get("compare") is not True:

@@ -1,4 +1,7 @@
-"""Defines the commands that have bundles as arguments; each start of firmwright imports this."""
+"""Defines the commands that have bundles as arguments.
+
+Each start of firmwright imports this module.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ COMMANDS = (
 )
 
 ONLINE = ("push", "pull")
-"""Commands that have to report a broken connection, and must not end without a message."""
+"""Commands that report a broken connection, instead of ending without a message."""
 
 
 def add_commands(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reads and writes files of local caches, with a SHA-256; a damaged file counts as missing."""
+"""Reads and writes files of local caches with a SHA-256. A damaged file counts as missing."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ COMMANDS = {
 VARIABLES = {name: override.help for name, override in list_overrides().items()} | {
     "outdir": "build here instead of build/<recipe name>"
 }
-"""The task file's variables: options of these commands, and ``name=value`` as for doit."""
+"""The variables of the task file: options of these commands, or ``name=value`` as in doit."""
 
 
 def parse_jobs(text: str) -> str:
@@ -149,7 +149,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def is_recipe(argument: str) -> bool:
-    """Return whether an argument is a recipe, and not a variable, ``name=value``."""
+    """Return whether an argument is a recipe, and not a variable (``name=value``)."""
     return "=" not in argument or argument.startswith("recipe=")
 
 
@@ -386,7 +386,7 @@ def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 SPECIAL = {"explain": explain, "graph": print_graph, "list": list_tasks, "lock": lock_recipes}
-"""Commands that use the jobs in another way than one command of doit."""
+"""Commands that need the jobs, and are not a command of doit."""
 
 
 if __name__ == "__main__":

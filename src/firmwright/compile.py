@@ -41,10 +41,10 @@ def compile_network(
     mix: Sequence[Device],
     batch: int | None = None,
 ) -> Network:
-    """Rewrite, partition, lower and plan an imported module; ``batch`` samples at once, if given.
+    """Rewrite, partition, lower and plan an imported module, for ``batch`` samples at once.
 
-    Raises UserError if a step rejects the network. It does not check whether the network fits a
-    platform.
+    Raises UserError if a step rejects the network. The function does not check whether the network
+    fits a platform.
     """
     module = prepare_module(module, find_rewrites(mix))
     layout = None
@@ -123,8 +123,8 @@ def lower_each(
 ) -> list[tuple[str, LoweredRegion]]:
     """Return, for every region that computes, its device and its lowered form.
 
-    ``kept`` has lowered regions by name, which are not lowered again. Raises UserError with every
-    operator that cannot be compiled.
+    ``kept`` has regions by name that are already lowered. Raises UserError with every operator that
+    cannot be compiled.
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
@@ -157,8 +157,8 @@ def is_reusable(device: Device, kernel: Kernel) -> bool:
     """Return whether a kernel fits every region with equal operators and constants.
 
     Fallback devices use only operators and constants; other devices may use other properties of the
-    region. A kernel that lists operators in float32 is not reusable, because the list contains
-    names of this region.
+    region. A kernel with a list of float32 operators is not reusable, because the list contains
+    names of its region.
     """
     texts = (kernel.body, kernel.definitions or "", *(file.text for file in kernel.files))
     named = kernel.float_operators or any(kernel.region in text for text in texts)
@@ -191,7 +191,7 @@ def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegio
 def share_weights(
     lowered: Iterable[tuple[str, LoweredRegion]],
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
-    """Return the kernels and their weights by name, of regions on devices.
+    """Return the kernels of lowered regions, and their weights by name.
 
     Equal arrays of a device share one name, so all steps of a recurrent layer share its weights.
     """

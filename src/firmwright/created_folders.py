@@ -5,9 +5,9 @@ recipe, has ``.firmwright``. Builds add folders and files to it. It is removed a
 files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of all
 files that a build wrote there. These files are replaced or removed together; other files stay.
 
-The marker is the first file in its folder and the last file that is removed. So the next build does
-not treat the folder of a killed build as a folder of the user. An empty marker is ignored,
-because its writer was killed.
+The marker is the first file that is written and the last file that is removed. Therefore the next
+build does not treat the folder of a killed build as a folder of the user. An empty marker is
+ignored, because it is from a killed build.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from firmwright.errors import UserError
 MARKER = ".firmwright"
 HEADER = "# firmwright created this folder, and replaces or removes its results in it.\n"
 OWNER = "recipe: "
-"""The prefix, in a marker, of the folder's recipe, whose path is relative to the folder."""
+"""The prefix of the recipe's path in a marker. The path is relative to the folder."""
 
 INDEX_FILE = "stage.json"
 """The list of a stage's files with their digests; later stages depend on it."""
 
 ALL = "*"
-"""In an index: all files of the folder are firmwright's, such as the files of an unfinished stage.
+"""The entry of an index which states that firmwright wrote all files of the folder, as in an
+unfinished stage.
 """
 
 UNLISTED = frozenset((INDEX_FILE, "origins.json", ".origins.json.partial"))
@@ -115,10 +116,10 @@ def shorten(names: Sequence[str]) -> str:
 
 
 def begin_results(unfinished: Path) -> Path:
-    """Return an empty folder for results, within a folder whose files are all firmwright's.
+    """Return an empty folder for results, in a folder that contains only firmwright's files.
 
     The marker is outside the returned folder, because a stage reads all files of its folder. Raises
-    UserError for foreign files in the place of the outer folder.
+    UserError if the outer folder has foreign files.
     """
     remove_folder(unfinished)
     mark_all(unfinished)
@@ -128,9 +129,9 @@ def begin_results(unfinished: Path) -> Path:
 
 
 def mark_all(folder: Path) -> None:
-    """Create a folder whose files are all firmwright's; keep the files of an existing one.
+    """Create a folder that contains only firmwright's files; keep the files of an existing folder.
 
-    Raises UserError for foreign files in its place.
+    Raises UserError if the folder has foreign files.
     """
     if ALL not in read_listed(folder):
         remove_folder(folder)
@@ -139,9 +140,9 @@ def mark_all(folder: Path) -> None:
 
 
 def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None:
-    """Write the index of a folder of results, and replace the earlier folder with it.
+    """Write the index of a folder of results, and replace the earlier folder with this folder.
 
-    Raises UserError for foreign files in the earlier folder.
+    Raises UserError if the earlier folder has foreign files.
     """
     (results / INDEX_FILE).write_text(format_index(digests), "utf-8")
     remove_folder(folder)
@@ -168,7 +169,7 @@ def refuse_foreign_files(folder: Path) -> None:
 def list_foreign_files(folder: Path) -> list[str]:
     """Return the files of a folder that no build wrote, relative to the folder, sorted.
 
-    A link or a file in the folder's place is foreign and is listed as ``.``.
+    If the path is a link or a file instead of a folder, it is listed as ``.``.
     """
     if folder.is_symlink() or not folder.is_dir():
         return ["."] if os.path.lexists(folder) else []
@@ -184,7 +185,7 @@ def remove_own_files(folder: Path) -> None:
         return
     foreign = set(list_foreign_files(folder))
     own = [name for name in list_files(folder) if name not in foreign]
-    with suppress(OSError):  # a file of another user, or a file that is already removed
+    with suppress(OSError):  # the file belongs to another user, or is already removed
         for name in sorted(own, key=lambda name: name == INDEX_FILE):
             (folder / name).unlink(missing_ok=True)
         for parent, _, _ in os.walk(folder, topdown=False):

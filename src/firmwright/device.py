@@ -92,7 +92,7 @@ HOMES = {
     "targets.placement": "Composite Placement",
     "targets.rules": "Rule find_violations read_rules",
 }
-"""The module below ``firmwright`` that defines each name."""
+"""The module of ``firmwright`` that defines each name."""
 
 MODULE_OF = {
     name: f"firmwright.{module}" for module, names in HOMES.items() for name in names.split()

@@ -1,7 +1,7 @@
 """Defines the base class of errors that a user can fix, and helpers for messages.
 
-A :class:`UserError` reaches the terminal without a traceback. Every other exception that escapes is
-a bug in firmwright and keeps its traceback.
+A :class:`UserError` reaches the terminal without a traceback. Every other unhandled exception is a
+bug of firmwright and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One finding with its location: ``path:line:column: message`` (1-based; 0 means unknown)."""
+    """One error with its location: ``path:line:column: message`` (1-based; 0 if unknown)."""
 
     path: str
     line: int
@@ -30,7 +30,7 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """An error of the user; its text states the remedy, and shows no secret part of an address.
+    """An error of the user. Its text states the remedy, and hides secret parts of addresses.
 
     Messages go to terminals, to logs and to the state of doit, so addresses are masked here.
     """
@@ -40,7 +40,7 @@ class UserError(Exception):
 
 
 class DiagnosticError(UserError):
-    """Several findings at once, each on a separate line, sorted by location."""
+    """Several errors at once, each on a separate line, sorted by location."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = sorted(set(diagnostics))
@@ -68,15 +68,15 @@ def suggest_known(word: str, known: Iterable[str]) -> str:
 
 
 TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
-"""The text of an operator in TVM's messages, with its whole declaration."""
+"""Matches an operator with its whole declaration in messages of TVM."""
 
 
 SCHEDULE_ERROR = re.compile(r"schedule primitive '([\w-]+)'.*^Error message: (.+?)$", re.S | re.M)
-"""The text of TVM's messages about a schedule: the failed primitive, and the reason at the end."""
+"""Matches TVM's messages about a schedule: the failed primitive, and the reason at the end."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the message of another library's error, without the pages that may follow."""
+    """Return the short message of another library's error, without the details that may follow."""
     of_schedule = SCHEDULE_ERROR.search(str(error))
     if of_schedule:
         return f"{of_schedule[1]}: {of_schedule[2]}"
@@ -106,7 +106,7 @@ then differ, too.
 def to_printable(text: str) -> str:
     r"""Return text with ``\uXXXX`` in place of each of :data:`CONTROLS`.
 
-    JSON, YAML and TOML read this escape within quotes. Above U+FFFF, the escape has two halves.
+    JSON, YAML and TOML read this escape within quotes. Above U+FFFF, a character has two escapes.
     """
     return CONTROLS.sub(escape_character, text)
 
@@ -117,7 +117,7 @@ def escape_character(found: re.Match[str]) -> str:
 
 
 def mask_addresses(text: str) -> str:
-    """Return text with masked users, passwords, queries and fragments in its addresses.
+    """Return text with its addresses, in which users, passwords, queries and fragments are masked.
 
     ``Path`` writes an address with one slash, so one slash is enough here.
     """

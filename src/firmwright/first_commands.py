@@ -50,7 +50,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Write the first files of a board, a repository or an editor; return the exit code."""
+    """Write a user's first files, such as a board or a repository; return the exit code."""
     try:
         lines = COMMANDS[options.command](options)
     except UserError as error:
@@ -141,12 +141,12 @@ def add_workflow(options: argparse.Namespace) -> list[str]:
 
 
 def list_written(written: Mapping[Path, bool]) -> list[str]:
-    """Return a line for each file, which is new or was kept."""
+    """Return a line for each file, which states whether the file is new or was kept."""
     return [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
 
 
 def refuse_options(options: argparse.Namespace, names: Sequence[str], beside: str) -> None:
-    """Raise UserError for an option that has no effect next to ``beside``."""
+    """Raise UserError for an option that has no effect together with ``beside``."""
     for option in names:
         if getattr(options, option):
             name = option.replace("_", "-")

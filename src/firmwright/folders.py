@@ -1,8 +1,8 @@
-"""Finds the folders of firmwright's files: one in a wheel, several in a checkout.
+"""Finds the folders of firmwright's files: one folder in a wheel, several in a checkout.
 
 Recipes, tasks, templates and toolchains are at the top of a checkout. In a wheel they are inside
 the package. In both cases Python imports them as ``firmwright.tasks`` and so on, because the search
-path of the package also contains the top.
+path of the package also contains the top folder of the checkout.
 """
 
 from __future__ import annotations
@@ -22,4 +22,5 @@ FOLDERS = (PACKAGE, *(TOP / name for name in ON_TOP if IS_CHECKOUT))
 """The folders that together contain every file of firmwright once."""
 
 PREFIXES = tuple(f"{folder}{os.sep}" for folder in FOLDERS if folder.name != "recipes")
-"""The first parts of the paths of firmwright's files. A recipe of the checkout is a user's file."""
+"""The first parts of the paths of firmwright's files. Recipes of the checkout count as user
+files."""

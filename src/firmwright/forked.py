@@ -1,4 +1,4 @@
-"""Calls functions in copies of this process, so that a library's crash or exit ends no build.
+"""Calls functions in copies of this process, so that a library cannot end a build.
 
 A copy is forked, so it starts in milliseconds and imports no modules.
 """
@@ -30,7 +30,10 @@ _copies: set[int] = set()
 
 
 class _State:
-    """``ending`` is True as soon as this process ends: its threads must not start a process."""
+    """``ending`` is True as soon as this process ends.
+
+    Then its threads must not start a process.
+    """
 
     ending = False
 
@@ -78,7 +81,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
 @contextmanager
 def end_with_copies(program: subprocess.Popen[Any]) -> Iterator[None]:
-    """Let end_copies kill a running program too, which a thread waits for."""
+    """Let end_copies also kill a running program for which a thread waits."""
     _add(program.pid)
     try:
         yield
@@ -93,7 +96,7 @@ def _add(process: int) -> None:
 
 
 def end_copies() -> None:
-    """Kill all copies and programs of this process, which ends, also those that start later.
+    """Kill all copies and programs of this process, also copies and programs that start later.
 
     The threads that wait for them continue.
     """
@@ -138,7 +141,7 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any
 
 
 def _leave_at_exit() -> None:
-    """Make C's exit() skip handlers of other libraries; they join threads that no copy has."""
+    """Make C's exit() skip the handlers of libraries, which wait for threads that a copy lacks."""
     libc = ctypes.CDLL(None)
     libc["__cxa_atexit"](libc["_exit"], ctypes.c_void_p(1), None)
 

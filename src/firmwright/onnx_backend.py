@@ -1,4 +1,4 @@
-"""Provides firmwright as a backend of ONNX: its tests and other tools then run generated C.
+"""Provides firmwright as a backend of ONNX, so that ONNX's tests and tools run generated C.
 
     from onnx.backend.test import BackendTest
     from firmwright.onnx_backend import FirmwrightBackend
@@ -46,7 +46,7 @@ BUDGET = 10**11
 
 
 class Program(BackendRep):
-    """The program of a model, in a folder that exists as long as this object."""
+    """The program of a model; its folder exists as long as this object."""
 
     def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
         self.interface = interface
@@ -67,7 +67,7 @@ class Program(BackendRep):
 
 
 class FirmwrightBackend(Backend):
-    """The interface that ``onnx.backend.base`` describes."""
+    """Implements the interface of ``onnx.backend.base``."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
@@ -103,7 +103,7 @@ class FirmwrightBackend(Backend):
         outputs_info: Any = None,  # noqa: ARG003 - they are inferred
         **options: Any,
     ) -> tuple[np.ndarray[Any, Any], ...]:
-        """Run one operator, of the newest version or of ``opset_version``."""
+        """Run one operator of the version ``opset_version``, by default of the newest version."""
         arrays = [np.asarray(value) for value in inputs]
         given = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

@@ -26,7 +26,7 @@ def find_plugins(group: str) -> EntryPoints:
 
 @cache
 def read_plugins() -> Any:
-    """Return all entry points; before Python 3.12, the type of the result differs.
+    """Return all entry points. Before Python 3.12, the result has a different type.
 
     The search reads a file of every installed package.
     """
@@ -41,8 +41,8 @@ def list_tflite_vendors() -> list[EntryPoint]:
 def load_plugin(point: EntryPoint) -> Any:
     """Import the object of an entry point.
 
-    Raises UserError for an incomplete installation, and for an error in the module's code, with the
-    line at which it occurs.
+    Raises UserError if the installation is incomplete. Also raises UserError, with the line, if the
+    module's code fails.
     """
     try:
         return point.load()
@@ -59,7 +59,7 @@ def load_plugin(point: EntryPoint) -> Any:
 
 
 def describe_incomplete(point: EntryPoint, problem: Exception) -> UserError:
-    """Return the error for a package that pip lists, and whose module Python does not import.
+    """Return the error for a package that pip lists, but whose module Python cannot import.
 
     The usual cause is a deleted folder of an editable installation.
     """

@@ -1,4 +1,4 @@
-"""Controls the start and the end of a process of firmwright: streams, signals, last line."""
+"""Controls the start and end of a process: opens streams, handles signals, reports the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_MEMORY = re.compile(
     "cannot allocate memory|bad_alloc|bad allocation|can't start new thread|failed to map segment",
     re.IGNORECASE,
 )
-"""The texts with which libraries report that memory has run out, in errors of many classes."""
+"""The texts with which libraries report that memory has run out, in exceptions of many classes."""
 
 ENDINGS = {
     "SIGINT": "\ninterrupted",
@@ -41,7 +41,7 @@ ENDINGS = {
     "SIGHUP": "ended by SIGHUP",
     "SIGXCPU": "ended by SIGXCPU: the limit of processor time is reached",
 }
-"""The signals that end a process with a line, and this line."""
+"""The signals that end a process, each with the line to print."""
 
 
 class Output(TextIOWrapper):
@@ -69,7 +69,7 @@ class Output(TextIOWrapper):
 def open_streams() -> None:
     """Open the standard streams that are closed; raise SystemExit if standard output is closed.
 
-    Without this, the next file that the process opens would get the number of a closed stream.
+    Otherwise, the next file that the process opens would get the number of a closed stream.
     Programs that the process starts would then write into that file.
     """
     closed = [name for name in STREAMS if getattr(sys, name) is None]
@@ -89,7 +89,7 @@ def open_streams() -> None:
 
 
 def open_sink(number: int) -> TextIO:
-    """Return a stream of this number on the null device, which started programs inherit."""
+    """Open the null device under this number, which started programs inherit; return the stream."""
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, number)
     if sink != number:
@@ -109,7 +109,7 @@ def catch_signals(kept: str = "") -> None:
     def stop(number: int, _frame: FrameType | None) -> None:
         end_copies()
         line = f"{ENDINGS[signal.Signals(number).name]}{kept}"
-        if os.getpid() != main:  # a worker of a build, which passes its message on
+        if os.getpid() != main:  # a worker of a build passes its message to the main process
             sys.exit(f"a process of the build ended with {signal.Signals(number).name}{kept}")
         with suppress(OSError, RuntimeError):  # the terminal is closed, or a write is in progress
             print(line, file=sys.stderr, flush=True)
@@ -127,7 +127,7 @@ def tell_end(error: Exception) -> int:
     """Print one line for an unhandled error; return the exit code."""
     with suppress(OSError):
         sys.stdout.flush()
-    sys.stdout = open_sink(1)  # Python flushes at exit, and this would fail again
+    sys.stdout = open_sink(1)  # Python flushes at exit, and the flush would fail again
     line = describe(error)
     if line:
         with suppress(OSError):

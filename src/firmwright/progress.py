@@ -1,4 +1,4 @@
-"""Reports the progress of a stage: long loops report their steps, and a terminal may listen."""
+"""Reports the progress of a stage: long loops report their steps, and a terminal shows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.1
-"""Seconds between two reports: readers are not faster, and a step may be a single byte."""
+"""The minimum time between two reports in seconds, because a step may be a single byte."""
 
 BYTES = "bytes"
 
@@ -34,7 +34,7 @@ class _Reports:
 
 
 def listen(listener: Callable[[Progress], None] | None) -> None:
-    """Pass every report to ``listener``, also from processes that are forked later."""
+    """Pass every report to ``listener``, also the reports of processes that are forked later."""
     _Reports.listener = listener
 
 

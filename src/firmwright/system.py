@@ -1,7 +1,7 @@
-"""Calls of the operating system that not every system has.
+"""Wraps calls of the operating system that not every system has.
 
-Only this module imports fcntl, resource and inotify_simple, forks, and holds signals. Windows has
-none of them: a build there has no lock, no limit of memory, and no copies of its process.
+Only this module imports fcntl, resource and inotify_simple, forks, and holds signals. Windows lacks
+all of them, so its builds have no lock, no memory limit and no copies of the process.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def lock_file(stream: IO[Any], wait: bool = True) -> None:
 
 
 def find_file_limit() -> int | None:
-    """Return the largest size in bytes of a file that this process may write; None if any."""
+    """Return the maximum size in bytes of a file that this process may write; None if unlimited."""
     if resource is None:
         return None
     size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)

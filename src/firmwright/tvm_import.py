@@ -1,15 +1,15 @@
 """Checks the versions of TVM before its import, and skips slow parts that firmwright does not use.
 
 If PyTorch is installed, TVM imports it for modules that mix both, and for a symbol conflict seen on
-Windows. That costs 2 to 3 s in each process of a build. Only the importer of PyTorch programs needs
-PyTorch, and it imports PyTorch itself.
+Windows. The import needs 2 to 3 s in each process of a build. Only the importer of PyTorch programs
+needs PyTorch, and that importer imports PyTorch itself.
 
-TVM's runtime for several machines is in a library that TVM loads later. So the import of this
-runtime fails, and TVM works without it. But the trace of the failure reads the debug symbols of all
-libraries, which costs 0.3 s.
+TVM's runtime for several machines is in a library that TVM loads later. Therefore the import of
+this runtime fails, and TVM works without it. However, the trace of the failure reads the debug
+symbols of all libraries, which needs 0.3 s.
 
-Each of 50 modules requests some of TVM's 2,000 functions. Each request lists all 2,000 names.
-Here the names are listed once, which saves 0.04 s of the remaining 0.25 s.
+Each of 50 modules requests some of TVM's 2,000 functions. Each request lists all 2,000 names. This
+module lists the names once, which saves 0.04 s of the remaining 0.25 s.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from firmwright.errors import UserError
 IMPORTERS = ("tvm_ffi", "tvm")
 LEFT_OUT = frozenset({"torch", "tvm.runtime.disco"})
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
-"""The packages that ``pyproject.toml`` pins; other versions lack names, or end the process."""
+"""The packages that ``pyproject.toml`` pins. Other versions lack names, or crash the process."""
 
 
 class WrongVersionError(UserError, ImportError):
-    """The version of the installed TVM is not the version that firmwright needs."""
+    """Raised if the installed version of TVM is not the version that firmwright needs."""
 
 
 def check_versions() -> None:
@@ -55,10 +55,9 @@ def find_versions() -> Iterator[tuple[str, str, str]]:
 
 
 class WithoutSlowParts(MetaPathFinder):
-    """Hides the slow parts while TVM is being imported, and leaves other modules to other finders.
+    """Hides the slow parts while TVM is being imported; other finders find other modules.
 
-    When Python looks for TVM, the finder checks the versions, and arranges that names are listed
-    once.
+    When Python looks for TVM, this finder checks the versions, and makes TVM list its names once.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
@@ -71,13 +70,13 @@ class WithoutSlowParts(MetaPathFinder):
 
 
 def is_initializing(name: str) -> bool:
-    """Return whether a module is being executed now; ``import`` notes this in the module's spec."""
+    """Return whether a module is being executed now; ``import`` records this in its spec."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 
 
 def list_names_once() -> None:
-    """Make ``import tvm`` list the names of functions again only if their number changed."""
+    """Make ``import tvm`` list the names of functions again only if their number has changed."""
     from tvm_ffi import registry
 
     list_names, known = registry.list_global_func_names, list[str]()

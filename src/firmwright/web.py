@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """The minimum speed of a server; a server that sends a byte per minute would never finish.
+    """The minimum speed of a server, because a server with a byte per minute would never finish.
 
     ``connection`` and ``next`` are the seconds to wait for a connection and for the next bytes.
     After t seconds, an answer must have at least ``rate`` · (t - ``patience``) bytes.
@@ -30,14 +30,14 @@ class Pace:
 
 
 PACE = Pace()
-"""The pace of downloads. It accepts slow servers, because the data has no other source."""
+"""The pace of downloads, which accepts slow servers because the data has no other source."""
 LARGEST_FILE = 2 * 1024**3
 """The maximum size of a download in bytes; files of models have 32-bit offsets."""
 CHUNK_BYTES = 1 << 20
 
 
 class WebError(UserError):
-    """The error of a server, without its address. ``status`` is the status of the answer, or 0."""
+    """The error of a server, without the server's address. ``status`` is the HTTP status, or 0."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -64,7 +64,7 @@ def ask(
     sign: Callable[[PreparedRequest], PreparedRequest] | None = None,
     pace: Pace | None = None,
 ) -> tuple[Response, bytes]:
-    """Return a server's answer and its body, of at most ``most`` bytes; raise WebError without one.
+    """Return a server's answer and its body, of at most ``most`` bytes. Raises WebError on failure.
 
     ``sign`` changes a request before it is sent. Without ``sign``, the passwords of ``~/.netrc``
     are used.
@@ -123,7 +123,7 @@ def read_body(answer: Response, most: int, pace: Pace) -> bytes:
 def describe(error: BaseException) -> str:
     """Return a message about a missing or incomplete answer, with the system's reason.
 
-    Only the reason is used, because the errors of the libraries are a page long.
+    The message has only the reason, because the errors of the libraries are a page long.
     """
     from http.client import IncompleteRead
 

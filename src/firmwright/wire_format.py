@@ -15,25 +15,25 @@ LARGEST_NUMBER = (1 << 29) - 1
 """The maximum number of a field."""
 
 Span = tuple[int, int]
-"""The begin and the end of bytes in a file."""
+"""The beginning and the end of bytes in a file."""
 
 
 class NotProtobufError(ValueError):
-    """The bytes are not a sequence of protobuf fields."""
+    """Raised if bytes are not a sequence of protobuf fields."""
 
 
 def find_parts(stream: BinaryIO, span: Span, number: int) -> Iterator[Span]:
-    """Yield the place of the bytes of each field with this number, in the message at a place."""
+    """Yield the location of each field with this number in the message at a location."""
     for found, value in find_fields(stream, span):
         if found == number and isinstance(value, tuple):
             yield value
 
 
 def find_fields(stream: BinaryIO, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Yield the number and the value of every field of the message at a place of a file.
+    """Yield the number and the value of every field of the message at a location of a file.
 
-    The value of bytes is their place. Numbers of a fixed size are skipped. Raises NotProtobufError
-    if the message is invalid.
+    The value of bytes is their location. Numbers of a fixed size are skipped. Raises
+    NotProtobufError if the message is invalid.
     """
     start, end = span
     while start < end:
@@ -71,7 +71,7 @@ def read_varint(stream: BinaryIO) -> int:
 
 
 def write_field(number: int, value: int | bytes) -> bytes:
-    """Return a field; no bytes for 0 and for an empty value, which a reader assumes."""
+    """Return a field; no bytes for 0 and for an empty value, which are the defaults of a reader."""
     if not value:
         return b""
     if isinstance(value, int):

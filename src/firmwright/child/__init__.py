@@ -1,8 +1,8 @@
 """Starts Python programs that do not import from the current folder.
 
 ``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
-exists only from Python 3.11 on. A script puts its folder there instead. So
-this folder has only ``start.py``, which removes the folder from the path.
+exists only from Python 3.11 on. A script puts its folder there instead. Therefore this folder
+contains only ``start.py``, which removes the folder from the path.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def make_command(module: str, *arguments: str) -> list[str]:
 def make_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return ``variables`` with absolute entries in PYTHONPATH, and without its empty entries.
 
-    Relative entries start in the folder of the command. In the child's current folder, which may
-    belong to another user, they would name other files.
+    Relative entries refer to the folder of the command. In the child's current folder, which may
+    belong to another user, they would refer to other files.
     """
     start = Path(get_initial_workdir() or Path.cwd())
     entries = variables.get(PATH_VARIABLE, "").split(os.pathsep)

@@ -1,7 +1,7 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
 A small package is listed by its files. A large package and its requirements are listed by their
-versions, because reading thousands of files takes seconds per build.
+versions, because reading thousands of files needs seconds per build.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def random_samples(
 ) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1), strings of one letter.
 
-    A seed always gives equal samples.
+    A seed always results in equal samples.
 
     ``ranges`` has the limits of inputs with other ranges. Floats of ``whole`` inputs are whole
     numbers.

@@ -97,7 +97,7 @@ class Reader:
     def read_named(self, path: Path) -> None:
         """Read a recipe or an overlay.
 
-        An overlay merges at its own position, even if a file also extends it.
+        An overlay merges at its position, even if a file also extends it.
         """
         known = self.documents.get(os.path.realpath(path))
         if known is None:

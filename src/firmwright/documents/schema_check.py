@@ -213,7 +213,7 @@ def _format_type_error(types: Iterable[str], found: Any, written: str) -> str:
 
 
 def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
-    """Return advice if YAML 1.1 gave a scalar a type that its author did not intend."""
+    """Return advice if YAML 1.1 assigned a type that the author did not intend."""
     if "string" in types and isinstance(found, bool):
         return f" (YAML reads {written} as a truth value; put it in quotes for text)"
     if "string" in types and isinstance(found, int | float):

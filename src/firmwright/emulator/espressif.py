@@ -24,7 +24,7 @@ class Esp32C3(QemuVirtRv32):
     """The ESP32-C3: a UART whose FIFO is never full, and registers without a function."""
 
     registers: ClassVar[tuple[int, ...]] = (0x60008000, 0x6001F000)
-    """The pages of a timer group and of RTC_CNTL, where the exit code has offset ``exit_code``."""
+    """The pages of a timer group and of RTC_CNTL, in which the exit code is at ``exit_code``."""
 
     exit_code = 0x50
 

@@ -76,7 +76,7 @@ class Matrix:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, argument: str) -> list[Layers]:
-        """Return the recipes that an argument names; record an error if there are none."""
+        """Return the recipes that an argument names; record an error if no recipe exists."""
         try:
             return find_layers(argument, self.folder)
         except UserError as error:

@@ -15,7 +15,7 @@ Calls = Mapping[str, Sequence[str]]
 """The functions whose calls are read, each with the names of its parameters in order."""
 
 ARGUMENTS = ("args", "opts", "options", "opt", "FLAGS")
-"""The names that scripts usually give the result of argparse."""
+"""The usual names of variables with the result of argparse."""
 
 
 def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[Setting]:

@@ -1,3 +1,3 @@
-"""Computes boxes from a network's outputs: facts for the C, a reference in numpy, and drawing."""
+"""Computes boxes from a network's outputs: data for C templates, reference, drawing."""
 
 from __future__ import annotations

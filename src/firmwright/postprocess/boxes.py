@@ -10,7 +10,7 @@ from statistics import fmean
 
 @dataclass(frozen=True)
 class Box:
-    """An object: left, top, right, bottom as parts of the picture (0 to 1), score and class."""
+    """An object: left, top, right, bottom as fractions of the picture (0 to 1), score, class."""
 
     x0: float
     y0: float
@@ -41,7 +41,7 @@ class BoxMatches:
 
 
 def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
-    """Pair each expected box, in order, with the found one of its class that overlaps it most.
+    """Pair each expected box, in order, with the found box of its class that overlaps it most.
 
     Only boxes with an intersection over union of at least ``iou`` match, each at most once.
     """
@@ -66,8 +66,9 @@ def compute_mean_average_precision(found: Samples, expected: Samples, iou: float
     """Return the mean of the average precision over the expected classes, 0 to 1.
 
     A found box is right if it overlaps an expected box of its class by an intersection over union
-    of at least ``iou``. Boxes with higher scores choose first, each the expected box that it
-    overlaps most, as in COCO's evaluation (pycocotools). The result is 1 if no box is expected.
+    of at least ``iou``. In order of their scores, found boxes are matched with the expected box
+    that they overlap most, as in COCO's evaluation (pycocotools). The result is 1 if no box is
+    expected.
     """
     classes = sorted({box.class_index for boxes in expected for box in boxes})
     if not classes:
@@ -85,9 +86,10 @@ def select_class(samples: Samples, index: int) -> Samples:
 def compute_average_precision(found: Samples, expected: Samples, iou: float) -> float:
     """Return the area under precision over recall for boxes of one class.
 
-    The precision at a recall is the best at this or any higher recall. Boxes of equal score keep
-    the order of the samples and of the boxes. The area is computed at all points, as in VOC since
-    2010 (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010 Development Kit, 3.4.1).
+    The precision at a recall is the maximum precision at this or any higher recall. Boxes with
+    equal scores keep the order of the samples and of the boxes. The area is computed at all points,
+    as in VOC since 2010 (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010
+    Development Kit, 3.4.1).
     """
     ranked = [(box, sample) for sample, boxes in enumerate(found) for box in boxes]
     ranked.sort(key=lambda entry: -entry[0].score)

@@ -11,7 +11,7 @@ from firmwright.recipe.postprocess import Classes
 def read_class_names(classes: Classes, folders: DataFolders) -> tuple[str, ...]:
     """Return a name for every class: from the recipe, from its file, or ``class 0`` and so on.
 
-    Raises UserError for a file that cannot be read or has no names.
+    Raises UserError if the file cannot be read or has no names.
     """
     if classes.names is not None:
         return classes.names

@@ -14,7 +14,7 @@ from firmwright.recipe.postprocess import Detection, Head
 
 @dataclass(frozen=True)
 class Encoding:
-    """The facts that an encoding of boxes needs: the cell's place in a grid, sizes of anchors."""
+    """The requirements of an encoding of boxes: a grid of cells, sizes of anchors."""
 
     grid: bool
     anchors: bool
@@ -30,18 +30,18 @@ ENCODINGS = {
     "distances": Encoding(grid=True, anchors=False),
     "distributions": Encoding(grid=True, anchors=False),
 }
-"""docs/howto/detection.md has the formulas; ``reference.py`` and the C template compute them."""
+"""``numpy_detection.py`` and the C template compute the formulas of docs/howto/detection.md."""
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
 class CellGrid:
-    """The cells of one head, with the places of their values in output number ``output``.
+    """The cells of one head, with the positions of their values in output number ``output``.
 
     The value of (sample, anchor, row, column, channel) is element ``first`` plus each index times
-    its step. ``anchors`` are (width, height) as parts of the picture; without anchors there is
-    one of (1, 1).
+    its step. ``anchors`` are (width, height) as fractions of the picture; the default is one anchor
+    (1, 1).
     """
 
     output: int
@@ -58,7 +58,7 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Detector:
-    """The input of the C and the reference; the reference's ``outputs`` are of one sample."""
+    """The input of the C template and the reference; ``outputs`` are of one sample."""
 
     detection: Detection
     classes: int
@@ -90,7 +90,7 @@ class SamplePart:
 def get_sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
     """Return one sample's part of an output that contains ``size`` samples along ``axis``.
 
-    All samples share an output without such an axis (None).
+    If ``axis`` is None, all samples share the output.
     """
     shape = list(tensor.shape)
     steps = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
@@ -106,7 +106,10 @@ def fit_detector(
     outputs: tuple[Tensor, ...],
     batch: BatchLayout | None = None,
 ) -> Detector:
-    """Return the detector with the outputs' grids; UserError lists all parts that do not fit."""
+    """Return the detector with the outputs' grids.
+
+    Raises UserError with all parts that do not fit.
+    """
     layout = batch or BatchLayout(1, (None,) * len(outputs))
     parts = [
         get_sample_part(tensor, layout.size, axis)
@@ -163,7 +166,7 @@ def find_output(head: Head, outputs: tuple[Tensor, ...]) -> int:
 def fit_head(
     detection: Detection, classes: int, head: Head, part: SamplePart, index: int, taken: int
 ) -> tuple[CellGrid, int]:
-    """Return the head's grid, and how many cells of the axis L it uses after ``taken``."""
+    """Return the head's grid, and the number of cells that it uses of axis L after ``taken``."""
     tensor = part.tensor
     check_type(tensor)
     sizes = dict(zip(detection.layout, check_shape(detection.layout, tensor), strict=True))
@@ -232,7 +235,10 @@ def check_type(tensor: Tensor) -> None:
 
 
 def check_shape(layout: str, tensor: Tensor) -> tuple[int, ...]:
-    """Return a tensor's shape; UserError for other axes than ``layout``, or several samples."""
+    """Return a tensor's shape.
+
+    Raises UserError if the axes differ from ``layout``, or for several samples.
+    """
     shape = tensor.shape
     if len(shape) != len(layout):
         raise UserError(
@@ -248,7 +254,7 @@ def check_shape(layout: str, tensor: Tensor) -> tuple[int, ...]:
 
 
 def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, float], ...]:
-    """Return the anchors as parts of the picture."""
+    """Return the anchors as fractions of the picture."""
     encoding = detection.box.encoding
     if ENCODINGS[encoding].anchors != bool(head.anchors):
         needs = "needs anchors; add" if ENCODINGS[encoding].anchors else "has no anchors; remove"
@@ -260,7 +266,7 @@ def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, fl
 def compute_grid_size(
     detection: Detection, head: Head, sizes: dict[str, int], taken: int, anchors: int
 ) -> tuple[int, int]:
-    """Return (columns, rows) from the output's shape, or from picture and stride."""
+    """Return (columns, rows) from the output's shape, or from the picture's size and the stride."""
     width, height = detection.picture
     if "L" not in sizes:
         columns, rows = sizes["W"], sizes["H"]

@@ -10,7 +10,7 @@ from firmwright.data.sample_sources import Preprocess
 from firmwright.postprocess.boxes import Box
 
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
-"""The color of a class is at the class's number modulo the number of colors."""
+"""The colors of classes. The index is the class's number modulo the number of colors."""
 
 TEXT_PIXELS = 14
 
@@ -29,14 +29,14 @@ def draw_boxes(
     width, height = image.size
     font = ImageFont.load_default(TEXT_PIXELS)
     canvas = ImageDraw.Draw(image)
-    for box in reversed(boxes):  # the highest score on top
+    for box in reversed(boxes):  # boxes with higher scores are on top
         colour = COLORS[box.class_index % len(COLORS)]
         x0, x1 = (round((left + x * (right - left)) * width) for x in (box.x0, box.x1))
         y0, y1 = (round((top + y * (bottom - top)) * height) for y in (box.y0, box.y1))
         x0, x1 = max(0, x0), min(width - 1, x1)
         y0, y1 = max(0, y0), min(height - 1, y1)
         if x1 < x0 or y1 < y0:
-            continue  # wholly outside
+            continue  # the box is outside of the picture
         canvas.rectangle((x0, y0, x1, y1), outline=colour, width=2)
         text = f"{names[box.class_index]} {box.score:.2f}"
         corner = (x0 + 3, max(0, y0 - TEXT_PIXELS - 3))

@@ -1,9 +1,9 @@
-"""Computes a detection in numpy, as the reference of the firmware's C.
+"""Computes a detection in numpy, as the reference of the firmware's C code.
 
-It is written from docs/howto/detection.md, not from the C.
-It computes in single precision, like the C, except for exponentials and similar functions. Both
-drop boxes that are not finite or have no area. Boxes of equal score keep the order of their cells:
-by head, anchor, row, column.
+The source of the formulas is docs/howto/detection.md, not the C code. Both compute in single
+precision; only numpy's exponentials and similar functions use double precision. Both drop boxes
+that are not finite or have no area. Boxes with equal scores keep the order of their cells: by head,
+anchor, row, column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.recipe.postprocess import Confidence
 
 Floats = npt.NDArray[np.float32]
 Positions = tuple[Floats, Floats]
-"""Column and row of every cell, in cells."""
+"""The column and the row of every cell, in cells."""
 
 
 def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]:
@@ -91,10 +91,10 @@ def find_candidates(
 
 
 def round_once(function: Callable[..., Any], values: Floats, *arguments: Any) -> Floats:
-    """Compute in double precision, and round.
+    """Compute a function in double precision, and round the result.
 
-    NumPy's single-precision vector functions return different last digits on other processors, and
-    the manifest contains these digits.
+    The last digits of NumPy's single-precision vector functions depend on the processor, and the
+    manifest contains these digits.
     """
     result: Floats = function(values.astype(np.float64), *arguments).astype(np.float32)
     return result
@@ -117,7 +117,7 @@ def sigmoid(x: Floats) -> Floats:
 
 
 def decode_corners(detector: Detector, grid: CellGrid, cells: Floats) -> tuple[Floats, ...]:
-    """Return x0, y0, x1, y1 of every (anchor, row, column), as parts of the picture."""
+    """Return x0, y0, x1, y1 of every (anchor, row, column), as fractions of the picture."""
     box = detector.detection.box
     t = cells[box.channel : box.channel + detector.box_channels]
     column = np.arange(grid.columns, dtype=np.float32)[None, None, :]
@@ -165,7 +165,7 @@ CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
     "offset-exp": lambda t: t,
 }
-"""The center's distance from the cell's upper left corner, in cells."""
+"""Compute the distance of the center from the cell's upper left corner, in cells."""
 
 SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
@@ -173,7 +173,7 @@ SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
     "offset-exp": lambda t, _anchor, cells: np.divide(exp(t), cells, dtype=np.float32),
 }
-"""Width or height as a part of the picture's, of (value, anchor, cells of the grid)."""
+"""Compute a width or a height, as a fraction of the picture, from (value, anchor, grid size)."""
 
 
 def suppress_non_maxima(

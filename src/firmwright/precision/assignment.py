@@ -1,8 +1,8 @@
-"""Assigns a choice to each layer: the least total error within a limit of bytes.
+"""Assigns a choice to each layer, with the minimum total error within a limit of bytes.
 
-This is a knapsack problem with one choice per layer. Dynamic programming over the bytes solves it
-exactly. The table of the least errors then leads a search to all assignments, in order of their
-errors.
+This is a knapsack problem with one choice per layer. Dynamic programming over the bytes solves the
+problem exactly. With the table of minimum errors, a search then lists all assignments in order of
+their errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_CELLS = 1 << 16
-"""The limit is divided into this many steps at most. Bytes are rounded up to whole steps."""
+"""The maximum number of steps of the limit. Bytes are rounded up to whole steps."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ Choices = Sequence[Sequence[Choice]]
 def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...]]:
     """Yield every assignment with at most ``limit`` bytes, the least error first.
 
-    For a limit of at most MOST_CELLS bytes the order is exact. Otherwise, assignments within a
-    step per layer of the limit are left out. Equal errors follow the order of the choices.
+    For a limit of at most MOST_CELLS bytes the order is exact. Above this number, an assignment may
+    be missing if its bytes are within one step per layer of the limit. Assignments with equal
+    errors follow the order of the choices.
     """
     if limit < 0:
         return
@@ -64,7 +65,7 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
 def tabulate(
     choices: Choices, sizes: Sequence[Sequence[int]], limit: int
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the least error of each layer and all later layers, by the steps left."""
+    """Return the minimum error of each layer and all later layers, by the number of steps left."""
     table = [np.zeros(limit + 1)]
     for each, steps in zip(reversed(choices), reversed(sizes), strict=True):
         later, best = table[-1], np.full(limit + 1, np.inf)
@@ -76,7 +77,7 @@ def tabulate(
 
 
 def remove_inferior(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the choices, the fewest bytes first, that have less error than all smaller ones."""
+    """Return the choices with a smaller error than all smaller choices; the smallest is first."""
     kept: list[Choice] = []
     for choice in sorted(choices, key=lambda one: (one.bytes, one.error)):
         if not kept or choice.error < kept[-1].error:

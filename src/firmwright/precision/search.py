@@ -1,7 +1,8 @@
 """Finds the type of each layer's weights within the limits of a recipe.
 
-The errors of the types are measured per layer. An assignment has the least sum of errors within a
-number of bytes. A trial builds its firmware, which confirms the flash and the accuracy.
+The errors of the types are measured per layer. The search selects the assignment with the minimum
+sum of errors within a number of bytes. A trial builds the firmware of the assignment and confirms
+its flash and its accuracy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from firmwright.tune import trials as tune_trials
 MOST_TRIALS = 8
 """The maximum number of assignments that a search builds."""
 CLOSE_ENOUGH = 0.01
-"""A search for the smallest firmware ends at this part of the bytes of the largest types."""
+"""The search for the smallest firmware ends at an interval of this fraction of the largest number
+of bytes."""
 
 Assignment = tuple[Choice, ...]
 
@@ -92,7 +94,7 @@ class Search:
     def find_most_accurate(self) -> Assignment | None:
         """Return the first assignment within the limit of flash whose accuracy is confirmed.
 
-        The first trial shows the flash of the code and of all other constants.
+        The first trial measures the flash of the code and of all other constants.
         """
         flash = require(self.limits.flash)
         others, smallest = 0, tuple(each[0] for each in self.choices)

@@ -1,7 +1,8 @@
 """Measures how types of weights change a network: the bytes, and the error of the outputs.
 
-One layer at a time has weights of another type. All other weights, and all tensors between layers,
-stay float32. The results are kept by the digest of all inputs of the measurement.
+In a measurement, only one layer has weights of another type. All other weights, and all tensors
+between layers, stay float32. The results are stored under the digest of all inputs of the
+measurement.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, 
 from firmwright.recipe.quantization import QuantizeOptions
 
 METHOD = 1
-"""The version of the measurement, which is part of each digest."""
+"""The version of the method, which is part of each digest."""
 MAX_SAMPLES = 32
 """The maximum number of calibration samples on which errors are measured."""
 MIN_PACKED = 512
-"""Layers with fewer weights store bytes, unless the recipe compresses constants."""
+"""Layers with fewer weights store each 4-bit weight in a byte, unless the recipe compresses
+constants."""
 FLOAT = "float32"
 
 
@@ -59,7 +61,7 @@ class Measured:
 class Sensitivity:
     """Measures the layers of a float network ``model`` that the recipe does not fix.
 
-    ``folder`` keeps the results. ``compressed`` states whether the build compresses constants.
+    ``folder`` contains the results. ``compressed`` states whether the build compresses constants.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Sensitivity:
         self.digest = self.digest_inputs()
 
     def digest_inputs(self) -> bytes:
-        """Return the digest of everything but the layer on which a measurement depends."""
+        """Return the digest of all inputs of a measurement except the layer."""
         digest = hashlib.sha256(self.model.SerializeToString(deterministic=True))
         assert self.options.search is not None
         facts = (
@@ -104,7 +106,7 @@ class Sensitivity:
         missing = [name for name, found in kept.items() if found is None]
         moments = self.measure_moments(missing)
         if missing:
-            _ = self.wanted  # before the threads, which would compute it twice
+            _ = self.wanted  # computed here, because the threads would compute it twice
         with ThreadPoolExecutor(threads) as pool:
             found = pool.map(lambda name: self.measure_layer(name, moments), missing)
             report("layers", len(kept) - len(missing), len(kept))
@@ -115,7 +117,7 @@ class Sensitivity:
         return [layer for layer in kept.values() if layer is not None]
 
     def place(self, layer: str) -> Path:
-        """Return the file that keeps the result of a layer."""
+        """Return the file with the result of a layer."""
         return self.folder / f"{hashlib.sha256(self.digest + layer.encode()).hexdigest()}.json"
 
     def read_kept(self, layer: str) -> Measured | None:
@@ -154,7 +156,7 @@ class Sensitivity:
     def round(
         self, weight: Weight, node: onnx.NodeProto, moments: Array | None
     ) -> tuple[Array, Array]:
-        """Return a layer's weights as integers, and as the real numbers that they represent."""
+        """Return a layer's weights as integers, and the real numbers of these integers."""
         options = self.options
         params = choose_weight_params(
             weight, self.scales[weight.input], options.per_channel, options.scheme == "pow2"
@@ -187,9 +189,9 @@ class Sensitivity:
         return groups == 1 and steps.size >= MIN_PACKED
 
     def measure_error(self, name: str, values: Array) -> float:
-        """Return the energy of the outputs' error over the energy of the outputs.
+        """Return the energy of the outputs' error divided by the energy of the outputs.
 
-        ``values`` replace the weights ``name``. Each output counts alike.
+        ``values`` replace the weights ``name``. All outputs have equal weight.
         """
         energies = [0.0] * len(self.wanted[0])
         errors = [0.0] * len(self.wanted[0])

@@ -1,4 +1,4 @@
-"""Declares the tasks `search:…`, without the search code, which few commands need."""
+"""Declares the tasks `search:…`. The search code is imported late, because few commands need it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TrialResult:
 
 
 class Observer:
-    """Ignores the events of a run on this machine."""
+    """Ignores all events, because the trials run on this machine."""
 
     def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
 
@@ -70,7 +70,7 @@ def make_trial_order(job: Job, name: str, text: str) -> Order:
 
 
 def read_trial(_: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial from its output. Return errors instead of raising them."""
+    """Return the result of a trial from its output, or its error as a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:
@@ -84,7 +84,7 @@ def read_tried(job: Job) -> TrialResult:
 
 
 def compute_loss(record: AccuracyRecord) -> float | None:
-    """Return by how many points the firmware's accuracy is below the first network's accuracy.
+    """Return the accuracy of the first network minus the accuracy of the firmware, in points.
 
     The accuracy is the custom metric, else the mean average precision, else top-1. Top-1 needs
     labels: without them, the result is None.

@@ -1,8 +1,8 @@
 """Builds a bundle again from its content, and compares the two bundles file by file.
 
-The recipe, its lock, and descriptions of platforms are in the bundle. The user's files (model,
-samples, Python) are not, because they may be large or secret. They are found by the digests in the
-manifest: among the files in the bundle, in a given folder, and in mirrors.
+The recipe, its lock, and descriptions of platforms are in the bundle. The bundle does not contain
+the user's files (model, samples, Python), because they may be large or secret. They are found by
+the digests in the manifest: in the bundle, in the folder that the user names, and in mirrors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from firmwright.recipe.lock import find_package_versions
 
 
 class RebuildError(UserError):
-    """The reason why a bundle cannot be built again on this machine."""
+    """Raised if a bundle cannot be built again on this machine."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class Rebuilt:
 def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
     """Build a bundle again in a new folder; ``arguments`` are options of the build.
 
-    Raises RebuildError if tools or files are missing here, or if the build fails.
+    Raises RebuildError if tools or files are missing, or if the build fails.
     """
     refuse_other_versions(bundle)
     scratch = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, scratch / "inputs")
-    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are not a proof
+    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are no proof
     try:
         arguments = [f"recipe={recipe.name}", f"outdir={scratch / 'build'}", *arguments]
         built = read_bundle(run_build(arguments, recipe.parent, environment))
     except UserError as error:
         rmtree(scratch)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
-    except (KeyboardInterrupt, SystemExit):  # a signal
+    except (KeyboardInterrupt, SystemExit):  # the build was ended by a signal
         rmtree(scratch)
         raise
     return Rebuilt(built, scratch)
@@ -75,7 +75,7 @@ def refuse_other_versions(bundle: Bundle) -> None:
 
 
 def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
-    """Write the inputs of the build below ``root``, in their places relative to the recipe.
+    """Write the inputs of the build below ``root``, with their paths relative to the recipe.
 
     Returns the path of the recipe, and the digests of missing files by name.
     """
@@ -99,7 +99,7 @@ def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
 
 
 def count_levels_up(name: str) -> int:
-    """Return the number of folders by which a file's name is above the recipe's folder.
+    """Return the number of parent folders (``..``) at the start of a file's name.
 
     Raises BrokenBundleError for a name that no build writes, such as an absolute path.
     """
@@ -120,7 +120,7 @@ def write_input(path: Path, data: bytes) -> None:
 
 
 def tell_missing(missing: Mapping[str, str]) -> list[str]:
-    """Return lines about missing files, if there are any."""
+    """Return lines about missing files; empty if no file is missing."""
     if not missing:
         return []
     head = f"These files are neither in the bundle nor in --files, nor in {MIRROR_VARIABLE}:"

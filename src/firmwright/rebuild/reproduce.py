@@ -33,7 +33,7 @@ EVERYWHERE = (
 """The conditions that the second build varies on every machine."""
 
 DIFFOSCOPE = "diffoscope"
-"""A program that explains all differences of two archives, for many file formats."""
+"""The program that explains all differences of two archives, for many file formats."""
 
 SENTENCE = "build twice in different environments, and compare the bundles"
 
@@ -47,13 +47,13 @@ class Variation:
     jobs: int
     variables: Mapping[str, str | None]
     wrappers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Commands that run the build under other conditions, by the name of the condition."""
+    """The commands that change a condition of the build, by the name of the condition."""
     installation: Path | None = None
-    """The folder of another installation of firmwright."""
+    """The folder of a second installation of firmwright."""
 
 
 PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "0"})
-"""The user's machine with its caches."""
+"""The conditions of the first build: the user's machine with its caches."""
 
 OTHER = Variation(
     "bätch & söhne: 100% 日本 (copy)",
@@ -61,7 +61,7 @@ OTHER = Variation(
     4,
     {
         "TZ": "Pacific/Kiritimati",
-        "LC_ALL": "tr_TR.UTF-8",  # in Turkish, I is not the capital of i
+        "LC_ALL": "tr_TR.UTF-8",  # in Turkish, the capital of i is not I
         "PYTHONHASHSEED": "4242",
         "HOME": "{place}/home",  # without caches
         "XDG_CACHE_HOME": None,
@@ -77,7 +77,7 @@ OTHER = Variation(
             'hostname other.example && exec unshare --user --map-user=4242 "$@"',
             "sh",
         ),
-        "clock": ("faketime", "-f", "+25h"),  # server certificates are still valid then
+        "clock": ("faketime", "-f", "+25h"),  # a date at which server certificates are still valid
     },
 )
 
@@ -146,7 +146,7 @@ def build(job: Job, scratch: Path, variation: Variation) -> Path:
 
 
 def runs(wrapper: Sequence[str]) -> bool:
-    """Return whether a program that runs other programs exists here and works."""
+    """Return whether a program that runs other programs is installed and works."""
     try:
         return subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -154,7 +154,7 @@ def runs(wrapper: Sequence[str]) -> bool:
 
 
 def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
-    """Copy the user's files that the build reads, with the folders between the files.
+    """Copy the user's files that the build reads, in their relative locations.
 
     Returns the copies of the recipe and of its overlays, and the copy of the command's folder.
     """
@@ -187,7 +187,7 @@ def read_result(bundle: Path) -> dict[str, bytes]:
 
 
 def explain(job: Job, first: Path, second: Path) -> str:
-    """Return the first file that differs, in the order of the stages, and the stage."""
+    """Return the first file that differs in the order of the stages, and its stage."""
     from firmwright.bundle.first_difference import find_first, read_folder
 
     for name in (name for name in job.stages if job.has_stage(name)):
@@ -214,7 +214,8 @@ def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the task of each job: reproduce:digits-rv32-bare.
 
-    A network in a firmware of several networks has no task, because the firmware has one.
+    A network of a firmware with several networks has no task, because the firmware itself has a
+    task.
     """
     yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
     for job in leave_out_members(jobs):

@@ -37,9 +37,9 @@ def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bund
 def check_out(revision: str, folder: Path) -> Path:
     """Write the files of a revision into a new folder; return it. Raises UserError if git fails.
 
-    Untracked files and the folders of git are not written. An empty repository with the objects of
-    this one writes the files. So git runs no hook, filter or monitor of this repository's
-    configuration, but only the filters of the user and the system.
+    Untracked files and the folders of git are not written. An empty repository that shares the
+    objects writes the files. Therefore git runs only the filters of the user and the system, and no
+    hook, filter or monitor of this repository's configuration.
     """
     found = run_git("rev-parse", "--verify", "--end-of-options", revision)
     form = run_git("rev-parse", "--show-object-format")
@@ -59,8 +59,8 @@ def check_out(revision: str, folder: Path) -> Path:
 def run_git(*arguments: str) -> str:
     """Return the output of a git command. Raises UserError if it fails.
 
-    The command reads no repository that is among the tracked files of another, and fetches no
-    files. Both would run programs that the configuration of a repository names.
+    The command reads no repository among the tracked files of another repository, and fetches no
+    files. Both would run programs from the configuration of a repository.
     """
     command = ("git", "-c", "safe.bareRepository=explicit", *arguments)
     variables = {**os.environ, "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}

@@ -45,7 +45,7 @@ def add_command(commands: Any) -> None:
 
 
 def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
-    """Fill the folder with the inputs of jobs, or ``check`` it; return the exit code.
+    """Write the inputs of jobs to the folder, or ``check`` the folder; return the exit code.
 
     With ``tools``, the inputs include the wheels of the installed Python packages.
     """
@@ -100,7 +100,10 @@ class Input:
     url: str | None = None
 
     def read(self) -> bytes:
-        """Return the content. Raises UserError if no mirror and no server has it."""
+        """Return the content of the file.
+
+        Raises UserError if no mirror and no server has the file.
+        """
         if self.path is not None:
             return self.path.read_bytes()
         data = find_in_mirror(self.name, self.digest)
@@ -116,7 +119,7 @@ class Input:
 
 
 def list_sources(job: Job) -> list[Path]:
-    """Return the files of a recipe, except files of installed packages, which have versions."""
+    """Return the files of a recipe, without files of installed packages, which pip installs."""
     recipe = job.recipe
     written = (*job.lock_files, *job.tuned_files, *job.precision_files)
     own = (*recipe.layers.files, *recipe.bases, *user_files(job), *written)

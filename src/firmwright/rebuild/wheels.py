@@ -1,6 +1,6 @@
 """Downloads the wheels of the installed environment, for an installation without network.
 
-pip resolves and downloads, with the index that the user has configured.
+pip resolves the versions and downloads the wheels from the index that the user has configured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def list_requirements(packages: Iterable[str]) -> list[str]:
 
 
 def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
-    """Fill a folder with the wheels of requirements, in the installed versions; return how many.
+    """Download the wheels of requirements in the installed versions; return their number.
 
     A checkout adds the wheel of its sources. Raises UserError with pip's reason.
     """

@@ -18,11 +18,14 @@ from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 DEFAULT_LIMIT = "10 GiB"
 ROLES = ("both", "read", "write")
 LARGEST_ENTRY = 1 << 24
-"""Bytes; an entry of 100,000 files is smaller."""
+"""The maximum size of an entry in bytes. An entry of 100,000 files is smaller."""
 
 
 class SharedCache:
-    """Returns and stores the results of stages, or does one of both; CacheError if it fails."""
+    """Reads and stores the results of stages, or does only one of them.
+
+    Failures are CacheErrors.
+    """
 
     def __init__(self, store: Store, role: str = "both") -> None:
         self.store = PatientStore(store)
@@ -44,14 +47,14 @@ class SharedCache:
             raise CacheError(f"{self.find_entry(key)}: {error}") from None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder; None if there is none.
+        """Write the files of a key's entry into an empty folder; None if there is no entry.
 
-        Raises CacheError for an entry or a file that differs from the stored one.
+        Raises CacheError if the entry or a file is damaged.
         """
         entry = self.read_entry(key)
         for file in entry.files if entry else ():
             content = self.read_file(file)
-            if content is None:  # an old file may be removed before its entry
+            if content is None:  # a cleanup may remove a file before its entry
                 return None
             path = folder / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,11 +83,11 @@ class SharedCache:
 
 
 ONE_SLASH = re.compile("(https?|s3):/(?!/)")
-"""The start of an address without a slash; no folder has such a name."""
+"""The start of an address, which no name of a folder has."""
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the user names, if any; UserError if it cannot be opened."""
+    """Return the cache that the user names, or None. Raises UserError if it cannot be opened."""
     said = read_settings()
     if not said.get(PLACE):
         return None
@@ -95,7 +98,7 @@ def open_cache() -> SharedCache | None:
 
 
 def open_store(address: str, size: str) -> Store:
-    """Return the store at a place; ``size`` is the limit of a folder, as in ``10 GiB``."""
+    """Return the store at a location; ``size`` limits a folder, as in ``10 GiB``."""
     scheme, separator, rest = address.partition("://")
     if ONE_SLASH.match(address):
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
@@ -137,5 +140,5 @@ def is_address(text: str) -> bool:
 
 
 def refuse(name: str, message: str) -> DiagnosticError:
-    """Return the error for a variable, which has no place in a recipe."""
+    """Return the error for a variable of the environment."""
     return DiagnosticError([Diagnostic(name, 0, 0, message)])

@@ -19,16 +19,16 @@ from firmwright.wire_format import find_fields, find_parts, write_field
 OUTPUT_FILES, STDOUT_RAW = 2, 5
 PATH, DIGEST, IS_EXECUTABLE = 1, 2, 4
 HASH, SIZE_BYTES = 1, 2
-"""Numbers of the fields of ActionResult, OutputFile and Digest that are used here.
+"""The numbers of the used fields of ActionResult, OutputFile and Digest.
 
 Source: build/bazel/remote/execution/v2/remote_execution.proto.
 """
 
 
 class CacheError(UserError):
-    """A cache that does not exist, or returns other content than the stored one.
+    """Raised if a cache does not exist, or returns content that differs from the stored content.
 
-    ``is_down`` states that no other content can be read either.
+    ``is_down`` states that a read of other content would fail, too.
     """
 
     def __init__(self, message: str, is_down: bool = False) -> None:
@@ -39,7 +39,7 @@ class CacheError(UserError):
 @dataclass(frozen=True)
 class CachedFile:
     path: str
-    """Relative to the stage's folder, with ``/``."""
+    """The path relative to the stage's folder, with ``/``."""
     sha256: str
     size: int
     """Bytes."""
@@ -48,7 +48,7 @@ class CachedFile:
 
 @dataclass(frozen=True)
 class Entry:
-    """The result of one stage. ``key`` is the digest of everything that affects it."""
+    """The result of one stage. ``key`` is the digest of all inputs of the stage."""
 
     key: str
     files: tuple[CachedFile, ...]
@@ -85,12 +85,15 @@ def encode_file(file: CachedFile) -> bytes:
 
 
 def digest_entry(entry: Entry) -> str:
-    """Return the digest of an entry's whole content: a changed name means a damaged entry."""
+    """Return the digest of an entry's whole content, which detects damaged entries."""
     return hashlib.sha256(json.dumps(astuple(entry)).encode()).hexdigest()
 
 
 def decode(data: bytes, key: str) -> Entry:
-    """Return the entry of a key; CacheError for other bytes, or another key's entry."""
+    """Return the entry of a key.
+
+    Raises CacheError for damaged bytes, or for another key's entry.
+    """
     try:
         record = json.loads(read_bytes(data, STDOUT_RAW))
         found, notes, digest = record["key"], tuple(map(str, record["notes"])), record["sha256"]

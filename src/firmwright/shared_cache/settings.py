@@ -1,4 +1,4 @@
-"""Reads the user's settings of the shared cache: from the environment, or else from a file."""
+"""Reads the user's settings of the shared cache, from the environment or from a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
 def read_settings() -> dict[str, str]:
     """Return the settings by the names of the variables; DiagnosticError for an invalid file.
 
-    The file counts if no variable names a cache.
+    The file is read only if no variable names a cache.
     """
     said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
     file = find_file()

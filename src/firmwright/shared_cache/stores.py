@@ -1,6 +1,6 @@
 """Stores entries and files in a folder, on an HTTP server, or in a bucket.
 
-All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
+All stores have bazel-remote's layout: ``ac/KEY`` is an entry, and ``cas/SHA256`` is a file.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
 """The name of a file in a folder: a digest, or an unfinished file of a killed build."""
 
 KEPT_SHARE = 0.9
-"""The share of the limit that remains after a cleanup, so that not each file causes another."""
+"""The fraction of the limit that a cleanup keeps, so that the next file does not cause a
+cleanup."""
 
 PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
-"""The limits for a server; a build can compute its content instead."""
+"""The pace that a server must have; a build can compute the content instead."""
 ANSWER, RATE = 0.5, 1 << 17
-"""Seconds until an answer, and the bytes per second after it."""
+"""The seconds until an answer, and its minimum speed in bytes per second."""
 MAX_WAIT_S = 30.0
-"""The total seconds that a build waits for a slower store."""
+"""The total time in seconds that a build waits for a slow store."""
 
 
 class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
-        """Return the content of ``ac/…`` or ``cas/…``, None if there is none.
+        """Return the content of ``ac/…`` or ``cas/…``, None if it does not exist.
 
-        CacheError if it has more than ``most`` bytes, or cannot be read.
+        Raises CacheError if the content has more than ``most`` bytes, or cannot be read.
         """
 
     def write(self, name: str, data: bytes) -> None:
-        """Store bytes; CacheError if that fails."""
+        """Store bytes. Raises CacheError on failure."""
 
     def find(self, name: str) -> str:
         """Return the location of an item, for a message."""
 
 
 class PatientStore:
-    """Another store that is used only while it works, so that a build does not wait repeatedly.
+    """Wraps a store and uses it only while it works, so that a build does not wait repeatedly.
 
     A store that cannot be read is not used again. A slow store is not used again either, because
     each stage would wait for it. A store that cannot be written is still read.
@@ -90,7 +91,7 @@ class PatientStore:
         self.wait(name, time.monotonic() - begin, len(data))
 
     def wait(self, name: str, seconds: float, size: int) -> None:
-        """Record the time of an answer; CacheError if the total is too long."""
+        """Record the time of an answer. Raises CacheError if the total is too long."""
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
@@ -157,7 +158,7 @@ class FolderStore:
     def prune(self) -> None:
         """Remove the least recently used files if the folder exceeds the limit.
 
-        CacheError if the rest is still too large, because files belong to another user.
+        Raises CacheError if the folder is still too large, because files belong to another user.
         """
         files = sorted(self.list_files())
         total = sum(size for _, size, _ in files)
@@ -174,7 +175,7 @@ class FolderStore:
             raise CacheError(f"{self.folder}: {problem}")
 
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield the last use of each file of the cache (ns), its bytes, and its path.
+        """Yield the last use (ns), the size (bytes) and the path of each file of the cache.
 
         Other files of the folder are ignored.
         """
@@ -192,7 +193,7 @@ def open_at_once(path: str, flags: int) -> int:
 
 
 class WebStore:
-    """A server with ``GET`` and ``PUT``: bazel-remote, or any server with WebDAV."""
+    """A server that supports ``GET`` and ``PUT``, such as bazel-remote or a server with WebDAV."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -221,7 +222,7 @@ class WebStore:
 
 
 class BucketStore:
-    """A store that fsspec opens by its address: ``s3://bucket/team``, or another known scheme.
+    """A store that fsspec opens by its address, such as ``s3://bucket/team``.
 
     Raises UserError for an address that cannot be opened.
     """

@@ -1,4 +1,4 @@
-"""Parses arguments and suggests the nearest known argument, as all messages do."""
+"""Parses arguments, and suggests the nearest known argument in its messages."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DOIT_COMMANDS = (
     "search",
     "tune",
 )
-"""The commands of doit and the task groups of firmwright that a user types."""
+"""The commands of doit and the task groups of firmwright that are completed."""
 
 
 def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
@@ -47,7 +47,7 @@ def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def list_values() -> dict[str, list[str]]:
-    """Return the values of variables with known values; a value is one word of a shell."""
+    """Return the known values of each variable; a value is one word of a shell."""
     found = {
         "platform": list_platforms(),
         "target": list_targets(),

@@ -1,8 +1,7 @@
 """Defines doit's commands for every folder of a repository, with failures in one line.
 
-The entry points ``doit.COMMAND`` replace doit's commands, for other task files too.
-They differ only if the command would fail, and in the output of `doit clean` and
-`doit info`.
+The entry points ``doit.COMMAND`` replace doit's commands, also for other task files. They differ
+from doit's commands only in failures, and in the output of `doit clean` and `doit info`.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
     from firmwright.report.listings import TaskList
 
 plugin.entry_points_impl = lambda: find_plugins
-"""doit calls this for each kind of plug-ins."""
+"""doit calls this function for each kind of plug-ins."""
 
 BESIDE_A_BUILD = ("task_tune", "task_search", "task_reproduce")
-"""The creators of tasks that no build needs."""
+"""The functions that create tasks which no build needs."""
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """The line by which doit announces the action of a clean; the action prints the removed files."""
@@ -66,7 +65,7 @@ OPTIONS_FIRST = """\
 
 
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
-    """A command that looks for its task file in the parent folders, as with doit's ``-k``.
+    """A command that searches the parent folders for its task file, like doit's ``-k``.
 
     With firmwright's task file, an unhandled error ends the command in one line.
     """
@@ -74,7 +73,7 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
     def execute(self, params: Any, args: list[str]) -> Any:
         params.update_defaults({"seek_file": True})
         open_streams()
-        self.outstream = sys.stdout  # doit has kept the earlier stream
+        self.outstream = sys.stdout  # doit still refers to the earlier stream
         if params.get("outfile") is sys.__stdout__:
             params["outfile"] = sys.stdout
         try:
@@ -101,7 +100,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
     """`doit run`, and `doit` with the name of a task."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        if params["num_process"] < 0:  # doit would run no task and report success
+        if params["num_process"] < 0:  # otherwise, doit runs no task and reports success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
         if any(name.partition(":")[0] in ("search", "tune") for name in args):
@@ -127,7 +126,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 
     def print_plan(self, outfile: Any) -> int:
         """Print the stages that would run, without running them."""
-        # Imported late: an up-to-date build needs no plan.
+        # Imported late, because an up-to-date build needs no plan.
         from firmwright.pipeline.reasons import format_plan, plan_build
 
         planned = plan_build(self.task_list, self.sel_tasks, self.dep_manager)
@@ -143,7 +142,7 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
     tasks = load(**given)
     if TASKS not in sys.modules:  # another task file has a task with this name
         return tasks
-    # Imported late: a build needs no search.
+    # Imported late, because a build needs no search.
     from firmwright.pipeline.command_line import SCHEDULER
     from firmwright.tune import trials
 
@@ -158,13 +157,13 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return the tasks of all recipes. Builds with nothing to do have one task without stages."""
+    """Return the tasks of all recipes. An up-to-date build has one task without stages."""
     if not is_ours(loader.namespace):
         return load(**given)
     loader.namespace = {n: v for n, v in loader.namespace.items() if n not in BESIDE_A_BUILD}
     known = snapshot.read_current()
     if known.changed:
-        # Imported late: an up-to-date build reads no recipe.
+        # Imported late, because an up-to-date build reads no recipe.
         from firmwright.pipeline.changed_recipes import load_changed
 
         tasks = load_changed(known, sys.modules[TASKS], partial(load, **given))
@@ -174,14 +173,14 @@ def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def is_ours(task_file: Mapping[str, Any]) -> bool:
-    """Return whether a task file is only the one line."""
+    """Return whether a task file only imports firmwright's tasks."""
     ours = vars(sys.modules[TASKS]) if TASKS in sys.modules else {}
     given, known = ({n: v for n, v in names.items() if n[0] != "_"} for names in (task_file, ours))
     return given == known
 
 
 class Printing(FromAnyFolder):
-    """A command that only prints: it ends when its output is closed."""
+    """A command that only prints, and ends when its output is closed."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
         end_with_reader()
@@ -200,13 +199,13 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
 
 
 def can_run(task: Task) -> bool:
-    """Return whether a task is not one that can only fail."""
+    """Return whether a task can succeed."""
     return not (task.meta or {}).get("refused")
 
 
 def list_all(task_file: ModuleType) -> TaskList:
     """Return the tasks that `doit list --all` prints."""
-    # Imported late: other commands do not need it.
+    # Imported late, because other commands do not need it.
     from firmwright.report.listings import ListedTask, TaskList
 
     found = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
@@ -246,7 +245,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
                 raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
         for task in self.task_list:
             in_order = sorted(task.file_dep, key=lambda path: (path.startswith(PREFIXES), path))
-            task.file_dep = dict.fromkeys(in_order).keys()  # a set in order
+            task.file_dep = dict.fromkeys(in_order).keys()  # a dict is a set with an order
         self.outstream = Counted(self.outstream)
         code = super()._execute(pos_args, hide_status)
         self.outstream.write_count()
@@ -254,7 +253,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:
-        """Return why the task would run: the sentences of firmwright's stages, then doit's."""
+        """Return the reasons why the task would run: first firmwright's, then doit's."""
         checks = reasons["uptodate_false"]
         ours = [f" * {check}" for check, *_ in checks if isinstance(check, UpToDateCheck)]
         reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], UpToDateCheck)]
@@ -262,7 +261,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
 
 class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
-    """`doit forget`; for a build it forgets the stages."""
+    """`doit forget`; for a build, the command forgets its stages."""
 
     sel_tasks: list[str]
 
@@ -280,7 +279,8 @@ def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
 
     ``tasks`` are all existing tasks.
     """
-    known = TaskControl(tasks).tasks  # now each task names the tasks whose results it reads
+    # TaskControl adds to each task the names of the tasks whose results it reads.
+    known = TaskControl(tasks).tasks
     builds = [name for name in selected if name.partition(":")[0] == "build" and name in known]
     needed = tasks_and_deps_iter(known, builds)
     return [task.name for task in needed if hasattr(task.custom_title, "stage")]
@@ -311,7 +311,7 @@ class Clean(FromAnyFolder, cmd_clean.Clean):  # type: ignore[misc]
 
 
 class DumpDB(cmd_dumpdb.DumpDB):  # type: ignore[misc]
-    """`doit dumpdb`; without a database of doit it names the command to use instead."""
+    """`doit dumpdb`; without a database of doit, the command names its replacement."""
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
         file = opt_values["dep_file"]

@@ -14,7 +14,7 @@ from firmwright.errors import to_printable
 
 
 class GuardedStream:
-    """Writes text with escaped control characters; other attributes come from the stream."""
+    """Writes text with escaped control characters; has all other attributes of the stream."""
 
     def __init__(self, stream: Any) -> None:
         self.unguarded = stream
@@ -58,12 +58,12 @@ def end_with_reader() -> None:
 STANDARD_ERROR = 2
 
 LIBRARY_LOG = ".libraries.log"
-"""The file's name, in the folder that contains doit's state."""
+"""The name of the file, which is in the folder of doit's state."""
 
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Redirect standard error to a file, except for Python's; also in forked processes."""
+    """Redirect standard error of libraries, not of Python, to a file; also in forked processes."""
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr
@@ -81,7 +81,7 @@ def keep_library_output(log: Path) -> Iterator[None]:
 
 
 def is_standard_error(stream: object) -> bool:
-    """Return whether a stream is this process's standard error, not one of a test."""
+    """Return whether a stream is the standard error of this process, and not a test's stream."""
     try:
         return bool(stream.fileno() == STANDARD_ERROR)  # type: ignore[attr-defined]
     except (AttributeError, OSError):

@@ -63,7 +63,7 @@ class LiveScreen(Screen):
     def start(self, task: str, stage: str, sentence: str) -> None:
         super().start(task, stage, sentence)
         self.live.start()
-        guard_output()  # rich has replaced standard error by a different stream
+        guard_output()  # rich has replaced the standard error stream
 
     def finish(self, task: str, mark: Part) -> None:
         """Replace the progress of a running task by the final line."""
@@ -75,7 +75,7 @@ class LiveScreen(Screen):
         self.live.stop()
 
     def render(self) -> Group:
-        """Return a line for each task that runs."""
+        """Return a line for each running task."""
         now = self.clock()
         for event in self.events():
             task = self.running.get(event.task)
@@ -105,7 +105,7 @@ class LiveScreen(Screen):
         self.console.print(assemble(parts), soft_wrap=True)
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; it is wrapped, and continues below its first line."""
+        """Print text next to a head; further lines are aligned with the text's first line."""
         room = max(self.console.width - len(head), NARROWEST)
         lines = assemble(body).split("\n")
         wrapped = [part for line in lines for part in line.wrap(self.console, room)]
@@ -116,5 +116,5 @@ class LiveScreen(Screen):
 
 
 def assemble(parts: Sequence[Part]) -> Text:
-    """Return styled text whose only control characters are the styles'."""
+    """Return styled text without control characters, except for the styles."""
     return Text.assemble(*((to_printable(text), style) for text, style in parts))

@@ -55,7 +55,7 @@ def list_arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]
 
 
 def escape(text: str) -> str:
-    """Return a text as one line of roff: no command of roff, and hyphens as they are typed."""
+    """Return a text as one line of roff, with escapes for roff's commands and for hyphens."""
     line = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     line = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in line)
     return f"\\&{line}" if line.startswith((".", "'")) else line

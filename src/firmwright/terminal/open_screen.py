@@ -19,12 +19,12 @@ def open_screen(
 ) -> Screen:
     """Return the screen that shows a build on a stream.
 
-    ``events`` returns the progress since its last call, ``count`` a line to show below the tasks.
+    ``events`` returns the progress since its last call. ``count`` returns the line below the tasks.
     """
     forced = os.environ.get("FORCE_COLOR")
     if not (stream.isatty() if forced is None else forced):
         return Screen(stream)
-    # Imported late, because it imports rich, which a file does not need.
+    # Imported late, because output to a file does not need rich.
     from .live_screen import LiveScreen
 
     return LiveScreen(find_unguarded(stream), events, count)

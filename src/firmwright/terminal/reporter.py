@@ -56,7 +56,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     @cached_property
     def screen(self) -> Screen:
-        # Imported late: a process that only runs stages has no output.
+        # Imported late, because a process that only runs stages has no output.
         from .open_screen import open_screen
 
         return open_screen(self.outstream, self.read_events)
@@ -127,7 +127,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.skipped.append(task)
 
     def show_fresh(self) -> None:
-        """Print one line per recipe with the stages that need not run."""
+        """Print one line per recipe with the up-to-date stages."""
         stages: dict[str, tuple[Job, list[str]]] = {}
         for title in self.fresh:
             stages.setdefault(title.job.title, (title.job, []))[1].append(title.stage)
@@ -137,7 +137,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
 
     def show_head(self, title: str) -> None:
-        """Print the recipe and platform of the next lines, unless the last lines had them too."""
+        """Print the recipe and platform of the next lines, if they differ from the last lines."""
         if self.shown != title:
             self.screen.print_head(title)
         self.shown = title
@@ -153,10 +153,10 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.show_times()
         self.show_overview()
         if "build" in self.tasks and (self.skipped or self.succeeded):
-            # Imported late: without a checked stage there is no state to store.
+            # Imported late, because a run without a checked stage has no state to store.
             from firmwright.pipeline.snapshot_files import keep_snapshot
 
-            with suppress(UserError, OSError):  # a file changes, or cannot be written
+            with suppress(UserError, OSError):  # the file has just changed, or cannot be written
                 keep_snapshot(self.tasks, self.skipped, self.succeeded)
         super().complete_run()
 
@@ -207,12 +207,12 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.screen.print_hanging("  ", line)
 
     def show_overview(self) -> None:
-        """Show a row for each of several builds, if a stage of any build has run."""
+        """Show one row per build for several builds, if any stage has run."""
         titles = [task.custom_title for task in self.tasks.values()]
         builds = [title for title in titles if isinstance(title, UpToDate)]
         builds += list_finished(title for title in titles if hasattr(title, "stage"))
         if "build" in self.selected and self.succeeded and len(builds) > 1:
-            # Imported late: it reads manifests.
+            # Imported late, because few runs read manifests.
             from .overview import format_overview
 
             done = list_finished(task.custom_title for task in (*self.skipped, *self.succeeded))

@@ -27,7 +27,7 @@ ASCII_MARKS = {"✓": "+", "✗": "x"}
 
 @dataclass
 class Running:
-    """A running stage: ``started`` is its start (s), ``since`` the start of its current loop."""
+    """A running stage: ``started`` is its start (s), and ``since`` is the start of its loop."""
 
     stage: str
     sentence: str
@@ -36,7 +36,7 @@ class Running:
     since: float = 0.0
 
     def describe(self, now: float) -> str:
-        """Return the sentence or, after SHOW_AFTER, the progress and the remaining time."""
+        """Return the stage's sentence; after SHOW_AFTER, its progress and remaining time."""
         known = self.progress
         if known is None or not known.total or now - self.started < SHOW_AFTER:
             return self.sentence
@@ -78,7 +78,7 @@ class Screen:
         """Remove the lines of running tasks."""
 
     def make_line(self, mark: Part, stage: str, sentence: str, seconds: float) -> list[Part]:
-        """Return a line with the time at its end; a sentence that is too long is cut."""
+        """Return a line with the time at its end; cut a sentence that is too long."""
         room = self.line_width - len(mark[0]) - 1 - STAGE_WIDTH - TIME_WIDTH
         took = (format_time(seconds).rjust(TIME_WIDTH), "dim")
         name = (f" {stage:{STAGE_WIDTH - 1}} ", "bold")
@@ -92,7 +92,7 @@ class Screen:
         try:
             text = to_printable("".join(text for text, _ in parts))
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:  # the output is closed; Python would report it at its end
+        except BrokenPipeError:  # the output is closed; Python would report this at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
             sys.exit(1)
 
@@ -103,7 +103,7 @@ class Screen:
         self.print_beside(head, [(text, style)])
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; its other lines continue below the first."""
+        """Print text next to a head; further lines are aligned with the text's first line."""
         lines = "".join(text for text, _ in body).split("\n")
         for number, line in enumerate(lines):
             shown = head if number == 0 else " " * len(head)
@@ -117,7 +117,7 @@ class Screen:
 
 
 def format_time(seconds: float) -> str:
-    """Return e.g. ``0.4 s`` or ``2 min 05 s``."""
+    """Return a text such as ``0.4 s`` or ``2 min 05 s``."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

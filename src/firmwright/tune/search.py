@@ -1,8 +1,8 @@
 """Tries all variants of the layers, and keeps each layer's fastest variant.
 
-A trial uses the next variant of every layer. Instructions are counted per layer. So the number of
-trials is the maximum number of variants of a layer, not the number of combinations. All trials
-share the results before the kernels.
+A trial uses the next variant of every layer. Instructions are counted per layer. Therefore the
+number of trials is the maximum number of variants per layer, not the number of combinations. All
+trials share the results of the stages before the kernels.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def tune(job: Job) -> None:
     """Write the fastest variant of each layer into the tuned file of the recipe.
 
     Raises UserError if instructions cannot be counted, or if the default variants do not build.
-    Other trials may fail. Their variants are left out.
+    Other trials may fail, and their variants are then ignored.
     """
     refuse_uncounted(job)
-    read_all(job)  # a damaged file is rejected before the first trial
+    read_all(job)  # raises the error of a damaged file before the first trial
     partition, module = PARTITION.read(job), LOWERED.read(job)
-    # Imported late: it imports TVM, which is not needed if instructions cannot be counted.
+    # Imported late, because TVM is not needed if instructions cannot be counted.
     from firmwright.targets.custom_strategies import load_extensions
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
@@ -161,7 +161,7 @@ def choose_variants(variants: Variants, tried: Mapping[int, TrialResult]) -> dic
 
 
 def find_cost(tried: TrialResult, layer: str) -> int:
-    """Return the cycles of a layer in a trial, or its instructions without cycles."""
+    """Return the cycles of a layer in a trial, or its instructions if cycles are unknown."""
     return tried.cycles_by_region.get(layer, tried.by_region[layer])
 
 

@@ -1,4 +1,4 @@
-"""Declares the tasks `tune:…`, without the search code: every build declares them, few run one."""
+"""Declares the tasks `tune:…`. The search code is imported late, because few builds need it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs the trials of a search: builds with given variants, in copies or as programs.
 
-They run on this machine or on the workers of a cluster. A trial that fails on a cluster is tried
-again here. Only this machine decides that a variant cannot be built, so searches here and
-on a cluster have equal results.
+Trials run on this machine or on the workers of a cluster. A trial that fails on a cluster is
+repeated on this machine. Therefore only this machine decides that a variant cannot be built, and
+the results of a search do not depend on the cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VARIANTS = "variants.tuned"
 """The tuned file in the folder of a trial, which the build reads."""
 
 side_by_side = count_cores()
-"""The maximum number of parallel trials here: one per core, unless the command states `-n`."""
+"""The maximum number of parallel trials on this machine: one per core, or the value of `-n`."""
 
 Trials = Mapping[str, TunedNetwork]
 """The variants to try, by the names of the trials."""
@@ -45,8 +45,8 @@ class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
     ``instructions`` are the instructions of one inference, and ``by_region`` has its parts.
-    ``cycles`` are the clock cycles by the platform's table, None without one.
-    ``outputs`` has the SHA-256 of each output.
+    ``cycles`` are the clock cycles by the platform's cycle table, None without a table. ``outputs``
+    has the SHA-256 of each output.
     """
 
     trial: str
@@ -68,7 +68,7 @@ class ClusterObserver:
         self.job.note(f"the worker '{worker}' gets no trial: {'; '.join(reasons)}")
 
     def start(self, job: str, worker: str) -> None:
-        """Add no note, because the progress shows the number of finished trials."""
+        """Add no note, because the progress already shows the number of finished trials."""
 
     def lose(self, job: str) -> None:
         self.job.note(f"trial {job}: its worker ended; another worker runs it")
@@ -85,14 +85,14 @@ def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
 
 
 def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Run the trials on this machine. They share all results before the kernels."""
+    """Run the trials on this machine. They share the results of the stages before the kernels."""
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
     return run_here(orders, read_trial, side_by_side, ClusterObserver(job), Stop())
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
     """Run the trials on a scheduler's workers, which may have no access to this build folder."""
-    # Imported late: other commands do not use a cluster.
+    # Imported late, because other commands do not use a cluster.
     from firmwright.cluster.jobs import Workers, connect, run_jobs
     from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 
@@ -112,7 +112,7 @@ def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialRe
 def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
-    """Return the orders of trials. Without ``outdir``, each builds in a separate folder."""
+    """Return the orders of trials. Without ``outdir``, each trial builds in a separate folder."""
     recipe = job.recipe.layers
     arguments = [
         f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
@@ -135,12 +135,12 @@ def make_orders(
 
 
 def try_variants(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial in a separate process. Return errors instead of raising them."""
+    """Build and run a trial in a separate process; return its result, or its error as a failure."""
     return read_trial(order, partial(run_program, order, watched))
 
 
 def read_trial(order: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial from its output. Return errors instead of raising them."""
+    """Return the result of a trial from its output, or its error as a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:
@@ -150,7 +150,7 @@ def read_trial(order: Order, read: ReadOutput) -> TrialResult:
 def make_trial_job(job: Job, folder: Path) -> Job:
     """Return the job of a trial, with its results in ``folder``.
 
-    It uses the results before the kernels from ``job``, unless both have the same folder.
+    The trial reads the results of ``job`` before the kernels, unless both jobs have one folder.
     """
     origin = None if job.outdir == folder else job
     return replace(job, origin=origin, variants=folder / VARIANTS, outdir=folder)

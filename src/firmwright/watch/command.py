@@ -1,8 +1,9 @@
 """Builds again after each change of a file, in forks of a process that has imported all modules.
 
-Most of the time of a small build is the start of Python and the import of TVM. The watching
-process never builds. A fork builds, and reports the modules that it imported and the files that it
-read. So no state of one build remains for the next, and each result equals a separate build.
+Most of the time of a small build is the start of Python and the import of TVM. The watching process
+never builds. A fork builds, and reports the modules that it imported and the files that it read.
+Therefore no build inherits the state of an earlier build, and each result equals the result of a
+separate build.
 """
 
 from __future__ import annotations
@@ -29,11 +30,9 @@ from firmwright.toolchain.compilers import ANSWERS
 from firmwright.watch.warm_process import BuildResult, WarmProcess
 
 PAUSE, REST = 0.1, 0.002
-"""Seconds between two checks of the files, and between two checks that must agree.
-
-A check of a thousand files needs as much time as REST. If Linux reports a change, the next check is
-immediate. A file that changes later, during the build, causes another build.
-"""
+"""The seconds between two checks of the files, and between two checks that must agree. A check of
+a thousand files needs about REST seconds. If Linux reports a change, the next check is immediate. A
+file that changes during the build causes another build."""
 
 WAITING = "waiting for a change; ctrl-C ends"
 
@@ -43,14 +42,14 @@ def watch(
 ) -> int:
     """Build, and build again after each change of a file, until ctrl-C; return the exit code.
 
-    ``list_paths`` is called after the build, in the same process. If no recipe could be read, the
+    ``list_paths`` is called after the build, in the same process. If no recipe can be read, the
     ``recipes`` and the files of every build are watched.
     """
     if not CAN_FORK:
         message = "this system has no fork, which `watch` needs; run `firmwright build`"
         print(message, file=sys.stderr)
         return 2
-    # Set the handler, because background processes of a shell script ignore the signal.
+    # A shell script makes its background processes ignore the signal, so the handler is set here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         with FileWatcher() as alarm:
@@ -74,7 +73,7 @@ def build_until_code_changes(
                 print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
                     return
-                snapshot.find_snapshot().unlink(missing_ok=True)  # the build need not check it
+                snapshot.find_snapshot().unlink(missing_ok=True)  # no check of it in the build
             begun = time.time_ns()
             result = copy.build()
             paths = result.paths or paths
@@ -100,10 +99,10 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
 def list_changed_since(
     begun: int, before: dict[str, Identity], after: dict[str, Identity]
 ) -> list[str]:
-    """Return the files that changed while a build read them, without folders.
+    """Return the files that changed while a build read them.
 
-    Folders are left out, because the build itself changes them. A file that is not in
-    ``before`` counts if it changed after ``begun``, the start of the build in nanoseconds.
+    Folders are excluded, because the build itself changes them. A file that is not in ``before``
+    counts if it changed after ``begun``, the start of the build in nanoseconds.
     """
     changed = [
         path
@@ -152,7 +151,7 @@ def shorten(path: str) -> str:
 
 
 class FileWatcher(FolderChanges):
-    """Sleeps until a change in the folders of files. Only the files themselves decide."""
+    """Sleeps until a change in the folders of files; then only the files are compared."""
 
     def listen_beside(self, paths: Iterable[str]) -> None:
         """End the next sleeps at a change in these folders, or in the folders of these files."""

@@ -1,7 +1,7 @@
 """Forks a process that does a build on request, and reports the files that the build read.
 
-A fork has all modules of this process, and changes no state of this process. It is created, and
-copies its memory, before a build is needed.
+A fork has all modules of this process, and cannot change its state. The fork starts and copies its
+memory before a build is requested.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DIED = "the build's process ended before the build was done; the next change bui
 class BuildResult:
     """The report of a build: the modules that it imported, and the paths on which it depends.
 
-    ``paths`` is empty if they are unknown. ``answers`` are outputs of programs, such as a
-    compiler's version, each with the question.
+    ``paths`` is empty if the paths are unknown. ``answers`` has the outputs of
+    programs, such as a compiler's version, each with its question.
     """
 
     modules: Sequence[str]
@@ -43,7 +43,7 @@ class WarmProcess:
     def __init__(self, build: Callable[[], BuildResult]) -> None:
         request, self.request = os.pipe()
         self.report, report = os.pipe()
-        gc.freeze()  # a garbage collection in the fork would copy all of these objects
+        gc.freeze()  # else a garbage collection in the fork would copy all objects
         with hold_signals():
             self.process = fork()
             if not self.process:
@@ -93,7 +93,7 @@ def live_as_copy(request: int, report: int, build: Callable[[], BuildResult]) ->
 
 
 def touch_memory() -> None:
-    """Count a reference to each object, because the first write copies a memory page."""
+    """Write each object's reference count now, because the first write copies its page."""
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()

@@ -129,9 +129,7 @@ def list_rtl() -> list[Path]:
 def find_rtl() -> Path:
     """Return the folder of the package's RTL."""
     spec = find_spec("pythondata_cpu_cv32e40p")
-    assert (
-        spec is not None and spec.origin is not None
-    )  # the caller has checked that the package exists
+    assert spec is not None and spec.origin is not None  # the caller has checked the package
     return Path(spec.origin).parent / "system_verilog"
 
 
