@@ -29,3 +29,13 @@ def test_a_platform_states_the_energy_of_a_cycle(copy_of_built: Repository) -> N
     assert " µJ (by the table" in done.stdout
     page = (repository.folder / "build/digits/digits-mine.html").read_text()
     assert "µJ, by the energy per cycle of the platform" in page
+
+    bundle = repository.folder / "build/digits/digits-mine.tar.gz"
+    bundle.rename(repository.folder / "old.tar.gz")
+    repository.write("mine.yaml", platform.replace("energy: 20", "energy: 40"))
+    repository.build("recipe=digits.yaml", "platform=mine.yaml")
+    energies = [f"{round(timeline['total'] * each / 1e6, 3)}" for each in (20, 40)]
+    found = repository.firmwright("diff", "old.tar.gz", str(bundle)).stdout.splitlines()
+    shown = [line.split() for line in found if line.startswith("  microjoules ")]
+    expected = ["microjoules", energies[0], "→", energies[1]]
+    assert shown == [expected, expected]  # in the verdict, and in the table of times
