@@ -66,7 +66,7 @@ MATH_INTRINSICS = frozenset(
     "acos acosh asin asinh atan atan2 atanh copysign cosh "
     "erf fabs fmod hypot log10 log2 sinh".split()
 )
-"""Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
+"""Functions of C's <math.h> that TVM's lowering for C keeps as intrinsics."""
 
 LONGEST_CHOICE = 60
 """The maximum number of characters of a choice on one line; a longer choice becomes an if
@@ -78,7 +78,7 @@ def dtype_of(value: tvm.ir.Expr) -> str:
 
 
 def c_type(dtype: str) -> str:
-    """Return the C type of a TIR type; ValueError if C99 has no such type."""
+    """Return the C type of a TIR type. Raises ValueError if C99 has no such type."""
     if dtype not in C_TYPES:
         raise ValueError(f"C99 has no type for {dtype}")
     return C_TYPES[dtype]
@@ -104,7 +104,7 @@ class Expressions:
         self.functions: set[str] = set()
 
     def print(self, value: tvm.ir.Expr) -> C:
-        """Return an expression in C; ValueError if C has no equivalent."""
+        """Return an expression in C. Raises ValueError if C has no equivalent."""
         kind = type(value)
         if kind in OPERATORS:
             return self.print_operator(value)

@@ -107,7 +107,7 @@ def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
 
 
 def find_range(value: tirx.Expr) -> tuple[int, int]:
-    """Return the least and the greatest value that an integer can have according to its types."""
+    """Return the minimum and the maximum that an integer can have according to its types."""
     if isinstance(value, tirx.IntImm):
         return int(value.value), int(value.value)
     dtype = str(value.ty.dtype)

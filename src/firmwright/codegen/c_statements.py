@@ -63,7 +63,7 @@ class Statements:
         return "\n".join(map(break_line, self.blocks.lines))
 
     def print(self, statement: tirx.Stmt) -> None:
-        """Write a statement; ValueError if C has no equivalent."""
+        """Write a statement. Raises ValueError if C has no equivalent."""
         self.blocks.begin_statement()
         kind = type(statement)
         if kind not in self.PRINTERS:

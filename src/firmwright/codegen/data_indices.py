@@ -1,7 +1,7 @@
 """Keeps indices and loop lengths that depend on data within the arrays.
 
 TVM's operators do not check their indices. This module limits each index that contains a load and
-that no analysis bounds. A read uses the nearest element; a write outside of its array is skipped.
+that no analysis bounds. A read uses the nearest element; a write outside its array is skipped.
 Code whose indices are known does not change.
 """
 
@@ -59,7 +59,7 @@ def is_marked(value: tirx.Expr) -> bool:
 
 
 def drop_marked(index: tirx.Expr) -> tirx.Expr:
-    """Return an index with its marked parts replaced by 0."""
+    """Return an index with its marked parts replaced with 0."""
 
     def drop(call: tvm.ir.Call) -> tirx.Expr:
         return tirx.const(0, str(call.ty.dtype)) if is_marked(call) else call
@@ -88,7 +88,7 @@ class Bounds:
         bind_ranges(body, self.analyzer)
 
     def is_open(self, index: tirx.Expr, length: int) -> bool:
-        """Return whether an index depends on data and may be outside of [0, length)."""
+        """Return whether an index depends on data and may be outside [0, length)."""
         if not depends_on_data(index) or not depends_on_data(drop_marked(index)):
             return False
         bound = self.analyzer.const_int_bound(index)
@@ -139,9 +139,9 @@ class Bounds:
         """Limit the terms of a sum so that the sum does not overflow.
 
         The limit is the number of elements plus the reach of the other terms. With one unlimited
-        term, an index within the buffer is unchanged, and an index outside of it stays outside.
-        With several unlimited terms of different signs, the index may become another index within
-        the buffer.
+        term, an index within the buffer is unchanged, and an index outside the buffer stays
+        outside. With several unlimited terms of different signs, the index may become another index
+        within the buffer.
         """
         limit = min(prod(read_shape(buffer)) + self.find_reach(index), UNKNOWN)
         return self.limit_term(index, limit) if isinstance(index, SUMS) else index

@@ -1,4 +1,4 @@
-"""Limits casts of floats to integers, which C leaves undefined for NaN and values out of range.
+"""Limits casts of floats to integers, which C does not define for NaN and values out of range.
 
 :mod:`firmwright.transforms.undefined_behavior` has limited the model's casts before. This module
 limits casts of coordinates that TVM's operators compute, and of integers that a network stores as
@@ -81,7 +81,7 @@ class Span(NamedTuple):
 def find_span(value: tirx.Expr) -> Span:
     """Return the values that a float can have, according to its limits and its rounding.
 
-    In C a minimum is ``a < b ? a : b``, which is b if one of them is NaN.
+    In C a minimum is ``a < b ? a : b``, which is b if a or b is NaN.
     """
     if isinstance(value, tirx.FloatImm):
         return Span(value.value, value.value, bool(np.isnan(value.value)))

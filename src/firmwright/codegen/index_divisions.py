@@ -100,7 +100,7 @@ def counts_up(index: tirx.Expr) -> bool:
 def round_toward_zero(
     division: tirx.FloorDiv | tirx.FloorMod, analyzer: tvm.sym.Analyzer
 ) -> tirx.Expr:
-    """Return a division by a number in an equal form whose dividend is not negative.
+    """Return a floor division or remainder by a constant, expressed with C's division.
 
     If TVM's simplification made the divisor negative, divisor and dividend change their signs.
     """

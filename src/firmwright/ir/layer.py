@@ -233,8 +233,8 @@ class FloatLayer(LinearLayer):
 class Pair:
     """The requantized result of an operation on two tensors of bytes, with ``elements`` each.
 
-    Both tensors have one shape. ``results`` has the stored result of each pair of integers, at [a -
-    smallest a, b - smallest b]. The results are in the range from ``low`` to ``high``.
+    The two tensors have the same shape. ``results`` has the stored result of each pair of integers,
+    at [a - smallest a, b - smallest b]. The results are in the range from ``low`` to ``high``.
     """
 
     kind: ClassVar[LayerKind]

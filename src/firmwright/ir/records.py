@@ -45,7 +45,7 @@ def to_plain(record: object) -> Any:
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:
-    """Read a dataclass from a file; UserError if the file does not match the dataclass."""
+    """Read a dataclass from a file. Raises UserError if the file does not match it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.DecodeError as error:

@@ -31,7 +31,7 @@ def list_bindings(function: relax.Function) -> list[relax.Binding]:
 
 
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
-    """Return the bindings of ``main`` in order; UserError if it has branches."""
+    """Return the bindings of ``main`` in order. Raises UserError if it has branches."""
     bindings = list_bindings(module["main"])
     for binding in bindings:
         if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
@@ -50,7 +50,7 @@ def operator_name(value: relax.Expr) -> str:
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...]:
-    """Return the shape of a tensor expression; UserError if the shape is not static."""
+    """Return the shape of a tensor expression. Raises UserError if the shape is not static."""
     shape = getattr(value.ty, "shape", None)
     # A slice is a list, so an access to an element does not call TVM.
     lengths = shape.values[:] if isinstance(shape, relax.ShapeExpr) else None

@@ -170,7 +170,7 @@ def read_operands(
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
     """Return an anchor's activations and constant 8-bit weights; None for other operands.
 
-    The activations have one scale and zero point.
+    The activations have the same scale and zero point.
     """
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None

@@ -92,7 +92,7 @@ def lower_region(
     region's loops if no selected strategy has a schedule. Otherwise ``finish`` adapts the
     strategy's loops to the device. If ``packs``, constants of 1, 2 or 4 bits are packed,
     except constants that C functions read. Raises UserError, which names the operators, if TVM
-    cannot lower one of them.
+    cannot lower an operator.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])

@@ -15,7 +15,7 @@ from firmwright.lowering.pairs import SIGNS
 def read_wrapped_sum(function: Function) -> WrappedSum | None:
     """Return the sum or difference of two tensors of bytes; None for other functions.
 
-    Both tensors have the shape of the result.
+    The two tensors have the shape of the result.
     """
     bindings = list_bindings(function)
     if len(bindings) != 1 or operator_name(bindings[0].value) not in SIGNS:

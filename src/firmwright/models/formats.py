@@ -222,7 +222,7 @@ UNSUPPORTED_SUFFIXES = {
 }
 """The advice for files of unsupported formats, by suffix.
 
-``{file}``, ``{folder}`` and ``{stem}`` are replaced by the model's path, its folder and its name.
+``{file}``, ``{folder}`` and ``{stem}`` are replaced with the model's path, its folder and its name.
 """
 
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")

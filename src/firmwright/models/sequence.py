@@ -26,7 +26,7 @@ def run_in_sequence(
 
     ``run`` receives all inputs of the model and returns all of its ``outputs``. Only states with an
     output are passed on, because the model keeps the other states. Outputs without elements are
-    omitted, as in importers.
+    omitted, as importers do.
     """
     handed = [state for state in states if state.output]
     kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]

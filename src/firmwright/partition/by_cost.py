@@ -1,4 +1,4 @@
-"""Chooses devices so that the whole network needs the least modelled time.
+"""Chooses the devices that minimize the modelled time of the whole network.
 
 The order of the target assigns groups of operators to devices. A group may also run on another
 device that accepts exactly this group, or on the last device. Groups of the last device stay on

@@ -100,5 +100,5 @@ def list_idle_arguments(
 
 
 def overlaps(key: str, other: str) -> bool:
-    """Return whether two keys are equal, or one of them is in the block of the other."""
+    """Return whether two keys are equal, or one key is in the block of the other."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")

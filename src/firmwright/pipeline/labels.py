@@ -92,7 +92,10 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
 
 
 def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
-    """Return the boxes of the first ``count`` samples from JSON; UserError for bad boxes."""
+    """Return the boxes of the first ``count`` samples from JSON.
+
+    Raises UserError if a box is invalid.
+    """
     try:
         labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
     except (OSError, msgspec.DecodeError) as error:

@@ -136,7 +136,7 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
 
 
 def list_distant_bases(job: Job) -> list[Path]:
-    """Return the bases outside of the recipe's git repository or of the current folder.
+    """Return the bases outside the recipe's git repository or the current folder.
 
     Bases in installed packages are not returned, because the packages have versions.
     """

@@ -147,7 +147,7 @@ def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetitio
 
 
 def may_share(one: Buffer | None, other: Buffer | None) -> bool:
-    """Return whether two buffers have one size and memory, so that one can follow the other."""
+    """Return whether two buffers can share a location: they have the same size and memory."""
     return bool(one and other and (one.bytes, one.memory) == (other.bytes, other.memory))
 
 

@@ -41,7 +41,7 @@ def write_new_repository(
     folder: Path,
     ci: str = "github",
 ) -> dict[Path, bool]:
-    """Write the files into ``folder``; return which of them are new.
+    """Write the files into ``folder``; return the new files.
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
     The workflow of the service ``ci`` installs the versions ``pins``, each a line such as

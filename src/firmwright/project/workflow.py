@@ -33,12 +33,12 @@ PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
 def write_workflow(
     recipe: str, name: str, packages: Sequence[str], pins: Iterable[str], folder: Path, ci: str
 ) -> dict[Path, bool]:
-    """Write the files for a recipe into ``folder``; return which of them are new.
+    """Write the files for a recipe into ``folder``; return the new files.
 
     The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
     the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. An existing
     workflow stays unchanged, and the steps that it lacks are printed on stderr. Raises UserError
-    for a path that needs quotes, and for a path outside of the folder.
+    for a path that needs quotes, and for a path outside the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(

@@ -33,7 +33,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
     """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
     Recurrent layers, and operators that ONNX Runtime's optimizer fused, are written out. ``inputs``
-    have the shapes that the model leaves open, ``opset`` is the oldest accepted operator set. ONNX
+    have the shapes that the model does not fix, ``opset`` is the oldest accepted operator set. ONNX
     Runtime's basic optimizations do the folding. Raises UserError for a graph that is already
     quantized, or that ONNX Runtime cannot evaluate.
     """

@@ -22,8 +22,8 @@ MASKED = -1e4
 """The number from which on a mask makes the softmax 0, if the mask is added to a score or replaces
 the score."""
 MARGIN = 10.0
-"""The distance of a masked score below the least score. The masked score counts 1/20,000 of the
-least score, less than a step of 8 bits."""
+"""The distance of a masked score below the minimum score. The masked score counts 1/20,000 of the
+minimum score, less than a step of 8 bits."""
 
 
 class Mask(NamedTuple):

@@ -54,7 +54,7 @@ class RestoredNetwork:
 
 @dataclass(frozen=True)
 class QuantRange:
-    """A tensor's quantization parameters, and the least and largest integer that occur."""
+    """A tensor's quantization parameters, and the minimum and maximum integer that occur."""
 
     params: QuantParams
     low: int

@@ -47,7 +47,7 @@ class ExponentBound:
 def coarsen_scales(
     model: onnx.ModelProto, params_of: Mapping[str, QuantParams], weights: Sequence[Weight]
 ) -> dict[str, QuantParams]:
-    """Return the parameters with the least increase of scales that makes all shifts possible.
+    """Return the parameters with the minimum increase of scales that makes all shifts possible.
 
     ``params_of`` are powers of two; a tensor that is always zero fits any scale, and has scale 1.
     """

@@ -1,7 +1,7 @@
 """Rounds weights one by one, each compensating for the errors of the previous weights.
 
-Rounding every weight to the nearest step has the least error in the weights. However, the error of
-the layer's results is important, and inputs depend on each other. An error at one pixel can be
+Rounding every weight to the nearest step has the minimum error in the weights. However, the error
+of the layer's results is important, and inputs depend on each other. An error at one pixel can be
 compensated at a neighbor. Weights are rounded in order. Each error is spread over the remaining
 weights so that the mean square of the results' error over the calibration samples grows least.
 Method: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training Quantization for

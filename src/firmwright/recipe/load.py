@@ -1,4 +1,7 @@
-"""Converts the files of a recipe to a Recipe, with all of their errors at once, or from a cache."""
+"""Converts the files of a recipe to a Recipe, or reads the Recipe from a cache.
+
+All errors are reported at once.
+"""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class BoxThresholds(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """The limits outside of which the build fails; None means no limit.
+    """The build fails if a value is outside these limits; None means no limit.
 
     ``top1`` is in percent. ``top1_loss`` is in percentage points below the reference network: the
     float network, or the model in its runtime. ``snr`` in dB and ``cosine`` hold for every output.

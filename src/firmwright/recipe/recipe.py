@@ -49,7 +49,7 @@ BESIDE_THE_NETWORK = frozenset(
 
 
 class InputOptions(msgspec.Struct, frozen=True):
-    """The options of an input that the model leaves open.
+    """The options of an input that the model does not fix.
 
     ``shape`` has the elements along each axis. ``integers``: the floats of the input are whole
     numbers from the first to the second number. ``value``: a number or a list that makes the input

@@ -41,7 +41,7 @@ NEAREST: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """The conditions on facts, and the sentence to report if one of them does not hold.
+    """The conditions on facts, and the sentence to report if a condition does not hold.
 
     A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
     only if the facts meet the conditions of ``when``. ``change`` contains the facts that the

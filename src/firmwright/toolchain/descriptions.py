@@ -135,7 +135,10 @@ class DescriptionKind:
         return read_own_yaml(self.read_text(name_or_path))
 
     def read_text(self, name: str) -> str:
-        """Return the text of a built-in or installed description; UserError for an unknown name."""
+        """Return the text of a built-in or installed description.
+
+        Raises UserError if the name is unknown.
+        """
         return self._find_ready(name).read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:

@@ -13,7 +13,7 @@ Features = tuple[str, ...]
 
 @cache
 def load_families() -> Mapping[str, Mapping[str, Features]]:
-    """Return every family: its architectures with the features that each of them can have."""
+    """Return every family: its architectures with the features that each architecture can have."""
     text = files("firmwright.toolchain").joinpath("families.yaml").read_text(encoding="utf-8")
     return {
         family: {name: tuple(features) for name, features in members.items()}

@@ -51,8 +51,8 @@ class OpenedFiles:
     """The files that determine the results of a tool by their contents.
 
     ``locations`` are the folders in which the tool searches for these files, and missing files.
-    The tool may prefer a new file in one of them. ``facts`` are other texts that affect the
-    results, such as versions.
+    The tool may prefer a new file in one of these folders. ``facts`` are other texts that affect
+    the results, such as versions.
     """
 
     files: tuple[str, ...]
@@ -61,7 +61,7 @@ class OpenedFiles:
 
 
 def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]) -> OpenedFiles:
-    """Return the files that a build's compiler and linker open outside of the project.
+    """Return the files that a build's compiler and linker open outside the project.
 
     ``headers`` are the names that the user's sources include.
     """

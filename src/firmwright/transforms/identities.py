@@ -1,4 +1,4 @@
-"""Removes operators that return their operand, and replaces some operators by clips or slices."""
+"""Removes operators that return their operand, and replaces some operators with clips or slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from firmwright.ir.relax import (
 def make_remover(
     name: str, is_identity: Callable[[tvm.ir.Call], bool]
 ) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """Return a rewrite that replaces an operator by its first argument."""
+    """Return a rewrite that replaces an operator with its first argument."""
 
     @rewrite_each(name)
     def remove(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:

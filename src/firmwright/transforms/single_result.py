@@ -1,4 +1,4 @@
-"""Binds one variable to each result of an operator, and replaces splits by slices."""
+"""Binds one variable to each result of an operator, and replaces splits with slices."""
 
 from __future__ import annotations
 

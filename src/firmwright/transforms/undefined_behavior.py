@@ -1,7 +1,7 @@
 """Defines the results of integer operators for values that are undefined in C.
 
 Networks compute integers that wrap around, divide by numbers that are known only at run time, and
-cast any float. Sums and products wrap around, as in the reference runtimes. A division by zero
+cast any float. Sums and products wrap around, as the reference runtimes do. A division by zero
 returns zero. A cast of a float that is too large returns the nearest number.
 """
 
@@ -194,7 +194,7 @@ def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Divide by 1 instead of 0 and -1; replace the results by 0 or the wrapped negative."""
+    """Divide by 1 instead of 0 and -1; replace the results with 0 or the wrapped negative."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
     if isinstance(divisor, Constant):

@@ -32,9 +32,9 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
     A quantize distinguishes the values that its quantization parameters can represent. A clip
     distinguishes the values between its limits. A product with a number before them scales these
-    limits. If a parameter has several readers, the range is the smallest that contains all their
-    ranges. Integers have the range of the axes that they index. The range is None if it is not
-    finite.
+    limits. If a parameter has several readers, the range is the smallest range that contains
+    the ranges of all readers. Integers have the range of the axes that they index. The range is
+    None if it is not finite.
     """
     parameters = module["main"].params
     readers = find_readers(module)
@@ -98,7 +98,7 @@ def join_ranges(variable: relax.Var, readers: Readers) -> Range:
 
 
 def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
-    """Return the range outside of which a reader, and its readers, distinguish no values."""
+    """Return the range outside which a reader, and its readers, distinguish no values."""
     call, name = binding.value, operator_name(binding.value)
     if name == "relax.quantize":
         return find_quantized_range(call)

@@ -25,7 +25,7 @@ class Core:
     """A C7x core; ``vector`` and ``local_memory`` are sizes in bytes.
 
     ``steps_per_cycle`` is the rate of compiled loops, ``bytes_per_cycle`` the rate of external
-    memory. Both are None if the platform states no times.
+    memory. These values are None if the platform states no times.
     """
 
     vector: int

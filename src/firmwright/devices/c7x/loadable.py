@@ -39,7 +39,7 @@ from firmwright.toolchain.layout import NETWORK, list_sources
 from firmwright.toolchain.makefile import wrap_words
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
-"""The linked loadable's name, as in TI's compilers; its map ends in ``.map``."""
+"""The linked loadable's name, as TI's compilers write it; its map ends in ``.map``."""
 
 
 def make_loadable_build(platform: Platform) -> Build | None:

@@ -249,7 +249,7 @@ class OperatorGraph:
     def match_requantize(self, sums: MatchedSums) -> Match | None:
         """Return the match of the shift, clips and cast after sums, or None.
 
-        Only the last result may have readers outside of the match.
+        Only the last result may have readers outside the match.
         """
         shift = self.find_sole_reader(sums.result)
         if shift is None or operator_name(shift.value) != "relax.right_shift":

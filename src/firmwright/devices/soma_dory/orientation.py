@@ -2,8 +2,8 @@
 
 An image of 25 rows and 5 columns has 25 blocks of 5 columns each; transposed, it has 10 blocks.
 Layers that read each other's results are transposed together. Their kernels are transposed too, so
-that no result changes. The core has to transpose only the tensors that enter and leave these
-layers. HTVM's users transpose DS-CNN by hand.
+that no result changes. The core has to transpose only the inputs and outputs of these layers.
+HTVM's users transpose DS-CNN by hand.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def count_boundary_bytes(module: tvm.IRModule, component: list[Match]) -> int:
-    """Return the bytes of the tensors that enter and leave connected layers."""
+    """Return the bytes of the inputs and outputs of connected layers."""
     inside = {v for m in component for v in m.variables}
     crossing = {x for m in component for x in m.sums.inputs if x not in inside}
     read = set(read_variables(module["main"].body.body))

@@ -37,7 +37,7 @@ LARGEST_FLOAT32_SHIFT = 17
 """The largest shift for which float32 is exact.
 
 float32 holds whole numbers up to 2**24. Larger sums are rounded. With a shift of 17 bits or fewer,
-the quotients of these sums are outside of int8 and are clipped.
+the quotients of these sums are outside int8 and are clipped.
 """
 
 

@@ -22,7 +22,7 @@ LANES = 16
 """The output channels in a block of weights, and in a block of results in L1."""
 
 SPACING = 4
-"""A depthwise channel uses the first of four lanes; the other lanes are zeros, as in DORY."""
+"""A depthwise channel uses the first of four lanes; DORY sets the other lanes to zeros."""
 
 DEPTHWISE_PLANES = LANES - 1
 """The number of planes after a depthwise tile that its last jobs also write (diana-driver.md,

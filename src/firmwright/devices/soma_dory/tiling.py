@@ -227,7 +227,7 @@ def even_sizes(length: int, multiple: int) -> list[int]:
     """Return the smallest tile size for each number of tiles, largest first.
 
     A size is a multiple of ``multiple``, or the whole ``length``. The cycles depend only on the
-    number of tiles, and the smallest tiles leave the most memory.
+    number of tiles, and the smallest tiles use the least memory.
     """
     counts = range(2, -(-length // multiple) + 1)
     smallest = {-(-length // (count * multiple)) * multiple for count in counts}

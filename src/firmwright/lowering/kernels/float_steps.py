@@ -87,7 +87,7 @@ def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Arra
 class Steps:
     """The sum at which each step of a channel begins, and the value of h + offset at that sum.
 
-    Both arrays are (O, steps). The sums of a channel do not exceed the channel's limit (O,) in
+    The two arrays are (O, steps). The sums of a channel do not exceed the channel's limit (O,) in
     magnitude.
     """
 

@@ -1,4 +1,4 @@
-"""Computes functions of 16-bit tensors by tables with linear interpolation, as in TFLite."""
+"""Computes functions of 16-bit tensors by tables with linear interpolation, as TFLite does."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def quantize_real(
 ) -> relax.Expr:
     """Quantize float32 values: divide, round, clamp.
 
-    NaN becomes the lowest integer, as in ONNX Runtime on x86-64. Sources:
+    NaN becomes the lowest integer, as ONNX Runtime does on x86-64. Sources:
     tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's QuantizeLinear.
     """
     real = builder.materialize(builder.value(argument))

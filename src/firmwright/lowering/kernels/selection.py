@@ -93,7 +93,7 @@ class Selection:
     def stays_before(self, old: Any, new: Any) -> Any:
         """Return the opposite of :meth:`comes_before`.
 
-        The condition is not a negation, because TVM replaces not (a < b) by b <= a.
+        The condition is not a negation, because TVM replaces not (a < b) with b <= a.
         """
         stays = old >= new if self.largest else old <= new
         return tirx.Or(stays, tirx.isnan(new)) if is_float(new) else stays

@@ -47,8 +47,8 @@ SUM_FRACTION_BITS = 31 - SUM_INTEGER_BITS
 SCALE_TOLERANCE = 1e-3
 """The maximum relative difference of a result's scale from the expected scale (SoftmaxPrepare)."""
 MAX_CLASSES = 2**9 - 1
-"""The maximum number of classes. With more, the reference kernel may abort, because a sum of 2^9
-leaves no output bits."""
+"""The maximum number of classes. With more classes, the reference kernel may abort, because a sum
+of 2^9 has no output bits."""
 INT32_MAX = 2**31 - 1
 
 EXP_OF_POWERS = (

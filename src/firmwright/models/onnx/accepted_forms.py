@@ -1,6 +1,6 @@
 """Normalizes forms that ONNX Runtime accepts, but ONNX's checker or an importer rejects.
 
-Each function replaces one form by the form that ONNX defines. The results stay the same.
+Each function replaces one form with the form that ONNX defines. The results stay the same.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None
 def drop_unread_results(model: onnx.ModelProto) -> None:
     """Remove optional results that no node reads, such as the mask of Dropout.
 
-    Other results without a name get a name, because ONNX Runtime crashes for some of them.
+    Other results without a name get a name, because ONNX Runtime can crash without these names.
     """
     version = get_opset(model)
     graphs = list(find_graphs(model.graph))

@@ -36,7 +36,7 @@ def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
     """Convert BitShift, because C does not define all of TVM's shifts.
 
     C does not define shifts by large counts, and shifts that move a sign out. ONNX loses bits that
-    are shifted out. A count outside the width leaves only fill bits.
+    are shifted out. If the count is outside the width, all bits are fill bits.
     """
     data, count = inputs
     dtype = str(data.ty.dtype)

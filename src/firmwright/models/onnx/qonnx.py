@@ -128,7 +128,7 @@ def quantize(body: Quantizer) -> None:
         return
     limits = body.find_limits(bits, signed)
     mode = ROUNDINGS.get(str(get_attribute(body.node, "rounding_mode", "ROUND")).upper())
-    # An odd zero point changes the direction in which a middle is rounded.
+    # An odd zero point changes the direction in which halves are rounded.
     is_even = not (zero % 2).any() and (zero >= limits[0]).all() and (zero <= limits[1]).all()
     has_form = (
         bits <= 16 and body.opset >= INTEGER_OPSET and (zero.size == 1 or zero.shape == scale.shape)

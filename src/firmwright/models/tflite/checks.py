@@ -2,7 +2,7 @@
 
 LiteRT's verifier checks the offsets and lengths inside the file. It does not check tensor indices,
 the order of operators and quantization parameters. LiteRT's kernels check these, but some kernels
-end the process.
+abort the process.
 
 A rule is a small function. Its docstring is the sentence that the user reads. Its result is the
 wrong value, or None.

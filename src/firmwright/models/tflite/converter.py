@@ -220,7 +220,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
-        """Return TVM's wrappers; an integer bias gets the scale of the products, as in LiteRT."""
+        """Return TVM's wrappers; an integer bias gets the scale of the products, as LiteRT does."""
         tensors = self.get_tensors(op.InputsAsNumpy())
         if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
             self.add_bias_params(tensors)

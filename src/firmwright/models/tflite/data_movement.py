@@ -130,7 +130,7 @@ def convert_unpack(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
-    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose; TVM calls a runtime function."""
+    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose, without TVM's runtime function."""
     source, block_tensor, paddings = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     lengths = shape_of(converter, source)

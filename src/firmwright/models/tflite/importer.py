@@ -177,7 +177,7 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
-    """Return the operators, each named by its first output tensor, as in TFLite's tools."""
+    """Return the operators, each named after its first output tensor, as TFLite's tools do."""
     kinds = operator_kinds(model)
     found = []
     for index in range(graph.OperatorsLength()):

@@ -109,7 +109,7 @@ def list_exponentials(step: int) -> npt.NDArray[np.int16]:
 
 
 def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
-    """Return the integers of an operator; UserError for variants that firmwright does not support.
+    """Return the integers of an operator. Raises UserError if its variant is unsupported.
 
     The source is tensorflow/lite/kernels/unidirectional_sequence_lstm.cc,
     PopulateQuantizedLstmParams8x8_16.

@@ -204,7 +204,7 @@ class Inliner:
         return result
 
     def list_subgraphs(self, operator: Any, keys: Sequence[str], inputs: int) -> list[Any]:
-        """Return the subgraphs of an operator; UserError if they do not fit its tensors."""
+        """Return the subgraphs of an operator. Raises UserError if they do not fit its tensors."""
         options = operator.builtinOptions
         if not all(hasattr(options, key) for key in keys):
             raise UserError(f"a damaged TFLite model: the operator names no subgraphs; {RENEW}")
@@ -235,7 +235,7 @@ class Inliner:
                 )
 
     def subgraph(self, index: int) -> Any:
-        """Return a subgraph; UserError if it or one of its tensors does not exist."""
+        """Return a subgraph. Raises UserError if it or one of its tensors does not exist."""
         if not 0 < index < len(self.model.subgraphs):
             raise UserError(
                 f"a damaged TFLite model: an operator runs subgraph {index}, which is missing; "

@@ -133,7 +133,7 @@ def filter_over_time(
 ) -> relax.Expr:
     """Return (batch, units): the weighted sums of the results of all filters of a unit.
 
-    Sums of integers wrap around, as in LiteRT.
+    Sums of integers wrap around, as they do in LiteRT.
     """
     whole = weights.dtype.kind == "i"
     result, wide = ("int32", "uint32") if whole else ("float32", "float32")

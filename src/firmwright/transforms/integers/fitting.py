@@ -16,8 +16,8 @@ import numpy as np
 from firmwright.transforms.integers.steps import Array
 
 LARGEST_SHIFT = 38
-"""The maximum shift in bits. With more, 8-bit results times 2^shift come close to 2^53, up to which
-slopes are exact."""
+"""The maximum shift in bits. With more bits, 8-bit results times 2^shift come close to 2^53, up to
+which slopes are exact."""
 
 LARGEST_MULTIPLIER = 2**30
 

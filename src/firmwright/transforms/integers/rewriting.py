@@ -166,7 +166,7 @@ class IntegerNetwork:
             if dtype is None:
                 return None
             data = self.plain[variable]
-            if is_float(data):  # the preceding clip defines the cast, also of NaN
+            if is_float(data):  # the clip before the cast defines the cast of NaN
                 ends = (float(n) for n in (numbers_of(dtype)[0], numbers_of(dtype)[-1]))
                 data = self.builder.emit(relax.op.clip(data, *ends))
             self.stored[variable] = self.cast(data, dtype)

@@ -212,7 +212,7 @@ def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_guard(call: relax.Expr, values: Values) -> Step | None:
-    """Read an operator that replaces infinities and NaN by a number."""
+    """Read an operator that replaces infinities and NaN with a number."""
     condition: Any = values.get(call.args[0])
     if operator_name(condition) != "relax.logical_not" or not isinstance(call.args[2], relax.Var):
         return None

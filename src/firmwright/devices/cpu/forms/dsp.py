@@ -2,8 +2,9 @@
 
 :mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the 8-bit weights of layers. Two 16-bit
 activations share a word. A product of two activations subtracts the zero point from the right
-operand's columns and stores the differences as halfwords. Both use SXTB16, which widens bytes 0 and
-2 of a word, then bytes 1 and 3. So the middle two of four weights, or of four rows, change places.
+operand's columns and stores the differences as halfwords. The two variants use SXTB16, which widens
+bytes 0 and 2 of a word, then bytes 1 and 3. So the middle two of four weights, or of four rows,
+change places.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel block, tap, channel), and the numbers of blocks in order of use.
 
-    ``blocks`` has runs of blocks whose groups have one size. ``moves`` has the number of positions
-    by which each tap of the input moves.
+    ``blocks`` has runs of blocks whose groups have the same size. ``moves`` has the number of
+    positions by which each tap of the input moves.
     """
     pairs = tile.pixels // 2
     if layer.is_pointwise:

@@ -159,7 +159,7 @@ class Direction:
         return self.body.add("Add", product, bias) if bias else product
 
     def get_part(self, source: int, first: int, gates: int) -> tuple[str, str]:
-        """Return weights and bias, as nodes outside of the steps."""
+        """Return the weights and the bias as nodes outside the steps."""
         weights, bias = self.weights[source], self.biases[source] if self.biases else ""
         if not gates:
             return weights, bias
@@ -204,7 +204,7 @@ def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[st
     """Return the next states; the gates are input, output, forget, cell.
 
     If ``input_forget`` is set, the forget gate is 1 - input gate. Source: ONNX's LSTM equations.
-    But ``clip`` limits only the gates, as in ONNX Runtime.
+    But ``clip`` limits only the gates, as ONNX Runtime does.
     """
     add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))

@@ -52,7 +52,7 @@ BLOCK = 1 << 22
 """The number of float32 elements that ONNX Runtime resizes at once."""
 
 CROP = "tf_crop_and_resize"
-"""The coordinate transformation mode that has regions, and a value outside of the picture."""
+"""The coordinate transformation mode that has regions, and a value outside the picture."""
 
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 

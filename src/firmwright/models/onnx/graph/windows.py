@@ -277,7 +277,7 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max as the maximum of all weighted neighbors of all samples.
 
     If a sample is more than one pixel outside the image, its weights are zero. A sample nearer to
-    the image is moved to the edge, as in ONNX's evaluator and in ONNX Runtime.
+    the image is moved to the edge, as ONNX's evaluator and ONNX Runtime do.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
