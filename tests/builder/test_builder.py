@@ -92,7 +92,7 @@ def test_a_layer_is_one_region_and_no_int32_tensor_leaves_it() -> None:
             lambda g, x: g.conv2d(
                 x, "c", np.full((1, 3, 1, 1), 127, "int8"), np.full(1, 2**31 - 1, "int32")
             ),
-            "c: a sum can reach 2147532415, which exceeds int32",
+            "c: a sum can reach 2147532415, which does not fit int32",
         ),
         (lambda g, _: g.module(), "the graph has no output"),
     ],

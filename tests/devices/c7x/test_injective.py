@@ -134,7 +134,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
     )
     assert small is not None and large is not None
     assert "need 262,144 bytes; local memory has 229,376" in small
-    assert large.startswith("8 blocks of 16,384 bytes")
+    assert large.startswith("The DMA moves 8 blocks of 16,384 bytes")
 
 
 @pytest.mark.needs("gcc")
