@@ -35,10 +35,15 @@ LAYERS = [make_layer("a", 100), make_layer("b", 800), make_layer("c", 400)]
 def make_search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
     """Return a function that makes a search; ``compute`` returns the loss of a precision file."""
 
-    def make(compute: Callable[[Precision], float], **limits: Any) -> Search:
+    def make(
+        compute: Callable[[Precision], float],
+        layers: list[Measured] = LAYERS,
+        count_code: Callable[[Precision], int] = lambda _: 0,
+        **limits: Any,
+    ) -> Search:
         def run(_: object, found: Precision) -> TrialResult:
             used = sum(layer.bytes for layer in found.layers.values())
-            return TrialResult("", OTHERS + used, compute(found))
+            return TrialResult("", OTHERS + count_code(found) + used, compute(found))
 
         monkeypatch.setattr(search, "run_trial", run)
 
@@ -47,7 +52,7 @@ def make_search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
 
         recipe = SimpleNamespace(make_diagnostic=locate)
         job: Any = SimpleNamespace(note=list[str]().append, recipe=recipe)
-        return Search(job, SearchOptions(("int2", "int4", "int8"), **limits), "0" * 64, LAYERS)
+        return Search(job, SearchOptions(("int2", "int4", "int8"), **limits), "0" * 64, layers)
 
     return make
 
@@ -107,6 +112,35 @@ def test_limits_that_no_assignment_meets_show_the_best(
         made.find()
     assert message in str(caught.value)
     assert len(made.tried) <= MOST_TRIALS
+
+
+LARGE = [Measured(n, (Choice("int4", 50_001, 0.5), Choice("int8", 100_001, 0.1))) for n in "abc"]
+
+
+def test_the_largest_types_are_tried_for_many_weights(make_search: Callable[..., Search]) -> None:
+    def refuse(found: Precision) -> float:
+        return 5.0 * any(layer.weights == "int4" for layer in found.layers.values())
+
+    made = make_search(refuse, LARGE, accuracy=1.0)
+    assert name_types(made.find()) == ["int8"] * 3
+
+
+def test_one_type_for_many_weights_is_the_result(make_search: Callable[..., Search]) -> None:
+    only = [Measured(each.layer, each.choices[1:]) for each in LARGE]
+    assert name_types(make_search(lambda _: 0.0, only, accuracy=1.0).find()) == ["int8"] * 3
+
+
+@pytest.mark.parametrize("limits", [{}, {"accuracy": 1.0}])
+def test_smaller_types_with_smaller_code_are_tried(
+    make_search: Callable[..., Search], limits: dict[str, float]
+) -> None:
+    pair = [Measured(n, (Choice("int4", 1000, 0.5), Choice("int8", 2000, 0.1))) for n in "ab"]
+
+    def count_code(found: Precision) -> int:
+        return 2000 * any(layer.weights == "int8" for layer in found.layers.values())
+
+    made = make_search(lambda _: 0.5, pair, count_code, flash=OTHERS + 2500, **limits)
+    assert name_types(made.find()) == ["int4", "int4"]
 
 
 def make_record(labelled: bool, **values: Any) -> AccuracyRecord:

@@ -1,4 +1,4 @@
-"""Reads images for the boot loader MCUboot: a header, the firmware, and entries.
+"""Reads and signs images for the boot loader MCUboot: a header, the firmware, and entries.
 
 An entry has a type, a length and data; all numbers are little-endian. Source: the format at
 https://docs.mcuboot.com/design.

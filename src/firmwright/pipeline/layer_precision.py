@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import onnx
 from firmwright.documents.document import Document
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.quantize.chosen_layers import choose_layers
-from firmwright.quantize.weights import find_weights
+from firmwright.quantize.weights import Weight, find_weights
 from firmwright.recipe.precision import Precision, read_precision
 from firmwright.recipe.quantization import KeepFloat, LayerTypes, QuantizeOptions, SearchOptions
 
@@ -27,10 +27,10 @@ from .options import require
 FLOAT = "float32"
 
 
-def digest_weights(model: onnx.ModelProto, options: QuantizeOptions) -> str:
+def digest_weights(weights: Iterable[Weight]) -> str:
     """Return the SHA-256 of the names, types and values of a float network's weights."""
     digest = hashlib.sha256()
-    for weight in find_weights(model, choose_layers(model, options)):
+    for weight in weights:
         facts = (weight.name, weight.input, weight.dtype, weight.values.shape)
         digest.update(repr(facts).encode() + weight.values.tobytes())
     return digest.hexdigest()
@@ -72,9 +72,14 @@ def find_differences(
     search: SearchOptions | None,
     model: onnx.ModelProto,
 ) -> Iterator[Diagnostic]:
-    """Yield the differences between a precision file and the recipe and its network."""
+    """Yield the differences between a precision file and the recipe and its network.
+
+    The layers of trials have types of the search, and the names of the network's layers.
+    """
     hint = f"search again with `{search_command(job)}`, or remove the file"
-    here = digest_weights(model, require(job.recipe.quantize))
+    options = require(job.recipe.quantize)
+    weights = [*find_weights(model, choose_layers(model, options))]
+    here = digest_weights(weights)
     if found.network != here:
         message = f"searched for another network; the network of this recipe is {here}"
         yield document.make_diagnostic(("network",), f"{message}; {hint}")
@@ -83,6 +88,14 @@ def find_differences(
         if there != asked:
             message = f"searched for {there or 'no limit'}; the recipe states {asked or 'no limit'}"
             yield document.make_diagnostic((key,), f"{message}; {hint}")
+    names = {weight.name for weight in weights}
+    for name, layer in found.layers.items():
+        if name not in names:
+            message = f"the network has no layer {name!r} whose weights have a type"
+            yield document.make_diagnostic(("layers", name), f"{message}; {hint}")
+        elif search and layer.weights not in search.types:
+            message = f"the recipe's search tries only {', '.join(search.types)}"
+            yield document.make_diagnostic(("layers", name, "weights"), f"{message}; {hint}")
 
 
 def search_command(job: Job) -> str:

@@ -28,6 +28,8 @@ from firmwright.precision.sensitivity import Measured, Sensitivity
 from firmwright.precision.trials import TrialResult, run_trial
 from firmwright.progress import report
 from firmwright.quantize.calibration import unpack_distributions
+from firmwright.quantize.chosen_layers import choose_layers
+from firmwright.quantize.weights import find_weights
 from firmwright.recipe.precision import LayerPrecision, Precision, write_precision
 from firmwright.recipe.quantization import QuantizeOptions, SearchOptions
 from firmwright.recipe.recipe import precision_path
@@ -99,13 +101,14 @@ class Search:
         flash = require(self.limits.flash)
         others, smallest = 0, tuple(each[0] for each in self.choices)
         while len(self.tried) < MOST_TRIALS:
-            assignment = next(self.list_new(flash - others), None)
-            if assignment is None:
-                self.build(smallest)
-                return None
+            # The code of smaller types can be smaller, too: `others` may exclude what fits.
+            assignment = next(self.list_new(flash - others), smallest)
+            repeated = assignment in self.tried
             tried = self.build(assignment)
             if self.fits(tried) and self.is_accurate(tried):
                 return assignment
+            if repeated:
+                return None
             others = max(others, tried.flash - count_bytes(assignment))
         return None
 
@@ -116,15 +119,15 @@ class Search:
     def find_smallest(self) -> Assignment | None:
         """Return an accurate assignment with few bytes, by bisection of the bytes."""
         low = sum(each[0].bytes for each in self.choices)
-        high = sum(each[-1].bytes for each in self.choices)
-        best = next(list_assignments(self.choices, high))
+        best = tuple(each[-1] for each in self.choices)  # the minimum error: see remove_inferior
+        high = count_bytes(best)
         if not self.is_accurate(self.build(best)):
             return None
         enough = max(1, round(high * CLOSE_ENOUGH))
         while high - low > enough and len(self.tried) < MOST_TRIALS:
             limit = (low + high) // 2
-            assignment = next(list_assignments(self.choices, limit))
-            if self.is_accurate(self.build(assignment)):
+            assignment = next(list_assignments(self.choices, limit), None)
+            if assignment is not None and self.is_accurate(self.build(assignment)):
                 best, high = assignment, count_bytes(assignment)
             else:
                 low = limit
@@ -168,7 +171,12 @@ def search(job: Job) -> None:
     if not layers:
         job.note("no layer has weights whose type can be chosen; a search is not needed")
         return
-    found = Search(job, require(options.search), digest_weights(model, options), layers)
+    found = Search(
+        job,
+        require(options.search),
+        digest_weights(find_weights(model, choose_layers(model, options))),
+        layers,
+    )
     assignment = found.find()
     path = precision_path(job.recipe.path)
     changed = write_precision(path, found.describe(assignment, found.build(assignment)))

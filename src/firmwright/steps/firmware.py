@@ -1,4 +1,4 @@
-"""Runs the stage ``firmware``: links the objects, and writes the images for a programmer."""
+"""Runs the stage ``firmware``: links objects, proves the maximum stack, and writes images."""
 
 from __future__ import annotations
 

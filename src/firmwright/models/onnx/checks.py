@@ -270,60 +270,51 @@ def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
         return None
 
 
-def find_bad_scale(params: QdqNode) -> str | None:
+def find_bad_scale(node: QdqNode) -> str | None:
     """a scale must be a positive finite number"""
-    if params.scale is None or params.scale.dtype.kind != "f":
+    if node.scale is None or node.scale.dtype.kind != "f":
         return None
-    wrong = params.scale[~(np.isfinite(params.scale) & (params.scale > 0))]
+    wrong = node.scale[~(np.isfinite(node.scale) & (node.scale > 0))]
     return f"{wrong.flat[0]}" if wrong.size else None
 
 
-def find_zero_point_mismatch(params: QdqNode) -> str | None:
+def find_zero_point_mismatch(node: QdqNode) -> str | None:
     """there must be as many zero points as scales"""
-    if (
-        params.scale is None
-        or params.zero_point is None
-        or params.scale.size == params.zero_point.size
-    ):
+    if node.scale is None or node.zero_point is None or node.scale.size == node.zero_point.size:
         return None
-    return f"{params.zero_point.size} zero points for {params.scale.size} scales"
+    return f"{node.zero_point.size} zero points for {node.scale.size} scales"
 
 
-def find_bad_zero_point_type(params: QdqNode) -> str | None:
+def find_bad_zero_point_type(node: QdqNode) -> str | None:
     """a zero point must have the type of the quantized data"""
-    if params.data is None or params.zero_point is None:
+    if node.data is None or node.zero_point is None:
         return None
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(params.data.data_type)
-    return None if params.zero_point.dtype == dtype else f"{params.zero_point.dtype} for {dtype}"
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(node.data.data_type)
+    return None if node.zero_point.dtype == dtype else f"{node.zero_point.dtype} for {dtype}"
 
 
-def find_bad_scale_rank(params: QdqNode) -> str | None:
+def find_bad_scale_rank(node: QdqNode) -> str | None:
     """a tensor must have one scale, or one per channel"""
-    if params.scale is None or params.blocked or params.scale.ndim < 2:
+    if node.scale is None or node.blocked or node.scale.ndim < 2:
         return None
-    return f"scales of shape {list(params.scale.shape)}"
+    return f"scales of shape {list(node.scale.shape)}"
 
 
-def find_bad_axis(params: QdqNode) -> str | None:
+def find_bad_axis(node: QdqNode) -> str | None:
     """the axis of scales per channel must be an axis of the data"""
-    if params.scale is None or params.shape is None or params.scale.size == 1:
+    if node.scale is None or node.shape is None or node.scale.size == 1:
         return None
-    rank = len(params.shape)
-    return None if -rank <= params.axis < rank else f"axis {params.axis} for {rank} axes"
+    rank = len(node.shape)
+    return None if -rank <= node.axis < rank else f"axis {node.axis} for {rank} axes"
 
 
-def find_channel_mismatch(params: QdqNode) -> str | None:
+def find_channel_mismatch(node: QdqNode) -> str | None:
     """there must be as many scales per channel as channels"""
-    if (
-        params.scale is None
-        or params.shape is None
-        or params.scale.ndim != 1
-        or params.scale.size == 1
-    ):
+    if node.scale is None or node.shape is None or node.scale.ndim != 1 or node.scale.size == 1:
         return None
-    if params.blocked or find_bad_axis(params) or params.scale.size == params.shape[params.axis]:
+    if node.blocked or find_bad_axis(node) or node.scale.size == node.shape[node.axis]:
         return None
-    return f"{params.scale.size} for {params.shape[params.axis]} channels along axis {params.axis}"
+    return f"{node.scale.size} for {node.shape[node.axis]} channels along axis {node.axis}"
 
 
 QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (

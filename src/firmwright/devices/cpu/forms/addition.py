@@ -138,7 +138,8 @@ def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
     half += half >> 31
     low, high = bound_offset(layer, half, shift)
     offset = (low + high) // 2 - (layer.low << shift)
-    return Multiplier(multiplier, offset, shift, twice=True) if low <= high else None
+    fits = int(np.abs(half).max()) + abs(offset) < 2**31
+    return Multiplier(multiplier, offset, shift, twice=True) if low <= high and fits else None
 
 
 def pack_product(layer: Product) -> Packing:
