@@ -56,7 +56,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     if isinstance(quantize, dict):
         yield from find_shift_errors(quantize)
         yield from find_calibration_errors(quantize)
-        yield from find_search_errors(quantize, data.get("evaluate"))
+        yield from find_search_errors(quantize, data.get("evaluate"), data.get("compress"))
     if "name" not in data and any(find_errors(path.stem, load_schema()["properties"]["name"])):
         yield Finding(
             ("name",),
@@ -235,8 +235,10 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding((*pointer, key), "`arithmetic: shift` supports only int8; write int8")
 
 
-def find_search_errors(quantize: Mapping[str, Any], evaluate: Any) -> Iterator[Finding]:
-    """Yield limits of a search that cannot be measured."""
+def find_search_errors(
+    quantize: Mapping[str, Any], evaluate: Any, compress: Any
+) -> Iterator[Finding]:
+    """Yield limits of a search that cannot be measured, or that another limit contradicts."""
     search = quantize.get("search")
     if not isinstance(search, dict):
         return
@@ -250,6 +252,9 @@ def find_search_errors(quantize: Mapping[str, Any], evaluate: Any) -> Iterator[F
             "or a `metric`"
         )
         yield Finding(("quantize", "search", "accuracy"), message)
+    if isinstance(compress, dict) and "flash" in compress:
+        message = "a search has a limit of its own, `quantize.search.flash`; write `compress: true`"
+        yield Finding(("compress", "flash"), message)
 
 
 def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
