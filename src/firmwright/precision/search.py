@@ -101,7 +101,7 @@ class Search:
         flash = require(self.limits.flash)
         others, smallest = 0, tuple(each[0] for each in self.choices)
         while len(self.tried) < MOST_TRIALS:
-            # The code of smaller types can be smaller, too: `others` may exclude what fits.
+            # The code of smaller types can be smaller, too: the estimate may exclude them.
             assignment = next(self.list_new(flash - others), smallest)
             repeated = assignment in self.tried
             tried = self.build(assignment)

@@ -51,7 +51,7 @@ def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
     refuse_other_versions(bundle)
     scratch = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, scratch / "inputs")
-    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are no proof
+    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # the build must run
     try:
         arguments = [f"recipe={recipe.name}", f"outdir={scratch / 'build'}", *arguments]
         built = read_bundle(run_build(arguments, recipe.parent, environment))

@@ -55,6 +55,7 @@ class CustomTarget:
         self.quantizes, self.copies = target.quantizes, target.copies
         self.keeps_states = target.keeps_states
         self.machines, self.stages = target.machines, target.stages
+        self.archive_reader = target.archive_reader
         self.libraries_variable = target.libraries_variable
 
     @property
