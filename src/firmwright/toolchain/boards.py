@@ -49,7 +49,8 @@ class Board:
     is the linker script's section of weights and activations, or empty for the default sections.
     ``sdk`` is set for a board that another build system builds. ``least_stack`` is the minimum
     stack of the linker script in bytes. ``vectors`` is the offset of the vector table in flash, in
-    bytes.
+    bytes. ``data_window`` says whether the chip reads the data of its flash at other addresses
+    than its instructions.
     """
 
     description: str
@@ -59,6 +60,7 @@ class Board:
     sdk: Sdk | None = None
     least_stack: int = 0
     vectors: int = 0
+    data_window: bool = False
 
 
 @cache

@@ -117,6 +117,13 @@ def _find_board_errors(
     if "memories" in data and parse_size(data["stack"]) < board.least_stack:
         message = f"the board '{data['board']}' needs at least {board.least_stack:,} bytes"
         yield Finding(("stack",), f"{data['stack']} is too little; {message}")
+    flash = data.get("memories", {}).get("flash", {})
+    if board.data_window and "data_origin" not in flash:
+        message = f"the board '{data['board']}' reads data at other addresses than instructions"
+        yield Finding(("memories", "flash"), f"{message}; add `data_origin`")
+    if "data_origin" in flash and not board.data_window:
+        message = f"the board '{data['board']}' reads data at the addresses of instructions"
+        yield Finding(("memories", "flash", "data_origin"), f"{message}; remove this key")
     for name in () if board.machine else _list_in_unicorn(data):
         message = (
             f"the board '{data['board']}' names no `machine` for {name}; add it to its "
