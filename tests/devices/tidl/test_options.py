@@ -139,14 +139,14 @@ def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
         (
             "am62a",
             {"accuracy_level": "1", "advanced_options__weight_clipping": "0"},
-            "advanced_options:weight_clipping has an effect only with accuracy_level=9; leave "
-            "the option out, or set accuracy_level=9",
+            "advanced_options:weight_clipping has an effect only with accuracy_level=9; "
+            "remove the option, or set accuracy_level=9",
         ),
         (
             "am62a",
             {"tensor_bits": "32", "accuracy_level": "0"},
-            "accuracy_level is for quantization, and tensor_bits=32 keeps floats; leave one of "
-            "them out",
+            "accuracy_level is for quantization, and tensor_bits=32 keeps floats; remove one of "
+            "them",
         ),
         (
             "am62a",

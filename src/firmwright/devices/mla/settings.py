@@ -117,8 +117,8 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
         return {}
     if options.values["precision"] == "bf16":
         raise UserError(
-            "target: mla: precision is bf16, and the recipe's `quantize` makes 8 bits; leave one "
-            "of them out"
+            "target: mla: precision is bf16, and the recipe's `quantize` makes 8 bits; remove "
+            "one of them"
         )
     for wrong, found in find_unmapped(quantize):
         raise UserError(
