@@ -120,7 +120,7 @@ def test_what_is_not_as_it_was_signed_is_refused(signed: Signed) -> None:
     assert "differs from the signed model" in changed
     assert "differs from the signed model" in signed.refuse("model.sig", model=None, others=[])
     other = signed.folder / "other.onnx"
-    assert "of another model, of 'deep/net.onnx', 'weights.bin'" in signed.refuse(
+    assert "belongs to other files ('deep/net.onnx', 'weights.bin')" in signed.refuse(
         "model.sig", model=other
     )
     assert "'deep/more.bin' belongs to the model" in signed.refuse(

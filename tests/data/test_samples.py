@@ -263,7 +263,7 @@ def test_axes_of_an_array_are_those_of_the_input(tmp_path: Path) -> None:
 def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0" * 95)
     assert (
-        "has 95 bytes; one sample of the input 'x'"
+        "expected 96 bytes, one sample of the input 'x'"
         in complaints(tmp_path, files("raw", "a.bin"))[0]
     )
 

@@ -275,7 +275,7 @@ FAULTS = {
     faulty(places=(0, WEIGHTS + 2, RESULT)): r"the address in L2 is 0x[0-9a-f]+; .*multiples of 4",
     faulty(
         places=(0, 2**31, RESULT)
-    ): r"992 bytes of L2 from 0x9c[0-9a-f]+ on; allowed: 0x1c000000",
+    ): r"992 bytes of L2 from 0x9c[0-9a-f]+ on are outside L2; expected 0x1c000000",
     b"d" + layer(IMAGE, RESULTS, SAME) + words(0, WEIGHTS, RESULT): (
         "out_channels is 32; allowed: in_channels: 3"
     ),

@@ -235,8 +235,8 @@ def check_files(
     root = find_root(signed, model, digest)
     if root is None:
         raise UserError(
-            f"{shown}: {model.name!r} was changed, or the signature is of another model, of "
-            f"{list_names(signed)}; fetch both again; sha256 {digest}"
+            f"{shown}: {model.name!r} was changed, or the signature belongs to other files "
+            f"({list_names(signed)}); fetch both again; found sha256 {digest}"
         )
     for name in sorted(signed):
         content = data if root / name == model else read_signed(root / name, shown)

@@ -88,8 +88,9 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
         ) from None
     if len(data) != tensor.bytes:
         raise UserError(
-            f"{path}: has {len(data):,} bytes; one sample of the input '{tensor.name}' "
-            f"({tensor.dtype} {list(tensor.shape)}) has {tensor.bytes:,}"
+            f"{path}: the file has {len(data):,} bytes; expected {tensor.bytes:,} bytes, one "
+            f"sample of the input '{tensor.name}' ({tensor.dtype} {list(tensor.shape)}); "
+            "write the file with this type and shape"
         )
     kind = np.dtype(tensor.dtype)
     little = np.frombuffer(data, kind.newbyteorder("<"))

@@ -20,7 +20,7 @@ from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
 from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import UserError
 from firmwright.forked import run_in_copy
 from firmwright.system import limit_memory
 from firmwright.targets.load import load_target, target_names
@@ -65,7 +65,7 @@ def run_in_unicorn(run: Run) -> Execution:
     if wanted not in machines:
         raise UserError(
             f"platform {run.platform.name}: the unicorn emulator has no machine "
-            f"'{wanted}'{did_you_mean(wanted, machines)}"
+            f"'{wanted}'; expected one of {', '.join(sorted(machines))}; select another emulator"
         )
     # The emulation runs in a copy of this process. The copy compiles, reads and imports no file.
     library, name = load_library(), f"unicorn {version('unicorn')}"

@@ -74,8 +74,8 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
     for state, names in zip(interface.states, partition.state_pairs, strict=True):
         if any(storage[name] for name in names):
             raise UserError(
-                f"state '{state.tensor.name}' would have the layout of a device, and states "
-                "are plain; allow the device its layout transforms"
+                f"state '{state.tensor.name}' would have the layout of a device; expected the "
+                "model's layout; remove `-layout_transform=0` from the target"
             )
     inputs, outputs = (
         # The states come after the inputs and outputs, so the longer lists are cut.

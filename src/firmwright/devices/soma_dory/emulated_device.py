@@ -185,7 +185,9 @@ class SomaDevice:
         first, end = self._ram.origin, self._ram.origin + self._ram.size
         if address < first or address + size > end:
             allowed = f"{first:#010x} up to {end:#010x}"
-            raise _FaultError(f"{size} bytes of L2 from {address:#010x} on; allowed: {allowed}")
+            raise _FaultError(
+                f"{size} bytes of L2 from {address:#010x} on are outside L2; expected {allowed}"
+            )
         return self._engine.mem_read(address, size)
 
     def _check(self, done: bool) -> None:

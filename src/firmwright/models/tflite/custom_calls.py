@@ -117,7 +117,10 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
     """Raise UserError for inputs or options that do not fit an operator."""
     accepted = definition.accepts
     if len(inputs) < len(accepted):
-        raise UserError(f"it has {len(inputs)} inputs; expected {len(accepted)}")
+        raise UserError(
+            f"it has {len(inputs)} inputs; expected at least {len(accepted)}: "
+            "convert the model again"
+        )
     for position, (kind, dtypes) in enumerate(zip(inputs, accepted, strict=False)):
         if kind.dtype not in dtypes:
             raise UserError(

@@ -60,7 +60,8 @@ def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
     if not 1 <= step <= options["frame_size"] or length % step:
         raise UserError(
             f"frame_step is {step}, for a frame_size of {options['frame_size']} and inputs of "
-            f"{length}; expected a step that divides the input and is at most a frame"
+            f"{length}; expected a step that divides the input and "
+            "is at most a frame: set such a frame_step and convert the model again"
         )
     kept = signal_reference.count_kept_samples(options)
     return [
