@@ -24,7 +24,7 @@ def test_foreign_files_among_the_sources_are_neither_packed_nor_removed(
     message = "sources: no build of this version wrote network/foreign.c, network/network.o; move "
     assert message in failed.stderr
     cleaned = copy_of_built.doit("clean", "-a", RECIPE)
-    message = "no build wrote build/digits/rv32-bare/sources/network/foreign.c: it stays\n"
+    message = "no build wrote build/digits/rv32-bare/sources/network/foreign.c, so it stays\n"
     assert message in cleaned.stdout
     left = [path for path in (copy_of_built.folder / "build/digits").rglob("*") if path.is_file()]
     kept = {"foreign.c": b"int foreign;\n", "network.o": b"made by make"}
