@@ -163,7 +163,7 @@ def restate(place: int, number: int) -> Callable[[bytes], bytes]:
 
 REFUSED = {
     "magic": (flip(0), "there is no image"),
-    "form": (flip(4), "its header has a different format"),
+    "form": (flip(4), "the header of the image has a different format"),
     "length": (flip(8), "its checksum is wrong"),
     "large": (flip(11), "its length does not fit the slot"),
     "header": (flip(24), "its checksum is wrong"),
