@@ -66,6 +66,12 @@ def test_a_file_for_other_limits_or_weights_is_rejected(searched: Repository) ->
     assert "net.precision:4:8: flash: searched for 1048576; the recipe states 2097152; " in said
     assert "search again with `firmwright search net.yaml`, or remove the file" in said
     searched.write("net.yaml", GENEROUS)
+    found = (searched.folder / "net.precision").read_text()
+    searched.write("net.precision", found.replace('"stem"', '"stam"').replace("int8", "int16"))
+    said = fail(searched, "recipe=net.yaml")
+    assert "layers.stam: the network has no layer 'stam' whose weights have a type; " in said
+    assert "layers.dense.weights: the recipe's search tries only " in said
+    searched.write("net.precision", found)
     kept = (searched.folder / "net.onnx").read_bytes()
     onnx.save(onnx.load_model_from_string(residual_network(1)), searched.folder / "net.onnx")
     said = fail(searched, "recipe=net.yaml")

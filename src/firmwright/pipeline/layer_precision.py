@@ -88,7 +88,8 @@ def find_differences(
         if there != asked:
             message = f"searched for {there or 'no limit'}; the recipe states {asked or 'no limit'}"
             yield document.make_diagnostic((key,), f"{message}; {hint}")
-    names = {weight.name for weight in weights}
+    constants = {weight.name for weight in weights}
+    names = {node.name for node in model.graph.node if constants.intersection(node.input)}
     for name, layer in found.layers.items():
         if name not in names:
             message = f"the network has no layer {name!r} whose weights have a type"
