@@ -103,7 +103,7 @@ def sum_of_four(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
         (network({ROWS: (op.add, numbers(1, 2, 4, 1))}), "1 of 2 inputs; others: not adjacent"),
         (
             of_bytes(ROWS, lambda x: op.add(op.astype(x, "float32"), relax.const(numbers(1, 64)))),
-            "1 of 2 inputs; others: not 64 bytes a vector (1).",
+            "1 of 2 inputs; others: not 64 bytes per vector (1).",
         ),
     ],
     ids=["engines", "broadcast", "narrow"],
