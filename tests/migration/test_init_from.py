@@ -182,7 +182,7 @@ BAD: Mapping[str, tuple[str, bytes, str]] = {
     "binary": ("a.sh", b"\x7fELF\xff", "a.sh:1: not a text file in UTF-8"),
     "zero byte": ("a.sh", b"x\ny\0", "a.sh:2: not a text file in UTF-8"),
     "unknown": ("a.txt", b"hello\n", "a.txt: unknown format; expected "),
-    "a model": ("a.onnx", b"\0", "a.onnx: is a model; write `firmwright init a.onnx`"),
+    "a model": ("a.onnx", b"\0", "a.onnx: this is a model; write `firmwright init a.onnx`"),
     "syntax": ("a.py", b"import afe\nx = = 1\n", "a.py:2: not Python: invalid syntax"),
     "deep": ("a.py", b"import afe\nx = " + b"(" * 5000 + b"1" + b")" * 5000, "a.py:"),
     "zero bytes in Python": ("a.py", b"import afe\n\0", "a.py:2: not a text file"),

@@ -148,7 +148,7 @@ def test_branches_have_as_many_results_as_the_if() -> None:
     wide = helper.make_graph(pair, "h", [value("v", [2])], [value("m", [2]), value("k", [2])])
     nodes = [node("If", ["c"], ["y"], then_branch=branch, else_branch=wide)]
     model = graph(nodes, [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])])
-    with pytest.raises(UserError, match="1 inputs and 2 outputs of else_branch for 1"):
+    with pytest.raises(UserError, match="else_branch has 1 inputs and 2 outputs; the If has 1"):
         import_model(model.SerializeToString(), "m.onnx", {})
 
 

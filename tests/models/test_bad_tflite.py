@@ -300,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "data too short": (lambda: convolved(edit=weight_bytes(2)), "required_bytes <= bytes"),
     "data too long": (
         lambda: convolved(edit=weight_bytes(200)),
-        "must have the size of its shape and type; found 200 bytes for 6 bytes",
+        "must have the size of its shape and type; found 200 bytes; its shape and type need 6",
     ),
     "sparse": (lambda: convolved(edit=sparse), "'t1': sparse tensors are not supported"),
     "custom operator": (
@@ -327,7 +327,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         r"IF \(tensor 't2'\): a damaged TFLite model: an operator runs subgraph 0",
     ),
     "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
-    "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* beyond float32"),
+    "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* exceeds float32"),
     "mark alone": (lambda: b"\0\0\0\0TFL3", "not a valid Flatbuffer"),
 }
 
