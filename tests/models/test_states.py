@@ -81,7 +81,7 @@ def write_assignment(shape: tuple[int, ...], grid: Quantization) -> bytes:
 def test_a_variable_keeps_its_shape_and_grid(
     shape: tuple[int, ...], grid: Quantization, found: str
 ) -> None:
-    wanted = rf"'memory' is int8 \[1, 4\] on 0.05, the assigned value is .*{found}"
+    wanted = rf"'memory' is int8 \[1, 4\] on 0.05; the assigned value is .*{found}"
     with pytest.raises(UserError, match=wanted):
         import_tflite(write_assignment(shape, grid))
 
