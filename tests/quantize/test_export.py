@@ -212,7 +212,7 @@ def test_operators_without_a_form_are_all_named() -> None:
         export_onnx(*module_of(build))
     assert "operators that cannot be quantized:\n  cumsum (" in str(raised.value)
     assert "  flip (" in str(raised.value)
-    assert str(raised.value).endswith("or end it before these")
+    assert str(raised.value).endswith("or end it before these operators")
 
 
 def test_quantized_modules_are_refused() -> None:

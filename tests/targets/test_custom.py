@@ -76,10 +76,11 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
         (
             "class NPU:\n    name = reason = 'npu'\n",
             "npu:NPU",
-            "npu.py:1:1: npu:NPU makes a NPU, which is not a device: it has no copies, "
-            "core, describe_kernel, estimate_cycles, extend_project, is_fallback, is_portable, "
-            "keeps_states, layout, libraries_variable, list_variants, lower, machines, operators, "
-            "options, packages, place, prepare, quantizes, rewrites, stages, suggest; "
+            "npu.py:1:1: npu:NPU makes a NPU, which is not a device: it has no archive_reader, "
+            "copies, core, describe_kernel, estimate_cycles, extend_project, is_fallback, "
+            "is_portable, keeps_states, layout, libraries_variable, list_variants, lower, "
+            "machines, operators, options, packages, place, prepare, quantizes, rewrites, "
+            "stages, suggest; "
             "derive it from firmwright.targets.Target",
         ),
         (
@@ -124,7 +125,7 @@ def test_what_a_device_raises_or_returns_is_told_with_its_line(
 @pytest.mark.parametrize(
     ("npu", "line"),
     [
-        (NPU, "own.yaml:4:9: target: the option 'fast' of 'npu' is 0 or 1, not '2'"),
+        (NPU, "own.yaml:4:9: target: the option 'fast' of 'npu' must be 0 or 1, not '2'"),
         ("1 / 0\n", "own.yaml:3:16: devices.npu: npu.py:1: ZeroDivisionError: division by zero"),
     ],
 )

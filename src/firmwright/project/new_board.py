@@ -115,6 +115,8 @@ def make_description(name: str, like: str) -> str:
         text += f"least_stack: {load_board(like).least_stack}    # bytes, as link.ld.j2 checks\n"
     if load_board(like).vectors:
         text += f"vectors: {load_board(like).vectors}    # bytes before the vector table in flash\n"
+    if load_board(like).data_window:
+        text += "data_window: true    # flash has other addresses for data than for instructions\n"
     if load_board(like).machine:
         text += (
             "# The machine that unicorn imitates. Remove it once fw_hal.c drives another UART.\n"
