@@ -46,9 +46,16 @@ def read_compiled(
     pipeline = read_pipeline(*read_description(files), list(files))
     check_batch(pipeline, batch, required)
     write_archive(workspace / file, "", files)
-    archive = CompiledArchive(
+    return make_record(file, files, pipeline, stand_in=False), pipeline.remarks
+
+
+def make_record(
+    file: str, files: Mapping[str, bytes], pipeline: Pipeline, stand_in: bool
+) -> CompiledArchive:
+    """Return the record of an archive ``file`` with the contents ``files``."""
+    return CompiledArchive(
         file=file,
-        stand_in=False,
+        stand_in=stand_in,
         members=list_members(files),
         processors=pipeline.processors,
         programs=(*pipeline.mla_programs, *pipeline.arm_programs),
@@ -56,7 +63,6 @@ def read_compiled(
         actual_batch_size=pipeline.actual_batch_size,
         static_schedule=read_schedules(files),
     )
-    return archive, pipeline.remarks
 
 
 def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:

@@ -17,11 +17,10 @@ from firmwright.devices.mla.archive import (
     parse_archive,
     read_description,
 )
-from firmwright.devices.mla.compiled import NOTICE_FILE, list_members, read_schedules
+from firmwright.devices.mla.compiled import NOTICE_FILE, make_record
 from firmwright.devices.mla.description import Pipeline, find_program, read_pipeline
 from firmwright.errors import UserError
 from firmwright.report.inspection import ArchiveStep, InspectedArchive
-from firmwright.report.manifest import CompiledArchive
 
 COMPILER = "SiMa's Model SDK"
 
@@ -66,14 +65,5 @@ def describe(
         made_by=f"firmwright, without {COMPILER}" if stand_in else f"{COMPILER} {version}",
         steps=tuple(ArchiveStep(s["name"], s["processor"], find_program(s)) for s in steps),
         remarks=pipeline.remarks,
-        contents=CompiledArchive(
-            file=file,
-            stand_in=stand_in,
-            members=list_members(files),
-            processors=pipeline.processors,
-            programs=(*pipeline.mla_programs, *pipeline.arm_programs),
-            desired_batch_size=pipeline.desired_batch_size,
-            actual_batch_size=pipeline.actual_batch_size,
-            static_schedule=read_schedules(files),
-        ),
+        contents=make_record(file, files, pipeline, stand_in),
     )
