@@ -19,6 +19,8 @@ FILE = "origins.json"
 
 HERE = "this build folder"
 """The origin of a result that was built, not restored."""
+OTHER_JOB = "another job of this fleet"
+"""The origin of a result in the folder of a fleet's results, which is removed at its end."""
 
 
 def write_origins(job: Job, done: Container[str]) -> None:

@@ -20,10 +20,11 @@ from firmwright.shared_cache.stores import FolderStore
 
 from .freshness import file_digest, text_digest
 from .job import Job
+from .origins import OTHER_JOB
 from .stage import Stage
 
 UNLIMITED = 1 << 62
-"""Bytes; the folder of a fleet's results is removed at its end."""
+"""The limit of a fleet's results, in bytes."""
 
 FORMAT = 3
 """The version of the key. A new version does not find the entries of older versions."""
@@ -73,9 +74,10 @@ def take_or_run(
 ) -> str:
     """Restore a stage's result from the cache, or run the stage and store the result.
 
-    Returns the location of the cache entry that was restored; empty if the stage ran. The notes of
-    a restored stage are shown again. If the cache has an error, a note reports the error and the
-    stage runs. Stages with custom Python code always run, because the code may read unknown files.
+    Returns the origin of a restored result: the location of the cache entry, or OTHER_JOB. The
+    origin is empty if the stage ran. The notes of a restored stage are shown again. If the cache
+    has an error, a note reports the error and the stage runs. Stages with custom Python code always
+    run, because the code may read unknown files.
     """
     shared = find_store(job, stage)
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
@@ -89,7 +91,7 @@ def take_or_run(
         entry = None
     if entry is not None:
         job.notes.extend(entry.notes)
-        return shared.find_entry(key)
+        return OTHER_JOB if shared in _of_fleet else shared.find_entry(key)
     shutil.rmtree(folder)
     folder.mkdir()
     said = len(job.notes)

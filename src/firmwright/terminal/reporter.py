@@ -17,6 +17,7 @@ from firmwright import progress
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
+from firmwright.pipeline.origins import OTHER_JOB
 from firmwright.pipeline.profile import WHY, Times, is_asked
 from firmwright.pipeline.snapshot import UpToDate, list_finished
 from firmwright.report.rows import Row, make_row, read_rows
@@ -88,8 +89,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         title = task.custom_title
         if title:
             self.succeeded.append(task)
-            if task.values.get("taken"):
-                self.screen.running[task.name].sentence = "copied from the shared cache"
+            if origin := task.values.get("taken"):
+                source = origin if origin == OTHER_JOB else "the shared cache"
+                self.screen.running[task.name].sentence = f"copied from {source}"
             if "times" in task.values:
                 self.times.setdefault(title.job.title, {})[title.stage] = Times(
                     **task.values["times"]
