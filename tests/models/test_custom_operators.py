@@ -171,7 +171,7 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
          r"its rows have 16 numbers; expected 18 \(fft_length \+ 2\)"),
         (SignalCase("SignalFramer", (WORDS,), (port("int16", 3, 8), port("bool")),
                     {"frame_size": 8, "frame_step": 5, "prefill": 0}),
-         "frame_step is 5, for a frame_size of 8 and inputs of 16"),
+         "frame_step is 5, frame_size is 8, the input's length is 16"),
     ],
 )  # fmt: skip
 def test_operators_that_do_not_fit(case: SignalCase, message: str) -> None:

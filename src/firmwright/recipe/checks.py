@@ -253,7 +253,7 @@ def find_search_errors(
         )
         yield Finding(("quantize", "search", "accuracy"), message)
     if isinstance(compress, dict) and "flash" in compress:
-        message = "a search has a limit of its own, `quantize.search.flash`; write `compress: true`"
+        message = "a search is limited by `quantize.search.flash`; write `compress: true`"
         yield Finding(("compress", "flash"), message)
 
 

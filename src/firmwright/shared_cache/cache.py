@@ -47,7 +47,7 @@ class SharedCache:
             raise CacheError(f"{self.find_entry(key)}: {error}") from None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder; None if there is no entry.
+        """Write the files of a key's entry into an empty folder. Returns None without an entry.
 
         Raises CacheError if the entry or a file is damaged.
         """

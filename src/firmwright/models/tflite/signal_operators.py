@@ -59,9 +59,9 @@ def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
     length, step = inputs[0].shape[-1], options["frame_step"]
     if not 1 <= step <= options["frame_size"] or length % step:
         raise UserError(
-            f"frame_step is {step}, for a frame_size of {options['frame_size']} and inputs of "
-            f"{length}; expected a step that divides the input and "
-            "is at most a frame: set such a frame_step and convert the model again"
+            f"frame_step is {step}, frame_size is {options['frame_size']}, the input's length is "
+            f"{length}; expected a frame_step of at most frame_size that divides the length; "
+            "convert the model again"
         )
     kept = signal_reference.count_kept_samples(options)
     return [
