@@ -84,7 +84,7 @@ SYSTEM_VARIABLES = frozenset(
 """Variables of programs, caches and the terminal; the files of tools count instead."""
 
 
-PASSING = ("emulator/native.py",)
+PASSING = ("emulator/process.py",)
 """The modules that copy the whole environment for a child process."""
 
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.data.arrays import check_array
 from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
-from firmwright.ir.small_types import STRING_BYTES, decode_strings, encode_strings
+from firmwright.ir.strings import STRING_BYTES, decode_strings, encode_strings
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import run_generated

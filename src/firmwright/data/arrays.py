@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.ir.small_types import (
-    are_strings,
     find_limits,
     is_small_float,
     to_bytes,
     to_model_type,
 )
+from firmwright.ir.strings import are_strings
 from firmwright.ir.tensors import STRING, Tensor
 
 UNREADABLE = (

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
-from firmwright.emulator.native import run_process, run_program
+from firmwright.emulator.native import run_program
 from firmwright.emulator.native_library import build_library
+from firmwright.emulator.process import run_process
 from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain import Platform, Qemu
 

@@ -1,8 +1,7 @@
 """Converts numbers of 8, 4 or 2 bits whose types C99 lacks; each is stored in one byte.
 
 An integer is stored as its value, a float as its bit pattern in the low bits. Strings, which have
-no type of fixed size in C99, are stored in 32 bytes each, as the last axis. At least one zero
-follows the bytes of a string, like the result of ``strncpy(x, string, 32)``.
+no type of fixed size in C99, are stored as :mod:`firmwright.ir.strings` describes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.errors import UserError
+from firmwright.ir.strings import are_strings, decode_strings, encode_strings
 from firmwright.ir.tensors import STORED_AS, STRING, Tensor
 
 Array = npt.NDArray[Any]
@@ -63,35 +62,3 @@ def from_bytes(array: Array, dtype: str) -> Array:
 def to_model_type(array: Array, tensor: Tensor) -> Array:
     """Return a tensor's data in the type that the tensor has in the model."""
     return array if tensor.model_dtype is None else from_bytes(array, tensor.model_dtype)
-
-
-STRING_BYTES = 32
-
-
-def are_strings(array: Array) -> bool:
-    return array.dtype.kind in "OSU"
-
-
-def encode_strings(array: Array) -> Array:
-    """Return uint8 (..., STRING_BYTES) for strings, in UTF-8.
-
-    Raises UserError for a string that is too long or contains a zero.
-    """
-    texts = [s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1).tolist()]
-    for text in texts:
-        if len(text) >= STRING_BYTES or b"\0" in text:
-            raise UserError(
-                f"the string {text.decode(errors='replace')!r} has {len(text)} bytes; a string "
-                f"of a network has at most {STRING_BYTES - 1}, without bytes of 0: shorten it"
-            )
-    stored = np.array(texts, f"S{STRING_BYTES}").view("uint8")
-    return stored.reshape(*array.shape, STRING_BYTES)
-
-
-def decode_strings(array: Array) -> Array:
-    """Return the strings that uint8 (..., STRING_BYTES) contains, as objects."""
-    stored = np.ascontiguousarray(array).view(f"S{STRING_BYTES}")[..., 0]
-    texts = np.empty(stored.shape, object)
-    for position, text in np.ndenumerate(stored):
-        texts[position] = text.decode(errors="replace")
-    return texts

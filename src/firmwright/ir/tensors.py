@@ -23,7 +23,7 @@ STORED_AS = {
 """Types of at most 8 bits that C99 lacks, and the type in which each number is stored."""
 
 STRING = "string"
-"""The type of strings in the model; :mod:`firmwright.ir.small_types` describes their storage."""
+"""The type of strings in the model; :mod:`firmwright.ir.strings` describes their storage."""
 
 LARGEST_TENSOR = 2**31 - 1
 """The maximum number of elements, and of bytes, in a tensor: the generated C counts with 32

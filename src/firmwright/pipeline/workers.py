@@ -1,4 +1,4 @@
-"""Runs stages: rejects inputs that change meanwhile, and ends all processes if one is killed.
+"""Ends all processes of a build together if one of them is killed.
 
 doit passes each stage to a worker and waits for the result without a time limit. Workers wait for
 the next stage without a limit, too. If one process were killed, the other processes would stay and
@@ -11,63 +11,19 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from threading import Thread
 from types import FrameType
 from typing import Any
 
 from doit import cmd_run
-from doit.exceptions import TaskFailed
-from doit.runner import MRunner, Runner
-from doit.task import Task
+from doit.runner import MRunner
 
 from firmwright.errors import describe_exit
-from firmwright.folders import PREFIXES
 from firmwright.system import KILL
 
-from .freshness import Identity, identify
-
-
-class SteadyInputs:
-    """A doit runner that fails a stage if its files have changed since the build read them.
-
-    If a file changed between the reads of two stages, a bundle would name an input that differs
-    from the firmware's input. The files of firmwright are not checked.
-    """
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.seen: dict[str, Identity] = {}
-
-    def select_task(self, node: Any, tasks: Mapping[str, Task]) -> bool:
-        selected: bool = super().select_task(node, tasks)  # type: ignore[misc]
-        changed = self.find_changed(node.task)
-        if selected and changed:
-            self._handle_task_error(node, changed)  # type: ignore[attr-defined]
-            return False
-        return selected
-
-    def process_task_result(self, node: Any, failure: Any) -> None:
-        """Reject a stage's result if an input has changed since the stage began."""
-        super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
-
-    def find_changed(self, task: Task) -> TaskFailed | None:
-        """Return the failure of a task; None if its files are unchanged or not yet known."""
-        for path, identity in identify(list_watched(task)).items():
-            if self.seen.setdefault(path, identity) != identity:
-                return TaskFailed(f"{task.name}: {path} changed during this build; build again")
-        return None
-
-
-def list_watched(task: Task) -> Iterator[str]:
-    """Yield the files that a stage reads; skip a user's tasks, which may change their files."""
-    if hasattr(task.custom_title, "stage"):
-        yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
-
-
-class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
-    """The runner of doit that runs stages one after the other."""
+from .input_guard import SteadyInputs, SteadyRunner
 
 
 class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]

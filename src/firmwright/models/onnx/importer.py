@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import list_result_types
-from firmwright.ir.small_types import STRING_BYTES
+from firmwright.ir.strings import STRING_BYTES
 from firmwright.ir.tensors import (
     STORED_AS,
     STRING,

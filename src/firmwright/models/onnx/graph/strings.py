@@ -1,6 +1,6 @@
 """Converts a graph with strings to a graph with bytes, which are along an additional last axis.
 
-Operators of :data:`WRITERS` move or compare strings. :mod:`firmwright.ir.small_types` defines the
+Operators of :data:`WRITERS` move or compare strings. :mod:`firmwright.ir.strings` defines the
 stored form of strings.
 """
 
@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
-from firmwright.ir.small_types import STRING_BYTES, encode_strings
+from firmwright.ir.strings import STRING_BYTES, encode_strings
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
