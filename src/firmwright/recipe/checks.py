@@ -278,7 +278,10 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     if "inputs" in calibration:
         message = "`method: model` uses the ranges of the model; remove the samples"
         yield Finding((*block, "inputs"), message)
-    if quantize.get("arithmetic") != "shift":
+    if "search" in quantize:
+        message = "a search measures samples; add `inputs`, and remove `method: model`"
+        yield Finding((*block, "method"), message)
+    elif quantize.get("arithmetic") != "shift":
         message = "`model` needs a quantized model and `arithmetic: shift`; add this key"
         yield Finding((*block, "method"), message)
     needs = "needs samples, but `calibration.method: model` has none"

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from firmwright.codegen.templates import new_environment, read_template
 from firmwright.compile import prepare_module
 from firmwright.data.samples import Sample, sample_digest
@@ -104,7 +106,8 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
     If the Arm cores run the whole network, or if the model's scales are kept, there is no
     calibration. Raises UserError if the model has no scales to keep.
     """
-    if options.converts and b"QuantizeLinear" not in network.data:
+    nodes = onnx.load_from_string(network.data).graph.node if options.converts else ()
+    if options.converts and all(node.op_type != "QuantizeLinear" for node in nodes):
         raise UserError(NOT_QUANTIZED)
     if options.is_on("arm_only") or options.converts:
         return []
