@@ -70,7 +70,7 @@ def test_a_quantized_network_has_8_bits_and_no_options_on_how_tidl_quantizes(
     recipe.write_text(text.replace("tidl, c7x", "tidl -accuracy_level=0, c7x"))
     refused = examples.firmwright("explain", recipe.name)
     assert refused.returncode == 1
-    assert "conv2d_1x2_stride.yaml:6:9: target: tidl: accuracy_level is for" in refused.stderr
+    assert "conv2d_1x2_stride.yaml:7:9: target: tidl: accuracy_level is for" in refused.stderr
     assert "compile the float network, which TIDL quantizes" in refused.stderr
 
     wide = "quantize:\n  layers: [{match: conv_1, activations: int16}]\n"

@@ -50,7 +50,7 @@ class Fault:
 ALL = (BUILD, LIST, PLATFORMS)
 SMALL_DISK = 'mount -t tmpfs -o size={size} tmpfs "{folder}" || exit 99; "$@"'
 CLOSED, FULL = "standard output is closed", "standard output: No space left on device"
-NO_TMPDIR = "TMPDIR=/dev/null/missing: not a folder that can be written"
+NO_TMPDIR = "TMPDIR=/dev/null/missing: not a writable folder"
 NO_LOCKS = "this file system has no locks"
 MEMORY = "memory|allocate|map segment|exit code|SIG"
 FILES = "open files"

@@ -118,7 +118,7 @@ def test_an_automatic_range_begins_at_two() -> None:
                     dynamic_shapes={"input": {0: torch.export.Dim.AUTO}})  # fmt: skip
     _, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {"input": (1, 4)})
     assert interface.outputs[0].shape == (1, 4)
-    assert "automatic range of '.*' begins at 2" in interface.remarks[0]
+    assert "begins at 2" in interface.remarks[0]
 
 
 @pytest.mark.needs("gcc")
