@@ -1,4 +1,4 @@
-"""Collects blocks of C: their lines, the names that they declare, and the values of variables."""
+"""Collects blocks of C: lines, declared names, and values of variables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from firmwright.codegen.c_literals import INDENTATION
 from firmwright.codegen.names import c_identifier
 
 ATOM, UNARY, PRODUCT, QUOTIENT, SUM, BITS, COMPARISON, AND, OR, CHOICE = range(10)
-"""Levels of C expressions; an operator of a higher level binds less tightly."""
+"""Levels of C expressions. An operator of a higher level binds less tightly."""
 
 
 class C(NamedTuple):
     """A C expression, the level of its operator, and whether its value stays constant.
 
-    The value of an expression can change if it reads an array that the function writes.
+    A value can change if the expression reads an array that the function writes.
     """
 
     text: str
@@ -25,7 +25,7 @@ class C(NamedTuple):
     is_stable: bool = True
 
     def within(self, level: int) -> str:
-        """Return the text as an operand, in parentheses unless its level is at most ``level``."""
+        """Return the text, in parentheses if its level is above ``level``."""
         return self.text if self.level <= level else f"({self.text})"
 
 
@@ -33,8 +33,8 @@ class C(NamedTuple):
 class Block:
     """The lines between two braces, and the names and values that exist only there.
 
-    ``values`` and ``statement_values`` map each expression that has a variable to this variable.
-    ``statement_values`` is valid only within one statement, because the next statement can change
+    ``values`` and ``statement_values`` map the text of an expression to the variable that has its
+    value. ``statement_values`` is valid within one statement, because the next statement can change
     the arrays.
     """
 
@@ -58,7 +58,10 @@ class Blocks:
         self.lines.append(line)
 
     def make_name(self, stem: str) -> str:
-        """Return an identifier that no open block declares; declare it in the innermost block."""
+        """Declare a new identifier in the innermost block and return it.
+
+        No open block declares it before.
+        """
         stem = name = c_identifier(stem)
         number = 0
         while any(name in block.names for block in self.open):
@@ -68,14 +71,14 @@ class Blocks:
         return name
 
     def release(self, name: str) -> None:
-        """Remove a name that no line uses from the innermost block."""
+        """Remove an unused name from the innermost block."""
         self.open[-1].names.discard(name)
 
     @contextmanager
     def nest(self, is_part: bool = False) -> Iterator[Block]:
         """Open a block whose lines the caller writes.
 
-        If ``is_part``, no block opens, and the lines become part of the innermost block.
+        If ``is_part``, no block opens. The lines then become part of the innermost block.
         """
         block = Block()
         if is_part:
@@ -88,14 +91,13 @@ class Blocks:
             self.open.pop()
 
     def write_block(self, header: str, lines: Iterable[str], end: str = "}") -> None:
-        """Write the lines of a nested block between its header and its end."""
         self.write(f"{header} {{")
         self.lines.extend(INDENTATION + line for line in lines)
         if end:
             self.write(end)
 
     def begin_statement(self) -> None:
-        """Forget the values that the previous statement can have changed."""
+        """Forget the values that the previous statement can change."""
         for block in self.open:
             block.statement_values.clear()
 
@@ -108,13 +110,16 @@ class Blocks:
         return None
 
     def note_value(self, value: C, name: str) -> C:
-        """Note that a variable has the value of an expression."""
+        """Record the variable that has the value of an expression, and return the variable."""
         block = self.open[-1]
         (block.values if value.is_stable else block.statement_values)[value.text] = name
         return C(name)
 
     def keep(self, value: C, c_type: str, stem: str = "value") -> C:
-        """Return a variable that has the value of an expression; declare one if necessary."""
+        """Return a variable that has the value of an expression.
+
+        Declares the variable if necessary.
+        """
         if value.level == ATOM and value.text.isidentifier():
             return value
         known = self.find_value(value.text)

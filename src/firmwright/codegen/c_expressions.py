@@ -1,8 +1,8 @@
-"""Prints TIR expressions as C99, with the parentheses that C and its compilers' warnings need.
+"""Prints TIR expressions as C99, with the parentheses that C and compiler warnings require.
 
-C computes short integers as ``int``; :mod:`firmwright.codegen.c_integers` has made their types
-explicit. The type of an integer literal depends on its value. Thus a literal is cast if no operand
-has its TIR type.
+C computes short integers as ``int``. :mod:`firmwright.codegen.c_integers` makes the types of short
+integers explicit before the printing. The type of a C literal depends on its value. If no operand
+has the TIR type of the expression, a literal is cast to this type.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ C_TYPES = {
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
     "uint32": "uint32_t", "uint64": "uint64_t",
 }  # fmt: skip
-"""The C types for the types of TIR; half-precision floats are bit patterns."""
+"""The C types of the TIR types. Half-precision floats are bit patterns and have no entry."""
 
 OPERATORS = {
     tirx.Mul: ("*", PRODUCT, PRODUCT, UNARY),
@@ -58,7 +58,8 @@ OPERATORS = {
     tirx.EQ: ("==", COMPARISON, SUM, SUM),
     tirx.NE: ("!=", COMPARISON, SUM, SUM),
 }
-"""Operators: symbol, level, and the highest levels of operands without parentheses."""
+"""The symbol and level of each operator, then the levels up to which operands need no
+parentheses."""
 
 SIGNED = frozenset({"int8", "int16", "int32", "int64"})
 
@@ -66,11 +67,10 @@ MATH_INTRINSICS = frozenset(
     "acos acosh asin asinh atan atan2 atanh copysign cosh "
     "erf fabs fmod hypot log10 log2 sinh".split()
 )
-"""Functions of C's <math.h> that TVM's lowering for C keeps as intrinsics."""
+"""Functions of C's <math.h> that TVM keeps as intrinsics when it lowers for C."""
 
 LONGEST_CHOICE = 60
-"""The maximum number of characters of a choice on one line; a longer choice becomes an if
-statement."""
+"""The maximum characters of a ``?:`` expression. A longer choice becomes an if statement."""
 
 
 def dtype_of(value: tvm.ir.Expr) -> str:
@@ -85,10 +85,10 @@ def c_type(dtype: str) -> str:
 
 
 class Expressions:
-    """Prints the expressions of one function and records the names that it uses.
+    """Prints the expressions of one function and records the names that they use.
 
-    ``names`` are the C names of variables and arrays; ``scalars`` are the arrays of one element
-    that are plain variables; ``written`` are the arrays that the function writes. If a
+    ``names`` are the C names of variables and arrays. ``scalars`` are the arrays of one element
+    that become plain variables. ``written`` are the arrays that the function writes. If a
     subexpression needs a variable, the innermost block of ``blocks`` declares it.
     """
 
@@ -130,7 +130,7 @@ class Expressions:
         return C(f"{a.within(left)} {symbol} {b.within(right)}", level, is_stable)
 
     def print_typed(self, value: tvm.ir.Expr) -> C:
-        """Return an expression whose C type is not narrower than its TIR type."""
+        """Return an expression whose C type is at least as wide as its TIR type."""
         printed = self.print(value)
         if isinstance(value, tirx.IntImm) and dtype_of(value) not in ("int8", "uint8", "bool"):
             return C(f"({c_type(dtype_of(value))}){printed.within(UNARY)}", UNARY)
@@ -162,7 +162,7 @@ class Expressions:
         return self.print_element(load.source, load.indices)
 
     def print_element(self, array: tirx.Var, indices: Sequence[tirx.Expr]) -> C:
-        """Return an element of an array of one axis; a scalar has only one element."""
+        """Return the C of an array element. The array has one axis."""
         name = self.use(array)
         is_stable = array not in self.written
         if array in self.scalars:
@@ -187,7 +187,7 @@ class Expressions:
         return C(f"~{operand.within(UNARY)}", UNARY, operand.is_stable)
 
     def print_extreme(self, value: tirx.Max | tirx.Min) -> C:
-        """Return ``a > b ? a : b``, which is b if one of two floats is NaN."""
+        """Return ``a > b ? a : b`` for a maximum; its value is b if a or b is NaN."""
         kind = c_type(dtype_of(value))
         sides = [self.print_once(side, kind) for side in (value.a, value.b)]
         a, b = (side.within(UNARY) for side in sides)
@@ -196,13 +196,16 @@ class Expressions:
         return C(f"{a} {symbol} {b} ? {a} : {b}", CHOICE, is_stable)
 
     def print_once(self, value: tvm.ir.Expr, kind: str) -> C:
-        """Return a constant or a variable for an expression, so that it may be used twice."""
+        """Return a constant or a variable, so that an expression can use the value twice."""
         printed = self.print(value)
         is_constant = isinstance(value, (tirx.IntImm, tirx.FloatImm))
         return printed if is_constant else self.blocks.keep(printed, kind)
 
     def print_logic(self, value: tirx.And | tirx.Or) -> C:
-        """Return both operands; the second is computed only if the first does not decide."""
+        """Return a logical expression.
+
+        The C computes the second operand only if the first does not decide.
+        """
         is_and = isinstance(value, tirx.And)
         symbol, level = ("&&", AND) if is_and else ("||", OR)
         a = self.print(value.a)
@@ -225,7 +228,7 @@ class Expressions:
     def choose(
         self, value: tvm.ir.Expr, condition: tirx.Expr, then: tirx.Expr, other: tirx.Expr
     ) -> C:
-        """Return a choice between two expressions; only the chosen one is computed."""
+        """Return a choice between two expressions. The C computes only the chosen expression."""
         test = self.print(condition)
         kind = c_type(dtype_of(value))
         name = self.blocks.make_name("chosen")
@@ -281,7 +284,10 @@ class Expressions:
         raise ValueError(f"there is no C for TIR's {name}")
 
     def call(self, function: str, arguments: Sequence[tvm.ir.Expr], is_pure: bool = True) -> C:
-        """Return a call; a 64-bit argument is cast if the project's function has 32 bits."""
+        """Return a call.
+
+        A 64-bit argument is cast if the parameter of the project's function has 32 bits.
+        """
         self.functions.add(function)
         types = dict(enumerate(list_parameter_types().get(function, ())))
         given = self.print_all([narrow(a, types.get(n)) for n, a in enumerate(arguments)])
@@ -312,7 +318,7 @@ def is_negative(number: tirx.IntImm) -> bool:
 
 
 def is_always_defined(value: tirx.Expr) -> bool:
-    """Return whether an expression has a value even if the condition before it does not hold."""
+    """Return whether an expression is defined even if the condition before it is false."""
     found: list[bool] = []
 
     def check_load(load: tvm.ir.TensorLoad) -> None:
@@ -328,7 +334,8 @@ def is_always_defined(value: tirx.Expr) -> bool:
 
 
 def narrow(argument: tvm.ir.Expr, wanted: str | None) -> tvm.ir.Expr:
-    """Return a 64-bit argument as 32 bits if its parameter has 32 bits, to avoid a warning of C."""
+    """Return a 64-bit argument as 32 bits if its parameter has 32 bits, to avoid a compiler
+    warning."""
     if wanted != "int32_t" or dtype_of(argument) != "int64":
         return argument
     if isinstance(argument, tirx.IntImm):

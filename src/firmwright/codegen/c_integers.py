@@ -1,4 +1,4 @@
-"""Rewrites integers and truth values whose C would differ from TIR or cause compiler warnings."""
+"""Rewrites integers and Booleans whose C would differ from TIR or cause compiler warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD_FOR_EQUALS = (tirx.LE, tirx.GE, tirx.EQ)
 
 
 def keep_types(module: tvm.IRModule) -> tvm.IRModule:
-    """Wrap short integers, compare with zero for casts to bool, and decide constant comparisons."""
+    """Wrap short integers, compare casts to bool with zero, and evaluate constant comparisons."""
     rules = (
         (WRAPPING, wrap_short_integers),
         ((prim.BitwiseNot, prim.BitwiseXor), wrap_complement),
@@ -33,9 +33,9 @@ def keep_types(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
-    """Wrap the sums, products and left shifts of short integers, because C computes them as int.
+    """Wrap sums, products and left shifts of short integers, because C computes them as int.
 
-    They are computed as uint32, because an int of 16 bits could overflow.
+    The C computes in uint32, because an int of 16 bits could overflow.
     """
     dtype = str(value.ty.dtype)
     if dtype not in SHORT_TYPES:
@@ -45,7 +45,7 @@ def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
 
 
 def wrap_complement(value: prim.BitwiseNot | prim.BitwiseXor) -> tirx.Expr:
-    """Drop the additional bits of C's int after all bits of a short unsigned integer are flipped.
+    """Drop the additional bits of C's int after a complement of a short unsigned integer.
 
     A function drops these bits, because gcc warns that a cast has no effect.
     """
@@ -72,8 +72,10 @@ def narrow(wide: tirx.Expr, dtype: str) -> tirx.Expr:
 
 
 def compare_with_zero(cast: tirx.Cast) -> tirx.Expr:
-    """Return a cast to bool as a comparison with 0, because compilers warn about a product as a
-    bool."""
+    """Return a cast to bool as a comparison with 0.
+
+    Compilers warn about a product in a Boolean context.
+    """
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if after != "bool" or before == "bool":
         return cast
@@ -81,7 +83,7 @@ def compare_with_zero(cast: tirx.Cast) -> tirx.Expr:
 
 
 def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE) -> tirx.Expr:
-    """Return a constant for a comparison that has one result for all integers of these types."""
+    """Return a constant if the types of a comparison of integers fix its result."""
     one, other = comparison.a, comparison.b
     if not str(one.ty.dtype).startswith(("int", "uint")):
         return comparison
@@ -90,7 +92,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
     if isinstance(comparison, (tirx.EQ, tirx.NE)):
         differ = is_less(one, other) or is_less(other, one)
         return tirx.const(isinstance(comparison, tirx.NE), "bool") if differ else comparison
-    # a > b means b < a. a <= b means not b < a, and a >= b means not a < b.
+    # # a > b is b < a. a <= b is not (b < a), and a >= b is not (a < b).
     if isinstance(comparison, (tirx.GT, tirx.LE)):
         one, other = other, one
     known = is_less(one, other)
@@ -99,7 +101,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
 
 
 def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
-    """Return whether one integer is always (True) or never (False) less than another, else None."""
+    """Return True if the first integer is always less, False if it is never less, else None."""
     (low, high), (least, most) = find_range(one), find_range(other)
     if high < least:
         return True
@@ -107,7 +109,7 @@ def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
 
 
 def find_range(value: tirx.Expr) -> tuple[int, int]:
-    """Return the minimum and the maximum that an integer can have according to its types."""
+    """Return the minimum and maximum of an integer according to its types."""
     if isinstance(value, tirx.IntImm):
         return int(value.value), int(value.value)
     dtype = str(value.ty.dtype)
@@ -121,7 +123,7 @@ def find_range(value: tirx.Expr) -> tuple[int, int]:
 
 
 def take_either(extreme: tirx.Max | tirx.Min) -> tirx.Expr:
-    """Return one of two values if they are equal, or if their types decide which one is chosen."""
+    """Return one operand if both are equal or if their types fix the choice."""
     if structural_equal(extreme.a, extreme.b):
         return extreme.a
     if not str(extreme.ty.dtype).startswith(("int", "uint")):

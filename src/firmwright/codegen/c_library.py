@@ -16,8 +16,7 @@ MATH_FUNCTIONS = frozenset(
     scalbn sin sinh sqrt tan tanh tgamma trunc
     """.split()
 )
-"""The functions of C99's <math.h> (7.12); each has a variant for float, whose name ends with an
-f."""
+"""The functions of C99's <math.h> (7.12). Each has a variant for float with the suffix ``f``."""
 
 MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signbit"})
 
@@ -32,20 +31,20 @@ HEADERS = {
     "sixteen_bit_floats.h": (),
     "wrapped_integers.h": (),
 }
-"""The project's headers of functions that regions may call, and the headers that each one includes.
+"""The project's headers with functions for regions, and the headers that each one includes.
 
 The headers are in templates/network. A project contains the headers that its regions need.
 """
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
-    """Return the names that each header defines, which exclude names in its comments."""
+    """Return the names of the functions that each header defines, sorted."""
     return {header: tuple(sorted(found)) for header, found in read_headers().items()}
 
 
 @cache
 def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the functions that each header defines, by name, with the types of their parameters.
+    """Return the functions of each header, by name, with the types of their parameters.
 
     The types are ``int32_t``, ``int64_t`` and ``float``.
     """
@@ -68,14 +67,13 @@ def list_parameter_types() -> dict[str, tuple[str, ...]]:
 
 @cache
 def list_reserved_names() -> frozenset[str]:
-    """Return the names of functions and macros, because a variable with such a name would hide
-    them."""
+    """Return the names of functions and macros that a variable must not hide."""
     single = (f"{name}f" for name in MATH_FUNCTIONS)
     return MATH_MACROS.union(MATH_FUNCTIONS, single, list_parameter_types())
 
 
 def find_unknown_functions(called: Iterable[str]) -> list[str]:
-    """Return, sorted, the called functions that neither C99's <math.h> nor the project defines."""
+    """Return, sorted, the called functions that neither <math.h> nor the project defines."""
     own = MATH_MACROS.union(*functions_by_header().values())
     return sorted(
         f for f in called if not {f, f.removesuffix("f")} & MATH_FUNCTIONS and f not in own

@@ -1,4 +1,4 @@
-"""Writes values as C literals with exactly equal bits."""
+"""Writes values as C literals with identical bits."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ INDENTATION = "    "
 LINE_LENGTH = 96 - len(INDENTATION)
 
 SMALLEST = -(2**31)
-"""The number from which on downward integers may have no literal."""
+"""Integers up to this number may have no literal."""
 
 LARGEST = 2**63 - 1
-"""The largest integer whose literal is signed; larger integers have an unsigned literal."""
+"""The largest integer with a signed literal. Larger integers have an unsigned literal."""
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Return an array's elements as the lines of a C initializer; '' if the array is empty."""
+    """Return the elements of an array as the lines of a C initializer; '' if the array is empty."""
     flat = array.reshape(-1)
     if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST and flat.max() <= LARGEST:
-        text = ", ".join(map(str, flat.tolist()))  # a fast path: 100,000 weights are common
+        text = ", ".join(map(str, flat.tolist()))  # a fast path, because 100,000 weights are common
     else:
         text = ", ".join(format_c_value(value) for value in flat)
     return "\n".join(INDENTATION + line for line in split_lines(text))
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """Split text at spaces into lines of maximum length; ``textwrap`` is too slow for this."""
+    """Split text at spaces into lines of maximum length. ``textwrap`` is too slow for weights."""
     start = 0
     while len(text) - start > LINE_LENGTH:
         end = text.rindex(" ", start, start + LINE_LENGTH + 1)
@@ -40,9 +40,9 @@ def split_lines(text: str) -> Iterator[str]:
 
 
 def format_c_string(text: str) -> str:
-    """Return text as a C literal in UTF-8, with characters that all compilers read equally.
+    """Return text as a C literal in UTF-8 that all compilers read identically.
 
-    Octal escapes end after three digits; question marks are escaped because of trigraphs.
+    Octal escapes end after three digits. Question marks are escaped because of trigraphs.
     """
     escaped = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
@@ -52,7 +52,7 @@ def format_c_string(text: str) -> str:
 
 
 def format_c_value(value: np.generic) -> str:
-    """Return one number exactly; the smallest integers, which have no literal, are macros."""
+    """Return the exact C of one number. The smallest int32 and int64 are macros."""
     if isinstance(value, np.floating):
         return format_c_float(value.tobytes()[::-1].hex())
     if isinstance(value, np.bool_):
@@ -66,9 +66,9 @@ def format_c_value(value: np.generic) -> str:
 
 
 def format_c_float(bits: str) -> str:
-    """Return a constant in C: the shortest decimal number with equal bits.
+    """Return the shortest decimal C literal with identical bits.
 
-    ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
+    ``bits`` is the big-endian pattern of the value in hexadecimal, of 4 or 8 bytes.
     """
     value = np.frombuffer(bytes.fromhex(bits), ">f4" if len(bits) == 8 else ">f8")[0]
     if np.isnan(value):

@@ -1,6 +1,6 @@
 """Prints TIR as plain C: pointer parameters and loops, without TVM's runtime.
 
-TVM's passes turn a function into loops over arrays of one axis. Large temporaries become
+The TVM passes turn a function into loops over arrays of one axis. Large temporaries become
 parameters, and temporaries of one element become variables.
 """
 
@@ -25,7 +25,10 @@ from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 MAX_LOCAL_BYTES = 64
-"""The maximum bytes of a temporary on the stack; larger temporaries are scratch in the arena."""
+"""The maximum bytes of a temporary on the stack.
+
+Larger temporaries use scratch memory in the arena.
+"""
 
 FLATTENING_PASSES = (
     protect_index_divisions,
@@ -36,7 +39,7 @@ FLATTENING_PASSES = (
     schedulable.CompactBufferAllocation(),
     schedulable.LowerMatchBuffer(),
     schedulable.LowerOpaqueBlock(),
-    protect_index_divisions,  # a second time, because loops have replaced the variables of blocks
+    protect_index_divisions,  # again, because loops replace the variables of blocks
     lowered.FlattenBuffer(),
 )
 """The passes that turn blocks into plain loops over arrays of one axis."""
@@ -62,17 +65,17 @@ LOWERING_PASSES = (
     keep_types,
     drop_unread,
 )
-"""The passes that turn plain loops into statements and expressions that C also has."""
+"""The passes that turn plain loops into statements and expressions that C has."""
 
 
 @dataclass(frozen=True)
 class CFunction:
-    """A function's body in C, and the names that it uses.
+    """The C body of a function, and the names that it uses.
 
     ``unused`` are the unused parameters. ``scratch`` has (name, dtype, elements) of each temporary
-    that the caller provides. ``functions`` are the functions of the C library and of the project's
-    headers that the body calls, and its macros for infinity and NaN. ``library_functions`` are the
-    called functions of the user's libraries.
+    that the caller provides. ``functions`` are the called functions of the C library and of the
+    project's headers, and the macros for infinity and NaN. ``library_functions`` are the called
+    functions of the user's libraries.
     """
 
     body: str
@@ -87,7 +90,7 @@ def print_c(
     names: Sequence[str],
     change: Callable[[tirx.PrimFunc], tirx.PrimFunc] = lambda plain: plain,
 ) -> CFunction:
-    """Lower a scheduled PrimFunc to C; ``names`` are the names of its buffer parameters.
+    """Lower a scheduled PrimFunc to C. ``names`` are the names of its buffer parameters.
 
     ``change`` rewrites the plain loops over arrays of one axis.
     """
@@ -125,7 +128,7 @@ def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
-    """Remove the pragmas of statements; loops in their original order satisfy all pragmas."""
+    """Remove pragmas, because loops in their original order satisfy all pragmas."""
 
     def drop(hint: tirx.AttrStmt) -> tirx.Stmt:
         return hint.body if hint.attr_key.startswith("pragma_") else hint
@@ -134,7 +137,7 @@ def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, dict[tirx.Var, tuple[str, str, int]]]:
-    """Remove the large local arrays; return their names, dtypes and elements for the caller."""
+    """Remove large local arrays, and return their names, dtypes and element counts."""
     scratch: dict[tirx.Var, tuple[str, str, int]] = {}
 
     def lift(allocation: tirx.AllocBuffer) -> tirx.Stmt:

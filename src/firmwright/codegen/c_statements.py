@@ -31,12 +31,12 @@ from firmwright.codegen.local_arrays import (
 )
 
 MACRO = re.compile(r"[A-Z][A-Z_]+\(\d+\)")
-"""A macro that is written before a loop, without a semicolon."""
+"""A macro in a line before a loop, without a semicolon."""
 
 LINE_LENGTH = 100
 
 SHORTEST_LINE = 60
-"""The minimum number of characters of a broken line after its indentation."""
+"""The minimum characters of a broken line after its indentation."""
 
 
 class Statements:
@@ -59,7 +59,7 @@ class Statements:
 
     @property
     def text(self) -> str:
-        """The function's body, with its long lines broken."""
+        """The body of the function with wrapped lines."""
         return "\n".join(map(break_line, self.blocks.lines))
 
     def print(self, statement: tirx.Stmt) -> None:
@@ -92,12 +92,12 @@ class Statements:
         self.blocks.write(f"{c_type(str(array.dtype))} {name}{length}{value};")
 
     def make_name(self, variable: tirx.Var) -> str:
-        """Return a name in C without the ``cse_v1`` or ``_intermediate`` of TVM's passes."""
+        """Return a C name without the ``cse_v1`` or ``_intermediate`` of TVM's passes."""
         name = str(variable.name).replace("_intermediate", "")
         return self.blocks.make_name(re.sub(r"^cse_v\d+$", "common", name))
 
     def print_view(self, view: tirx.DeclBuffer) -> None:
-        """Name a view of an array like the array itself."""
+        """Give a view the C name of its array."""
         source = find_array(view.data)
         if source.dtype != view.buffer.dtype:
             raise ValueError(f"'{source.name}' is read as {view.buffer.dtype}")
@@ -111,7 +111,7 @@ class Statements:
             self.blocks.write(f"{c_type(str(store.buffer.dtype))} {name} = {value.text};")
             return
         element = self.expressions.print_element(store.buffer, store.indices)
-        if element.text != value.text:  # clang warns about an assignment of a variable to itself
+        if element.text != value.text:  # clang warns about self-assignments
             self.blocks.write(f"{element.text} = {value.text};")
 
     def print_binding(self, binding: tirx.Bind) -> None:
@@ -120,7 +120,10 @@ class Statements:
         self.blocks.write(f"{c_type(dtype_of(binding.var))} {name} = {value.text};")
 
     def print_loop(self, loop: tirx.For) -> None:
-        """Write a serial loop, which is correct for all kinds; compute its end before the loop."""
+        """Write a serial loop, which is correct for all kinds of loops.
+
+        Its end is computed before the loop.
+        """
         if loop.thread_binding is not None or loop.step is not None:
             raise ValueError("a loop has a thread or a step")
         kind = c_type(dtype_of(loop.loop_var))
@@ -147,7 +150,7 @@ class Statements:
             self.blocks.write_block("} else", other.lines)
 
     def print_while(self, loop: tirx.While) -> None:
-        """Write a loop whose condition may need variables, which are computed in each iteration."""
+        """Write a loop that computes the variables of its condition in each iteration."""
         with self.blocks.nest() as block:
             condition = self.expressions.print(loop.condition)
             is_plain = not block.lines
@@ -182,7 +185,7 @@ class Statements:
 
 
 def break_line(line: str) -> str:
-    """Indent a line of a body; break it into several lines if it is too long."""
+    """Indent a line of a body, and wrap it if it is too long."""
     line = INDENTATION + line
     if len(line) <= LINE_LENGTH:
         return line
@@ -198,7 +201,7 @@ def break_line(line: str) -> str:
 
 
 def find_written(body: tirx.Stmt) -> set[tirx.Var]:
-    """Return the arrays that a body stores to or passes to a function, and the views of them."""
+    """Return the arrays that a body stores to or passes to a function, and their views."""
     stored: set[tirx.Var] = set()
     views: dict[tirx.Var, tirx.Var] = {}
 
@@ -219,7 +222,6 @@ def find_written(body: tirx.Stmt) -> set[tirx.Var]:
 
 
 def find_called(body: tirx.Stmt) -> set[str]:
-    """Return the names of the C functions that a body calls."""
     found: set[str] = set()
 
     def note(call: tvm.ir.Call) -> None:

@@ -1,8 +1,8 @@
-"""Keeps indices and loop lengths that depend on data within the arrays.
+"""Keeps data-dependent indices and loop lengths within the arrays.
 
 TVM's operators do not check their indices. This module limits each index that contains a load and
-that no analysis bounds. A read uses the nearest element; a write outside its array is skipped.
-Code whose indices are known does not change.
+has no proven bound. A read uses the nearest element, and a write outside its array is skipped.
+Other code does not change.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from firmwright.codegen.float_casts import depends_on_data, limit_casts
 from firmwright.codegen.index_divisions import bind_ranges
 
 BOUNDED = "bounded_index"
-"""The mark of an index that is within its array, although no analysis proves it."""
+"""Marks an index that is within its array, although no analysis proves it."""
 
 LARGEST_COUNT = 2**10
-"""The maximum number of iterations of a loop whose length only data limits, e.g. RoiAlign's
-samples."""
+"""The maximum iterations of a loop whose length only data limits, e.g. the samples of RoiAlign."""
 
 SUMS = (tirx.Add, tirx.Sub, tirx.Mul)
 
 UNKNOWN = 2**31 - 1
-"""The largest int32: the analyzer's upper bound for a length that it cannot limit."""
+"""The largest int32: the analyzer's upper bound for an unlimited length."""
 
 
 def bound_data_indices(module: tvm.IRModule) -> tvm.IRModule:
-    """Bound every index, cast and loop length that depends on data; keep all other code."""
+    """Bound every index, cast and loop length that depends on data. Other code stays unchanged."""
     bounded = {name: bound_function(part) for name, part in module.functions.items()}
     return tvm.IRModule(bounded, attrs=module.attrs)
 
@@ -49,7 +48,7 @@ def bound_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_bounded(index: tirx.Expr) -> tirx.Expr:
-    """Mark an index that its kernel keeps within the array; the mark does not appear in the C."""
+    """Mark an index that its kernel keeps within the array. The mark does not appear in the C."""
     return tirx.call_pure_extern(str(index.ty.dtype), BOUNDED, index)
 
 
@@ -59,7 +58,7 @@ def is_marked(value: tirx.Expr) -> bool:
 
 
 def drop_marked(index: tirx.Expr) -> tirx.Expr:
-    """Return an index with its marked parts replaced with 0."""
+    """Return an index with 0 instead of its marked parts."""
 
     def drop(call: tvm.ir.Call) -> tirx.Expr:
         return tirx.const(0, str(call.ty.dtype)) if is_marked(call) else call
@@ -68,7 +67,7 @@ def drop_marked(index: tirx.Expr) -> tirx.Expr:
 
 
 def remove_marks(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace each mark by its index. Call it after :func:`bound_data_indices`."""
+    """Replace each mark with its index. Call this function after :func:`bound_data_indices`."""
 
     def unmark(call: tvm.ir.Call) -> tirx.Expr:
         return call.args[1] if is_marked(call) else call
@@ -81,7 +80,7 @@ def remove_marks(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class Bounds:
-    """Limits the indices of one function, based on the ranges of its variables."""
+    """Limits the indices of one function according to the ranges of its variables."""
 
     def __init__(self, body: tirx.Stmt) -> None:
         self.analyzer = tvm.sym.Analyzer()
@@ -95,7 +94,7 @@ class Bounds:
         return bool(bound.min_value < 0 or bound.max_value >= length)
 
     def clamp(self, buffer: tirx.Buffer, indices: list[tirx.Expr]) -> list[tirx.Expr]:
-        """Return the indices; an index that may be outside is clamped to the nearest element."""
+        """Return the indices, and clamp each open index to the nearest element."""
         clamped = []
         for index, length in zip(indices, read_shape(buffer), strict=True):
             if self.is_open(index, length):
@@ -110,7 +109,10 @@ class Bounds:
         return tirx.BufferLoad(load.source, self.clamp(load.source, load.indices), load.span)
 
     def guard_store(self, store: tirx.BufferStore) -> tirx.Stmt:
-        """Store only if the indices are within the buffer; the value may read the same element."""
+        """Store only if the indices are within the buffer.
+
+        The value may read the stored element.
+        """
         buffer = store.buffer
         pairs = list(zip(store.indices, read_shape(buffer), strict=True))
         is_open = [self.is_open(index, length) for index, length in pairs]
@@ -139,9 +141,9 @@ class Bounds:
         """Limit the terms of a sum so that the sum does not overflow.
 
         The limit is the number of elements plus the reach of the other terms. With one unlimited
-        term, an index within the buffer is unchanged, and an index outside the buffer stays
-        outside. With several unlimited terms of different signs, the index may become another index
-        within the buffer.
+        term, an index within the buffer does not change, and another index stays outside. With
+        several unlimited terms of different signs, the result may be another index within the
+        buffer.
         """
         limit = min(prod(read_shape(buffer)) + self.find_reach(index), UNKNOWN)
         return self.limit_term(index, limit) if isinstance(index, SUMS) else index
@@ -171,10 +173,10 @@ def read_shape(buffer: tirx.Buffer) -> list[int]:
 
 
 class LoopLengths:
-    """Limits the iterations of loops whose lengths depend on data; starts sums before them.
+    """Limits data-dependent numbers of iterations, and starts sums before these loops.
 
-    TVM starts a sum in the first iteration of its loops. Without an iteration, the result would
-    never be written.
+    TVM starts a sum in the first iteration of its loops. Without an iteration, no code would write
+    the result.
     """
 
     def __init__(self, body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:

@@ -1,8 +1,8 @@
-"""Limits casts of floats to integers, which C does not define for NaN and values out of range.
+"""Limits casts of floats to integers, because C does not define them for NaN and large values.
 
-:mod:`firmwright.transforms.undefined_behavior` has limited the model's casts before. This module
-limits casts of coordinates that TVM's operators compute, and of integers that a network stores as
-floats.
+:mod:`firmwright.transforms.undefined_behavior` limits the model's casts before this module runs.
+This module limits casts of coordinates that TVM's operators compute. It also limits casts of
+integers that a network stores as floats.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ROUNDED = frozenset(("prim.ceil", "tirx.floor", "tirx.nearbyint", "tirx.round", 
 
 
 def limit_casts(body: tirx.Stmt) -> tirx.Stmt:
-    """Define the value of casts of floats that depend on data, and of products of such casts."""
+    """Define the results of data-dependent casts of floats, and of products of such casts."""
     return structural_map(body, ((tirx.Cast, limit_cast), (tirx.Mul, wrap_product)))
 
 
 def wrap_product(product: tirx.Mul) -> tirx.Expr:
-    """Multiply two integers that come from floats in the unsigned type, which wraps around."""
+    """Multiply two integers from floats in the unsigned type, which wraps around."""
     dtype = str(product.ty.dtype)
     if dtype not in ("int32", "int64") or not all(map(comes_of_floats, (product.a, product.b))):
         return product
@@ -45,8 +45,9 @@ def comes_of_floats(value: tirx.Expr) -> bool:
 def limit_cast(cast: tirx.Cast) -> tirx.Expr:
     """Limit a float that is cast to an integer, unless all its values fit the integer type.
 
-    NaN becomes the largest integer. A coordinate is computed in place. It is limited to half of the
-    range of types with 32 bits or more, so that its neighbors do not overflow.
+    NaN becomes the largest integer. A coordinate is an expression, not a stored value. Coordinates
+    in types of 32 bits or more are limited to half of the range, so that neighboring coordinates do
+    not overflow.
     """
     source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not source.startswith("float") or not target.startswith(("int", "uint")):
@@ -67,7 +68,7 @@ def limit_cast(cast: tirx.Cast) -> tirx.Expr:
 
 
 class Span(NamedTuple):
-    """The least and the greatest value of a float, and whether it may be NaN."""
+    """The minimum and maximum of a float, and whether it may be NaN."""
 
     low: float = -inf
     high: float = inf
@@ -79,9 +80,9 @@ class Span(NamedTuple):
 
 
 def find_span(value: tirx.Expr) -> Span:
-    """Return the values that a float can have, according to its limits and its rounding.
+    """Return the range of a float according to its limits and its rounding.
 
-    In C a minimum is ``a < b ? a : b``, which is b if a or b is NaN.
+    In C, a minimum is ``a < b ? a : b``. Its value is b if a or b is NaN.
     """
     if isinstance(value, tirx.FloatImm):
         return Span(value.value, value.value, bool(np.isnan(value.value)))

@@ -1,8 +1,8 @@
-"""Rewrites quotients and remainders in indices into a form that TVM's passes handle correctly.
+"""Rewrites quotients and remainders in indices into a form that TVM handles correctly.
 
-TVM 0.27 reads an index as a sum of loop variables. TVM loses the constant of a dividend that counts
-down, as in ``(11 - i) % 12``, and some constants after another division, as in ``(i + 11) // 3 %
-12``. TVM does not analyze divisions that round toward zero, like C's divisions.
+TVM 0.27 reads an index as a sum of loop variables. TVM loses the constant of a decreasing dividend,
+as in ``(11 - i) % 12``. It also loses some constants after another division, as in ``(i + 11) // 3
+% 12``. TVM does not analyze divisions that round toward zero, like C's divisions.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tvm_ffi import structural_map, structural_walk
 FLOORS = (tirx.FloorDiv, tirx.FloorMod)
 
 LARGEST_SHIFT = 2**16
-"""The maximum addition to a dividend; a larger number could overflow an index of 32 bits."""
+"""The maximum addition to a dividend. A larger number could overflow an index of 32 bits."""
 
 
 def protect_index_divisions(module: tvm.IRModule) -> tvm.IRModule:
     """Simplify the divisions in indices that TVM handles incorrectly.
 
-    All other divisions round toward zero.
+    The remaining divisions in these indices round toward zero.
 
-    Raises ValueError for a divisor that is zero or not a number.
+    Raises ValueError if a divisor is zero or not a number.
     """
     protected = {name: protect_function(part) for name, part in module.functions.items()}
     return tvm.IRModule(protected, attrs=module.attrs)
@@ -64,7 +64,7 @@ def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
-    """Pass the ranges of the variables of loops and blocks to the analyzer."""
+    """Pass the ranges of loop and block variables to the analyzer."""
 
     def bind_loop(loop: tirx.For) -> None:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -77,7 +77,7 @@ def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
 
 
 def is_misread(index: tirx.Expr) -> bool:
-    """Return whether an index divides more than variables, or subtracts next to a division.
+    """Return whether an index divides more than variables, or subtracts and divides.
 
     TVM's FlattenBuffer fails for ``i % 2 - i``.
     """
@@ -89,7 +89,7 @@ def is_misread(index: tirx.Expr) -> bool:
 
 
 def counts_up(index: tirx.Expr) -> bool:
-    """Return whether an index is a sum of variables times positive factors, divided or not."""
+    """Return whether an index is a sum of variables with positive factors or divisors."""
     if isinstance(index, tirx.Add):
         return counts_up(index.a) and counts_up(index.b)
     if isinstance(index, (tirx.Mul, *FLOORS)):
@@ -102,7 +102,8 @@ def round_toward_zero(
 ) -> tirx.Expr:
     """Return a floor division or remainder by a constant, expressed with C's division.
 
-    If TVM's simplification made the divisor negative, divisor and dividend change their signs.
+    TVM's simplification can make the divisor negative. The signs of divisor and dividend then
+    change.
     """
     dtype, divisor = str(division.ty.dtype), abs(division.b.value)
     sign = 1 if division.b.value > 0 else -1

@@ -1,8 +1,7 @@
 """Calls a user's C functions, which receive their tensors as DLPack's ``DLTensor``.
 
-In TIR, such a call is TVM's call of a packed function with a plain name; the names of functions of
-TVM's runtime contain a period. The tensors' shapes are constants, so each call fills its structs
-on the stack.
+In TIR, such a call is TVM's call of a packed function with a plain name. The names of TVM's runtime
+functions contain a period. The shapes are constants, so each call fills its structs on the stack.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "b
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A call of ``function`` with tensors as (dtype, shape); the last tensor is the result."""
+    """A call of ``function`` with tensors as (dtype, shape). The last tensor is the result."""
 
     function: str
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
@@ -52,7 +51,7 @@ def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
 
 
 def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
-    """Return the lines of the call in a separate block; a scalar has the shape of one element."""
+    """Return the lines of the call in a separate block. A scalar has the shape of one element."""
     lines = ["{"]
     for number, ((dtype, shape), pointer) in enumerate(zip(call.tensors, pointers, strict=True)):
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -62,7 +61,7 @@ def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
         kind, bits = re.fullmatch(r"([a-z]+)(\d*)", dtype).groups()  # type: ignore[union-attr]
         lines += [
             f"    DLTensor tensor_{number} = {{",
-            # DLTensor has no const pointers; a library must not write to its inputs.
+            # # DLTensor has no const pointers. A library must not write to its inputs.
             f"        (void *){pointer}, {{kDLCPU, 0}}, {len(shape)}, "
             f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, "
             f"strides_{number}, 0}};",

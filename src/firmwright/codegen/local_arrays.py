@@ -1,7 +1,7 @@
 """Removes unread local arrays and places the declarations of the other arrays.
 
-An array of one element becomes a variable of C. It is declared in the innermost block that uses it,
-with its first value, so that no compiler warns of a variable without a value.
+An array of one element becomes a C variable. The innermost block that uses the variable declares it
+with its first value. Therefore no compiler warns about an uninitialized variable.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ def is_pointer(value: tvm.ir.Expr) -> bool:
 
 
 def find_array(pointer: tvm.ir.Call) -> tirx.Var:
-    """Return the array to which a pointer points."""
     (target,) = pointer.args
     return target.source if isinstance(target, tvm.ir.TensorLoad) else target
 
 
 def list_statements(body: tirx.Stmt) -> list[tirx.Stmt]:
-    """Return the statements of a block in order, without sequences in sequences."""
+    """Return the statements of a block in order, and flatten nested sequences."""
     if not isinstance(body, tirx.SeqStmt):
         return [body]
     return [inner for part in body.seq for inner in list_statements(part)]
@@ -45,7 +44,7 @@ def make_block(statements: list[tirx.Stmt]) -> tirx.Stmt:
 
 
 def drop_unread(module: tvm.IRModule) -> tvm.IRModule:
-    """Remove local arrays and variables that are never read, and the code that computes them."""
+    """Remove unread local arrays and variables, and the code that computes them."""
     functions = {
         name: function.with_body(drop_unread_arrays(function.body))
         for name, function in module.functions.items()
@@ -84,7 +83,6 @@ def is_nothing(body: tirx.Stmt) -> bool:
 
 
 def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
-    """Return the local arrays and bound variables that no expression reads."""
     uses: Counter[tirx.Var] = Counter()
     local: set[tirx.Var] = set()
 
@@ -93,7 +91,7 @@ def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
         uses[variable] -= not is_needed
 
     def note_store(store: tirx.BufferStore) -> None:
-        if not has_effect(store.value):  # an array is unread if only its stores read it
+        if not has_effect(store.value):  # an array is unread if only its own stores read it
             uses[store.buffer] -= 1 + count_uses(store.value, store.buffer)
 
     rules = (
@@ -117,7 +115,7 @@ def has_effect(value: tirx.Expr) -> bool:
 
 
 def find_scalars(body: tirx.Stmt) -> set[tirx.Var]:
-    """Return the local arrays of one element to which there is no pointer."""
+    """Return the local arrays of one element without a pointer to them."""
     found: set[tirx.Var] = set()
 
     def note(allocation: tirx.AllocBuffer) -> None:
@@ -150,7 +148,7 @@ def is_first_value(statement: tirx.Stmt, array: tirx.Var) -> bool:
 
 
 def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
-    """Move the declaration of each scalar directly before its first value, if one block uses it."""
+    """Move a scalar's declaration directly before its first value, if one block uses the scalar."""
     allocated: Counter[tirx.Var] = Counter()
     structural_walk(body, (tirx.AllocBuffer, lambda a: allocated.update((a.buffer,))))
     found: list[tirx.AllocBuffer] = []
@@ -202,9 +200,9 @@ def place_inside(statement: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stm
 
 
 def begins_assigned(part: tirx.Stmt, array: tirx.Var) -> bool | None:
-    """Return whether every path through a statement writes an array before it reads it.
+    """Return whether every path through a statement writes an array before reading it.
 
-    Return None if the statement does not use the array.
+    Returns None if the statement does not use the array.
     """
     if not mentions(part, array):
         return None

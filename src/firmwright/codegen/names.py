@@ -20,7 +20,7 @@ KEYWORDS = frozenset(
     co_await co_return co_yield consteval constinit
     """.split()
 )
-"""The keywords of C99 and C23, and the keywords of C++ that a shared header must avoid."""
+"""The keywords of C99 and C23, and the C++ keywords that a shared header must avoid."""
 
 RESERVED_MACROS = frozenset(
     """
@@ -29,7 +29,7 @@ RESERVED_MACROS = frozenset(
     va_arg va_copy va_end va_start isfinite isinf isnan isnormal signbit fpclassify
     """.split()
 )
-"""Names that a header of the C library, or a compiler, may define as macros."""
+"""Names that a C library header or a compiler may define as macros."""
 
 ARDUINO_MACROS = frozenset(
     """
@@ -46,32 +46,33 @@ A macro with parameters, such as ``min``, does not change a member of a struct.
 AVR_MACROS = frozenset("ADC BIN DEC F_CPU HEX OCT SE SP SREG".split())
 """Macros of Arduino's AVR core, and common macros of avr-libc.
 
-The headers of avr-libc define more than a thousand registers and bits, such as UDR0 and ADEN. These
+The headers of avr-libc define more than a thousand registers and bits, such as UDR0 and ADEN. Those
 names are not reserved, because they differ between chips.
 """
 
 REGISTER_MACRO = re.compile(r"B[01]{1,8}|(P|DD)[A-L][0-7]|(PIN|PORT|DDR)[A-L][0-7]?")
-"""Families of macros in Arduino's AVR core: B00000001, and ports with their bits, as PORTB, PB5."""
+"""Macros in Arduino's AVR core: binary constants such as B00000001, and ports such as PORTB and
+PB5."""
 
 NUMBER_MACRO = re.compile(
     r"U?INT\w*_(C|MAX|MIN)|[SU]?CHAR_\w+|U?(SHRT|LONG|LLONG)_(MAX|MIN)"
     r"|(FLT|DBL|LDBL)_\w+|M_\w+|(PRI|SCN)[diouxX]\w+"
 )
-"""Families of names of macros: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
+"""Macros for numbers and formats, such as INT32_MIN, CHAR_BIT, FLT_EPSILON and M_PI."""
 
 MAX_LENGTH = 60
-"""The maximum number of characters; C99 guarantees 63 significant characters for internal names."""
+"""The maximum characters of a name. C99 guarantees 63 significant characters for internal names."""
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether an identifier is a keyword, or a common macro of the C library or Arduino."""
+    """Return whether an identifier is a keyword or a common macro of the C library or Arduino."""
     if name in KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS | AVR_MACROS:
         return True
     return bool(NUMBER_MACRO.fullmatch(name) or REGISTER_MACRO.fullmatch(name))
 
 
 def c_identifier(name: str) -> str:
-    """Return ``name`` as a C identifier; invalid characters become underscores."""
+    """Return ``name`` as a C identifier, with underscores instead of invalid characters."""
     text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:MAX_LENGTH] or "tensor"
     if is_reserved(text):
         text = f"{text}_"
@@ -83,7 +84,7 @@ def c_identifier(name: str) -> str:
 def make_unique_identifiers(
     names: Iterable[str], chosen: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return one identifier per name, in order; identifiers that collide are numbered.
+    """Return one identifier per name, in order. Identifiers that collide have numbers.
 
     ``chosen`` has the identifiers of some names.
     """
@@ -101,7 +102,7 @@ def make_unique_identifiers(
 
 
 def escape_comment(text: str) -> str:
-    """Return any text on one line, without the marks that begin or end a comment."""
+    """Return text on one line, without the marks that begin or end a comment."""
     printable = re.sub(r"[\n\t]", " ", CONTROLS.sub(" ", text))
     apart = printable.replace("*/", "* /").replace("/*", "/ *")
     return re.sub(r"\?(?=\?)", "? ", apart)  # "??/" is a backslash

@@ -1,7 +1,7 @@
-"""Writes the C functions of built-in operators, which kernels call like other functions.
+"""Writes the C functions of built-in operators.
 
-A function is a template in ``templates/operators``. A function of several types has its dtype as
-the end of its name, and one template for all types.
+A function is a template in ``templates/operators``. A function of several types has one template,
+and its name ends with the dtype.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ TYPES: Mapping[str, Mapping[str, str | int]] = {
     "int32": {"scalar": "int32_t", "wide": "int64_t", "bits": 31},
     "float32": {"scalar": "float", "wide": "float", "bits": 0},
 }
-"""The types in C of a function's numbers and of their products, and the numbers' bits, by dtype."""
+"""The C types of a function's numbers and products, and the bits of the numbers, by dtype."""
 
 PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\)", re.MULTILINE)
-"""The public function of a source, with its parameters; its other functions are static."""
+"""The public function of a source, with its parameters.
+
+The other functions of the source are static.
+"""
 
 
 def find_template(function: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Sets up Jinja: undefined names are errors, and the output does not depend on the locale."""
+"""Sets up Jinja so that undefined names are errors and the output does not depend on the locale."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DIGEST = hashlib.sha256
 
 
 class CompiledTemplates(jinja2.BytecodeCache):
-    """The bytecode of each template, by the digest of all its inputs."""
+    """Stores the bytecode of each template by the digest of all inputs."""
 
     def __init__(self, environment: jinja2.Environment) -> None:
         self._environment = environment
@@ -53,13 +53,14 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
     @cached_property
     def _settings(self) -> str:
-        """The data, in addition to the text, that determine an environment's compiled templates."""
+        """The data, except for the text, that change the compiled templates of an environment."""
         settings = [getattr(self._environment, name) for name in SETTINGS]
         filters = [DIGEST(path.read_bytes()).hexdigest() for path in self._list_filter_files()]
         return repr([jinja2.__version__, sys.implementation.cache_tag, settings, filters])
 
     def _list_filter_files(self) -> Iterator[Path]:
-        """Yield the files of the filters, because compiled templates contain filtered constants."""
+        """Yield the source files of the filters, because compiled templates contain filtered
+        constants."""
         names = {function.__module__ for function in self._environment.filters.values()}
         for name in sorted(names):
             if name.startswith("firmwright."):
@@ -95,7 +96,7 @@ class PrintableTemplate(jinja2.Template):
 
 
 class Confined(ImmutableSandboxedEnvironment):
-    """An environment whose templates reach only the passed values, no other Python objects."""
+    """An environment whose templates access only the passed values, and no other Python objects."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Reject methods that read or write files, in addition to Jinja's unsafe attributes."""
@@ -108,10 +109,10 @@ def new_environment(
     escapes: bool = False,
     kind: type[jinja2.Environment] = jinja2.Environment,
 ) -> jinja2.Environment:
-    """Return an environment that keeps lines as written; an undefined name is an error.
+    """Return an environment that preserves lines. An undefined name is an error.
 
-    ``read`` returns the text of a template, or None if it does not exist. ``escapes`` turns on the
-    escapes of HTML.
+    ``read`` returns the text of a template, or None if it does not exist. ``escapes`` turns on HTML
+    escapes.
     """
     env = kind(
         loader=jinja2.FunctionLoader(read),
@@ -152,7 +153,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
 
 
 def confine(env: jinja2.Environment) -> jinja2.Environment:
-    """Return an environment for a recipe's templates, which also has the templates of ``env``."""
+    """Return an environment for a recipe's templates that can include the templates of ``env``."""
     confined = new_environment(lambda _: None, kind=Confined)
     confined.loader, confined.filters = env.loader, env.filters
     return confined
@@ -163,6 +164,6 @@ def render(env: jinja2.Environment, name: str, variables: Mapping[str, Any]) -> 
 
 
 def wrap_comment(text: str, width: int = 80) -> str:
-    """Break a long comment line; the next lines start with `` * ``."""
+    """Wrap a long comment line. The next lines start with `` * ``."""
     lines = textwrap.wrap(escape_comment(text), width, break_long_words=False) or [""]
     return "\n * ".join(lines)

@@ -1,1 +1,4 @@
-"""The built-in devices, one folder per device. Other packages add devices with entry points."""
+"""Contains the built-in devices, one folder per device.
+
+Other packages add devices through entry points.
+"""

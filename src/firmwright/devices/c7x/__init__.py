@@ -1,7 +1,7 @@
 """Defines the device ``c7x``: TI's digital signal processor.
 
-It runs every operator that TVM can lower. If the recipe's list of devices ends with ``c7x``, the
-whole network runs on the C7x. The Arm cores then make one call per inference.
+The device runs every operator that TVM can lower. If the recipe's list of devices ends with
+``c7x``, the whole network runs on the C7x. The Arm cores then make one call per inference.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class C7xTarget(Target):
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
-        """Add the folder of the loadable if the platform names a compiler for it."""
+        """Write the folder of the loadable if the platform names a compiler for the loadable."""
         from firmwright.devices.c7x.loadable import make_loadable_build, write_loadable
 
         build = make_loadable_build(context.platform)

@@ -1,4 +1,4 @@
-"""Finds the elements that a region's only loop nest reads for each element that it writes."""
+"""Finds the input elements that an elementwise loop nest reads for each output element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATORS = frozenset(
 class ReadTensor:
     """A buffer that a block reads.
 
-    ``strides`` has, per axis of the output, the number of elements by which the buffer's index
+    ``strides`` has one number per axis of the output: the elements by which the buffer's index
     moves. ``follows`` is true for the axes along which the index moves. ``read_index`` is the
     buffer's index in the block's reads.
     """
@@ -47,7 +47,7 @@ class ReadTensor:
 
 @dataclass(frozen=True)
 class ElementwiseNest:
-    """A loop nest that computes each element from input elements at its position.
+    """A loop nest that computes each output element from input elements at the same position.
 
     The inputs may be broadcast. ``reads_table`` is true if the nest looks up values in a table.
     ``calls`` are the functions that the nest calls.
@@ -95,10 +95,11 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
 
 
 def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[int, ...] | None:
-    """Return the distance that the read's index moves along each axis of the output, or None.
+    """Return the distances by which the index of a read moves along the axes of the output, or
+    None.
 
-    The distance is 0 if the index does not move. A shorter shape is aligned at its end, as numpy
-    broadcasts. The result is None for an access of another form.
+    A distance is 0 if the index does not move. A shorter shape is aligned at its end, according to
+    numpy's broadcasting. The result is None if the access has another form.
     """
     missing = len(variables) - len(read.region)
     strides = [0] * len(variables)
@@ -131,7 +132,7 @@ def is_one(number: tirx.Expr) -> bool:
 
 
 def find_called_functions(body: SBlock) -> tuple[str, ...]:
-    """Return the called functions, without the inline arithmetic of the project's headers."""
+    """Return the called functions, without the inline functions of the project's headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()
     structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(callee_name(call))))

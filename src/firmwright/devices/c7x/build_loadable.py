@@ -23,8 +23,8 @@ from firmwright.toolchain.libraries import check_definitions
 def run(job: Job, folder: Path) -> None:
     """Write the loadable, its map and its objects.
 
-    Raises UserError if the network calls a user-defined function that the loadable does not
-    contain.
+    Raises UserError if the loadable does not contain a user-defined function that the network
+    calls.
     """
     build = get_build(job)
     compiler = find_compiler(build.toolchain, build.platform.architecture)

@@ -1,9 +1,9 @@
-"""Estimates the cycles of a region on a C7x with a simple model, not a measurement.
+"""Estimates the cycles of a region on a C7x with a simple model.
 
-In each cycle, vectors process as many of the largest elements as a register holds. Every other loop
-runs at the rate of compiled loops. The platform's ``timing`` states this rate for one
-multiply-accumulate. Inputs, weights and outputs pass once between external memory and the core. DMA
-transfers during the computation count only if they need more time than the computation.
+The model is not a measurement. A vector loop computes one register of the largest elements per
+cycle. Every other loop runs at the rate of compiled loops. The platform's ``timing`` has this rate
+for one multiply-accumulate. Inputs, weights and outputs pass once between external memory and the
+core. If DMA transfers overlap with the computation, only the remaining transfer time counts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from firmwright.toolchain import Platform
 
 @dataclass(frozen=True)
 class Core:
-    """A C7x core; ``vector`` and ``local_memory`` are sizes in bytes.
+    """A C7x core. ``vector`` and ``local_memory`` are sizes in bytes.
 
-    ``steps_per_cycle`` is the rate of compiled loops, ``bytes_per_cycle`` the rate of external
-    memory. These values are None if the platform states no times.
+    ``steps_per_cycle`` is the rate of compiled loops. ``bytes_per_cycle`` is the rate of external
+    memory. Both are None if the platform has no times.
     """
 
     vector: int
@@ -46,7 +46,7 @@ def read_core(platform: Platform) -> Core:
 def estimate_cycles(
     core: Core, function: tirx.PrimFunc, steps: int, lanes: int = 0, beside: bool = False
 ) -> Cycles | None:
-    """Return the cycles of a region's ``steps``; None if the platform states no times.
+    """Return the cycles of a region's ``steps``, or None if the platform has no times.
 
     ``lanes`` is the number of elements in a vector, or 0 without vectors. If ``beside`` is true,
     transfers overlap with the computation, and ``transfer`` has only the remaining cycles.
@@ -61,7 +61,7 @@ def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles |
     """Return the cycles of a computation and of the transfer of ``moved`` bytes.
 
     If ``beside`` is true, the transfers overlap with the computation. The result is None if the
-    platform states no times.
+    platform has no times.
     """
     if core.bytes_per_cycle is None:
         return None

@@ -1,4 +1,4 @@
-"""Defines the forms of the C7x: layers that the C7x computes with vectors, and their conditions."""
+"""Defines the C7x forms: layers with vector code, and their conditions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from firmwright.ir.layer import Addition, Array, Layer, LayerKind
 UNDILATED = Condition("a kernel without gaps in its rows", lambda layer: layer.dilation[1] == 1)
 
 LAYERS = "c7x/layers"
-"""The folder of the forms' templates."""
 
 SUMS = (
     "The DMA moves strips of rows during the computation. The streaming engines deliver weights "
@@ -28,12 +27,15 @@ SUMS = (
 
 
 FLOAT_SHIFT = 24
-"""The smallest shift of a product with a float's mantissa, for channels that fill a block."""
+"""The smallest shift after a product with a float's mantissa.
+
+The channels that fill a block use this shift.
+"""
 
 
 @cache
 def make_forms(core: Core) -> tuple[Form, ...]:
-    """Return the forms of a core; the forms of one kind of layer are in the order of preference."""
+    """Return the forms of a core. The forms of one kind of layer are in the order of preference."""
     conditions = (
         INTEGERS,
         Condition(
@@ -149,7 +151,7 @@ def order_each(layer: Layer, indices: Array) -> Array:
 def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
     """Return the rows (O, …) of the channels of all blocks.
 
-    The rows are padded if there is only one block and it is not full.
+    If a single block is not full, the rows are padded.
     """
     missing = max(int(indices.max()) + 1 - len(array), 0)
     filled = np.pad(array, ((0, missing), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
@@ -160,8 +162,8 @@ def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
 def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
     """Return biases, multipliers, offsets and shifts as flat int32 (block, number, channel).
 
-    Products of words read an input byte as its distance from the lowest integer of its type. The
-    biases correct for this distance.
+    Products of words read an input byte as a distance from the lowest integer of its type. The
+    biases correct this distance.
     """
     numbers = make_requantization(layer)
     lowest = 0 if each else int(np.iinfo(layer.input_dtype).min)
@@ -178,7 +180,7 @@ def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
 
 
 def pack_pair(layer: Addition) -> Packing:
-    """Return the record of the portable form, and add the flags for signed inputs."""
+    """Return the record of the portable form, with flags for signed inputs."""
     signed = {
         f"{name}_is_signed": int(dtype == "int8")
         for name, dtype in zip("ab", layer.input_dtypes, strict=True)

@@ -1,11 +1,11 @@
 """Schedules elementwise regions as TI does: blocks in local memory, vectors in the inner loop.
 
-The schedule is for a region that computes each element from input elements at its position. The
-inputs may be broadcast. The region is split into blocks of at most 16 KiB. While the core computes
-one block, the DMA loads the next block and stores the previous one. The innermost loop has as many
-steps as a vector has elements. All other regions keep the default loops, because TI's compiler has
-no other schedule for the C7x. The rules and numbers are from the sources and documentation of TI's
-C7x backend for TVM, which are public.
+The schedule is for a region that computes each output element from input elements at the same
+position. The inputs may be broadcast. The region is split into blocks of at most 16 KiB. While the
+core computes one block, the DMA loads the next block and stores the previous one. The innermost
+loop has one step per element of a vector. All other regions keep the default loops, because TI's
+compiler has no other schedule for the C7x. The rules and numbers are from the public sources and
+documentation of TI's C7x backend for TVM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BLOCK_BYTES = 16 * 1024
 
 @dataclass(frozen=True)
 class BlockSplit:
-    """An axis that is split into ``count`` equal parts.
+    """A split of one axis into ``count`` equal parts.
 
     In each block, the axes before this axis have only one index.
     """
@@ -48,7 +48,7 @@ class BlockSplit:
 
 
 def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
-    """Return a region with its loops restructured as TI does for this core."""
+    """Return a region with the loops of TI's schedule for this core."""
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
     steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
@@ -88,10 +88,10 @@ def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
-    """Return the axis to split, and the number of parts; None if one block holds all elements.
+    """Return the axis to split and the number of parts, or None if one block holds all elements.
 
-    The axis is the first one, from the inside, at which a block would be too large. It is split
-    into the fewest equal parts that are small enough.
+    From the innermost axis outward, the axis is the first one at which a block is too large. The
+    parts are equal, and their number is the smallest number that makes blocks small enough.
     """
     size = element_bytes
     for axis in reversed(range(len(extents))):
@@ -104,10 +104,10 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 
 
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
-    """Return the inputs that the DMA moves by blocks.
+    """Return the inputs that the DMA moves in blocks.
 
     These inputs have several axes and differ between blocks. The core reads all other inputs in
-    place: for example, the scale of a channel, or an input with gaps.
+    place, for example a scale per channel or an input with gaps.
     """
     if split is None:
         return ()
@@ -119,11 +119,7 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 
 
 def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
-    """Return whether an input is worth a transfer by blocks.
-
-    This is true if each block reads at least one vector of the input, and blocks read different
-    parts.
-    """
+    """Return whether each block reads a different part of an input, of at least one vector."""
     follows = read.follows
     outside = (*extents[: split.axis], split.count)
     inside = (extents[split.axis] // split.count, *extents[split.axis + 1 :])
@@ -138,7 +134,7 @@ def explain_no_blocks(
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
-    """Return the reason why there are no blocks; '' if there are blocks."""
+    """Return the reason why there are no blocks, or '' if there are blocks."""
     if split is None:
         return f"all tensors fit {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
@@ -182,9 +178,9 @@ def make_blocks(
 
 
 def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
-    """Make the innermost loop one vector long; return '' or the reason for a failure.
+    """Make the innermost loop one vector long, and return '' or the reason for a failure.
 
-    After the ``outer`` loops, axes are joined as long as all inputs have equal strides along them.
+    After the ``outer`` loops, axes are fused if all inputs have equal strides along these axes.
     """
     if found.calls:
         return f"it calls {', '.join(found.calls)}"
@@ -202,9 +198,9 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 
 
 def count_fusable_axes(found: ElementwiseNest) -> int:
-    """Return how many of the last axes can be joined for every input.
+    """Return the number of last axes that can be fused for every input.
 
-    An axis of length 1 can always be joined.
+    An axis of length 1 can always be fused.
     """
     steps_of_axes = [
         tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()

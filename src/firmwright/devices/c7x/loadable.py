@@ -1,7 +1,7 @@
 """Builds the loadable, which is the image that the C7x loads, with TI's compiler.
 
-The folder of the loadable is in the project. The project's network is compiled a second time for
-the loadable. The Makefile in this folder calls the compiler as the functions in this module do.
+The folder of the loadable is in the project. The build compiles the project's network again for the
+loadable. The Makefile in this folder uses the same compiler options as this module.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from firmwright.toolchain.layout import NETWORK, list_sources
 from firmwright.toolchain.makefile import wrap_words
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
-"""The linked loadable's name, as TI's compilers write it; its map ends in ``.map``."""
+"""The name of the linked loadable, from TI's compilers. Its map ends in ``.map``."""
 
 
 def make_loadable_build(platform: Platform) -> Build | None:
-    """Return the build of the loadable for a network whose last device is a platform's C7x.
+    """Return the build of the loadable for a network whose last device is the platform's C7x.
 
     The result is None if the platform names no compiler for the loadable.
     """
@@ -66,8 +66,8 @@ def compile_loadable(
 ) -> list[Path]:
     """Compile ``sources`` to objects in the folder ``to``.
 
-    The paths of ``sources`` are relative to ``project``, the loadable's folder. Raises UserError
-    with the compiler's output and the command line.
+    The paths of ``sources`` are relative to ``project``, which is the loadable's folder. Raises
+    UserError with the compiler's output and the command line.
     """
 
     def compile_one(source: str) -> Path:
@@ -87,7 +87,7 @@ def link_loadable(
     cache: Path,
     output: Path,
 ) -> None:
-    """Link and strip a loadable, and write its map next to it.
+    """Link and strip a loadable, and write its map next to the loadable.
 
     ``libraries`` are arguments of the linker. Raises UserError with a tool's output and the command
     line.
@@ -103,7 +103,7 @@ def link_loadable(
 
 
 def drop_link_date(map_file: Path) -> None:
-    """Remove the line with the time from the linker's map to make the build reproducible."""
+    """Remove the time from the linker's map, so that the build is reproducible."""
     lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(">> Linked ")]
     map_file.write_text("".join(kept), encoding="utf-8", newline="\n")
@@ -118,7 +118,7 @@ BYTES_PER_LINE = 16
 
 
 def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
-    """Write the loadable's files into an existing project.
+    """Write the loadable's files into a project.
 
     ``variables`` are the variables of the project's templates. ``build`` is the loadable's build.
     """
@@ -146,8 +146,8 @@ def loadable_templates(build: Build) -> list[str]:
 def chip_templates(side: str) -> list[str]:
     """Return the templates of the transport between the cores of a chip.
 
-    ``side`` selects the templates for Linux or for the firmware. The firmware also gets the service
-    that answers the calls on every transport.
+    ``side`` selects the templates for Linux or for the firmware. The firmware also contains the
+    service that answers calls on every transport.
     """
     own = list_templates(f"{NAME}/chip/{side}")
     service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
@@ -157,7 +157,7 @@ def chip_templates(side: str) -> list[str]:
 def loadable_sources(project: Path, prefix: str) -> list[str]:
     """Return the sources of the loadable, as paths from the loadable's folder.
 
-    Sources that only the Arm cores need are left out. They are the weights in C, the network's
+    The result excludes sources that only the Arm cores need: the weights in C, the network's
     information, the boxes, and the caller of the loadable.
     """
     processor = list_templates(f"{NAME}/call/processor")
@@ -173,7 +173,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:
-    """Return an array's bytes, in memory order, as directives of TI's assembler."""
+    """Return the bytes of an array, in memory order, as directives of TI's assembler."""
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
     return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)

@@ -1,4 +1,4 @@
-"""Lowers layers to calls of the C7x's multiply-accumulate code, and other regions from TIR."""
+"""Lowers layers to calls of the C7x's multiply-accumulate code, and other regions to loops."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from firmwright.lowering.region import lower_region
 from firmwright.targets import Context
 
 PAIR_CYCLES = 3
-"""Assumed cycles per vector of sums of two tensors: nine instructions, three per cycle."""
+"""The assumed cycles per vector of sums of two tensors: nine instructions, three per cycle."""
 
 
 def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredRegion:
-    """Lower a region with a form; lower it from TIR without a form or with a user's strategy."""
+    """Lower a region with a form, or to loops if it has no form or a user's strategy."""
     core = read_core(context.platform)
     layer, choice = find_form(region, module, context, make_forms(core))
     if layer is None or choice.form is None:
@@ -40,13 +40,16 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
     strategies = (*context.strategies, *STRATEGIES)
     scheduler = partial(schedule_for_c7x, core=core)
     lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
-    # Streams read ahead, and a message to this core lists the buffers that it reads separately from
-    # all other buffers.
+    # No buffers are shared, because streams read ahead. A message to this core also lists its input
+    # buffers separately.
     return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
 
 
 def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
-    """Return the estimated cycles of a layer with a form; transfers overlap with its products."""
+    """Return the estimated cycles of a layer with a form.
+
+    Transfers overlap with the computation.
+    """
     if isinstance(layer, Pair):
         vectors = ceil(layer.elements / (core.vector // 4))
         return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)

@@ -1,4 +1,4 @@
-"""Defines the names that several modules of this device use."""
+"""Defines names for several modules of this device."""
 
 NAME = "c7x"
 """The name of the device in a target mix, and of its folder of templates."""

@@ -1,4 +1,4 @@
-"""Defines the stage that the C7x adds to the pipeline, which builds the loadable."""
+"""Defines the pipeline stage that builds the loadable of the C7x."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.toolchain import Build, Toolchain, load_toolchain
 
 
 def find_toolchain(job: Job) -> Toolchain | None:
-    """Return the compiler of the loadable; None if no loadable is built."""
+    """Return the compiler of the loadable, or None if the build makes no loadable."""
     name = None if job.origin else job.platform.modules.get(C7X.name)
     return None if name is None else load_toolchain(name)
 
@@ -30,7 +30,7 @@ def applies(job: Job) -> bool:
 
 
 def lacks_networks(job: Job) -> bool:
-    """Return whether TI's tools compiled networks that the loadable replaces by stand-ins."""
+    """Return whether the loadable has stand-ins for networks that TI's tools compiled."""
     return has_tools() and any(device.name == TIDL.name for device in job.mix)
 
 
@@ -58,7 +58,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def list_archive(job: Job) -> dict[str, Path]:
-    """Return the loadable and its map, as files in the folder of TI's tools."""
+    """Return the loadable and its map by their paths in the archive."""
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
     shown = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]

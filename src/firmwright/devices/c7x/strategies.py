@@ -1,9 +1,9 @@
 """Defines operators with special loops on the C7x, because TVM's loops call functions or branch.
 
-The loops follow TI's compiler. A pooling of single elements only selects them. A resize computes
-positions without rounding functions, so that the compiler can pipeline its loops. The results of
-both operators are bit-exact with TVM for finite numbers. A call keeps TVM's loops if exact results
-are not certain.
+The loops follow TI's compiler. A pooling of single elements only selects elements. A resize
+computes positions without rounding functions, so that the compiler can pipeline the loops. The
+results of both operators are bit-exact with TVM for finite numbers. A call keeps TVM's loops if
+exact results are not certain.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.strategies import Strategy
 
 EXACT_LIMIT = 2**22
-"""The limit of positions in units of their fraction: float32 has all smaller positions exactly."""
+"""The limit of positions in units of their fraction.
+
+Float32 represents all smaller positions exactly.
+"""
 
 ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
-"""The halves to add to a position, by the rounding, so that its integer part is the nearest
-element."""
+"""The halves to add to a position for each rounding.
+
+The integer part is then the nearest element.
+"""
 
 
 def is_subsampling(call: tvm.ir.Call) -> bool:
-    """Return whether windows are 1x1 in NCHW, without padding and dilation."""
+    """Return whether a pooling has 1x1 windows in NCHW, without padding and dilation."""
     a = call.attrs
     ones = all(int(n) == 1 for n in (*a.pool_size, *a.dilation))
     return ones and str(a.layout) == "NCHW" and not any(int(n) for n in a.padding)
@@ -62,18 +67,18 @@ class AxisInterpolation:
 
     @property
     def grain(self) -> Fraction:
-        """Return the unit of positions, of which each position between two centers is a
+        """Return the unit of positions: each center and each midpoint of two centers is a
         multiple."""
         return 1 / Fraction(2 * self.scale.denominator)
 
     @property
     def is_exact(self) -> bool:
-        """Return whether float32 holds every position exactly, in any order of computation."""
+        """Return whether float32 represents every position exactly, in any order of computation."""
         power_of_two = self.scale.denominator & (self.scale.denominator - 1) == 0
         return power_of_two and (self.length + 1) / self.grain < EXACT_LIMIT
 
     def source_position(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the float32 position of an output element's center among the source's elements.
+        """Return the float32 position of an output element's center among the source elements.
 
         The ``shift`` is added to the position.
         """
@@ -82,7 +87,7 @@ class AxisInterpolation:
         return scaled + tirx.const(float(start), "float32")
 
     def nearest_index(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
-        """Return the index of the source element that is nearest to the center."""
+        """Return the index of the source element nearest to the output element's center."""
         if self.length == self.extent:
             return index
         shift = Fraction(ROUNDINGS[rounding], 2)
@@ -93,7 +98,7 @@ class AxisInterpolation:
     def index_before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
         """Return the index of the last element at or before the position.
 
-        The position plus 1 is above 0, so a cast to int32 rounds this sum down.
+        The position plus 1 is above 0. Therefore a cast to int32 rounds this sum down.
         """
         return self.source_position(index, shift + 1).astype("int32") - 1
 
@@ -114,7 +119,7 @@ class AxisInterpolation:
 
 
 def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpolation]:
-    """Return the axes of rows and columns of a resize."""
+    """Return the row axis and the column axis of a resize."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     rows, columns = (
@@ -124,7 +129,7 @@ def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpol
 
 
 def is_exact_resize(call: tvm.ir.Call) -> bool:
-    """Return whether centers are aligned and float32 holds all positions exactly."""
+    """Return whether centers are aligned and float32 represents all positions exactly."""
     a = call.attrs
     if str(a.layout) not in ("NCHW", "NHWC"):
         return False

@@ -1,8 +1,8 @@
-"""Reads inputs with the streaming engines: one vector per iteration of the loop over vectors.
+"""Reads inputs with the streaming engines, which deliver one vector per iteration.
 
-An engine walks through memory by counts and strides, so that the core computes no addresses. The
-conditions follow TI's compiler pass. The innermost loop reads the input at only one index. The
-index is affine in loops of constant lengths, and the input is never written.
+An engine follows counts and strides in memory, so that the core computes no addresses. The
+conditions are from TI's compiler pass. The innermost loop reads the input at only one index. The
+index is affine in loops of constant lengths. No code writes the input.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64
-"""The number of bytes in a vector that an engine delivers."""
+"""The bytes of a vector that an engine delivers."""
 MAX_DIMENSIONS = 5
-"""The maximum number of loops that an engine follows, in addition to the vector's elements."""
+"""The maximum loops that an engine follows, in addition to the vector's elements."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The addresses of one engine.
+    """The address pattern of one engine.
 
     ``dimensions`` are (count, bytes from one element to the next), the outermost first.
     """
@@ -42,8 +42,7 @@ class Stream:
 def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     """Return the region with streams for its innermost vector loop, and a note on the streams.
 
-    The function must be flattened and annotated. The DMA still moves the inputs that it moved
-    before.
+    The function must be flattened and annotated. The DMA continues to move its inputs.
     """
     loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])
@@ -68,7 +67,7 @@ def describe_streams(streams: int, inputs: int, refusals: Counter[str]) -> str:
 
 
 def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
-    """Return the vector loop with its enclosing loops; empty if there is no vector loop."""
+    """Return the enclosing loops and the vector loop, or () if there is no vector loop."""
     if isinstance(statement, tirx.For):
         if statement.loop_var.name == LANE:
             return (statement,)
@@ -78,7 +77,10 @@ def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
 
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
-    """Return the index at which a loop reads each buffer; elementwise loops use one index."""
+    """Return the index at which a loop reads each buffer.
+
+    An elementwise loop uses one index per buffer.
+    """
     found: dict[tirx.Buffer, tirx.Expr] = {}
 
     def see(load: tvm.ir.TensorLoad) -> None:
@@ -108,7 +110,7 @@ def plan_stream(
 
 
 def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
-    """Return the factors of an index for each loop, then its constant; [0] if it is not affine."""
+    """Return an index's factor for each loop, then its constant; [0] if it is not affine."""
     analyzer = tvm.sym.Analyzer()
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -119,10 +121,7 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the dimensions, and join adjacent dimensions if possible.
-
-    Two dimensions are joined if the outer one continues at the end of the inner one.
-    """
+    """Merge adjacent dimensions if the outer one continues at the end of the inner one."""
     made: list[tuple[int, int]] = []
     for count, step in (d for d in dimensions if d[0] > 1):
         if made and made[-1][1] == count * step:

@@ -1,9 +1,10 @@
-"""Splits a convolution for the C7x: strips of rows in local memory, and blocks of channels.
+"""Splits a convolution for the C7x into strips of rows and blocks of channels.
 
-A strip contains some rows of the output, and the rows of the input that they read. The input rows
-have a border at each end. While the core computes one strip, the DMA loads the next strip's input
-and stores the previous strip's output. Before this, the DMA loads the weights of as many blocks of
-16 channels as fit. If not all blocks fit, the input is moved once for each part of the channels.
+A strip contains some rows of the output, and the input rows that they read. The input rows have a
+border at each end. While the core computes one strip, the DMA loads the next strip's input and
+stores the previous strip's output. Before the first strip, the DMA loads the weights of as many
+blocks of 16 channels as possible. If local memory cannot hold all blocks, the DMA moves the input
+again for each part of the channels.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ CHANNELS = 16
 """The number of output channels whose sums fill a vector of 512 bits."""
 
 GROUP_BYTES = 64
-"""The number of bytes of the weights of 16 channels with four taps each."""
+"""The bytes of the weights of 16 channels with four taps each."""
 
 STRIP_BYTES = 16 * 1024
-"""The limit of a strip's input and of its output, in bytes; a single row may exceed it."""
+"""The limit of a strip's input and of its output, in bytes. A single row may exceed the limit."""
 
 LONGEST_ROW = 256
-"""The maximum width, in pixels, if each output pixel reads one input pixel.
+"""The maximum width, in pixels, of a layer whose output pixels each read one input pixel.
 
-The rows of such a picture may be divided differently.
+The rows of such a layer may have other lengths than the rows of the tensor.
 """
 
 TILES = (4, 3, 2, 1)
-"""The possible numbers of pixels whose sums are in registers at once."""
+"""The possible numbers of pixels whose sums are in registers together."""
 
 TILE_CYCLES = 16
-"""Assumed cycles per tile, for the ends of its loop and for the biases of the sums."""
+"""The assumed cycles per tile for the end of its loop and for the biases of the sums."""
 
 STORE_CYCLES = 10
-"""Assumed cycles per vector of sums, for about twenty instructions at two per cycle."""
+"""The assumed cycles per vector of sums, for about twenty instructions at two per cycle."""
 
 OPEN_CYCLES = 60
-"""Assumed cycles per block of channels in a strip, to open two streaming engines."""
+"""The assumed cycles per block of channels in a strip, to open two streaming engines."""
 
 START_CYCLES = 200
-"""Assumed cycles per strip, to wait for one transfer and start two."""
+"""The assumed cycles per strip, to wait for one transfer and start two."""
 
 LARGEST_ROW = 2**16 - 1
 """The maximum bytes of a row that the DMA moves."""
 
 PIECE_BYTES = 2**15
-"""The maximum bytes of a row in which weights are moved; its size is a power of two."""
+"""The maximum bytes per row of a transfer of weights, a power of two."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The rows and columns of a layer's output and input, divided if possible."""
+    """The heights and widths of a layer's input and output, after a change of row lengths."""
 
     height: int
     width: int
@@ -63,7 +64,7 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class Strips:
-    """A layer split into strips, for a core with the given ``local_memory`` in bytes.
+    """A layer that is split into strips, for a core with ``local_memory`` bytes.
 
     ``vector`` is the size of the core's registers in bytes.
     """
@@ -88,7 +89,7 @@ class Strips:
 
     @cached_property
     def kernel_columns(self) -> int:
-        """Return the number of elements in a row of the kernel: words of four bytes, or pixels."""
+        """Return the elements in a row of the kernel: words of four bytes, or pixels."""
         columns = self.layer.kernel[1]
         return columns if self.each else ceil(columns * self.layer.channels / 4)
 
@@ -98,12 +99,11 @@ class Strips:
 
     @property
     def block_bytes(self) -> int:
-        """Return the bytes of the weights of a block of channels."""
         return self.loads * (CHANNELS if self.each else GROUP_BYTES)
 
     @property
     def piece(self) -> int:
-        """Return the bytes of a row of weights; the DMA moves weights in such rows."""
+        """Return the bytes of a row in a transfer of weights."""
         return gcd(self.block_bytes, PIECE_BYTES)
 
     @property
@@ -112,7 +112,7 @@ class Strips:
 
     @property
     def vectors(self) -> int:
-        """Return the number of registers for a block's sums of one pixel."""
+        """Return the number of registers for the sums of one block and one pixel."""
         return CHANNELS * 4 // self.vector
 
     @cached_property
@@ -121,11 +121,11 @@ class Strips:
 
     @property
     def tiles(self) -> int:
-        """Return the number of tiles in a row of the output; the last tile may exceed the row."""
+        """Return the number of tiles in a row of the output. The last tile may exceed the row."""
         return ceil(self.geometry.out_width / self.tile)
 
     def tile_cycles(self, tile: int) -> int:
-        """Return the cycles of a tile; each product of a vector needs one cycle."""
+        """Return the cycles of a tile. Each product of a vector needs one cycle."""
         return tile * self.vectors * (self.loads + STORE_CYCLES) + TILE_CYCLES
 
     @property
@@ -134,14 +134,14 @@ class Strips:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of a row of a strip's input, including both borders."""
+        """Return the bytes of a row of a strip's input, with both borders."""
         reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
         columns = (self.geometry.out_width - 1) * self.layer.strides[1] + reach + 1
         return columns * self.layer.channels
 
     @property
     def before(self) -> int:
-        """Return the number of border bytes before a row."""
+        """Return the border bytes before a row."""
         return min(self.layer.padding[1] * self.layer.channels, self.row_bytes)
 
     @property
@@ -150,7 +150,7 @@ class Strips:
         return min(self.geometry.width * self.layer.channels, self.row_bytes - self.before)
 
     def input_rows(self, rows: int) -> int:
-        """Return the number of input rows that a number of output rows reads."""
+        """Return the number of input rows for ``rows`` output rows."""
         reach = (self.layer.kernel[0] - 1) * self.layer.dilation[0]
         return (rows - 1) * self.layer.strides[0] + reach + 1
 
@@ -171,7 +171,7 @@ class Strips:
 
     @cached_property
     def rows(self) -> int:
-        """Return the rows of a strip's output; the last strip may overlap the previous strip."""
+        """Return the rows of a strip's output. The last strip may overlap the previous strip."""
         height = self.geometry.out_height
         fitting = [
             n
@@ -186,12 +186,13 @@ class Strips:
 
     @property
     def weights_at(self) -> int:
-        """Return the offset of weights in local memory: after two strips of input and of output."""
+        """Return the byte offset of the weights in local memory, after two input and two output
+        strips."""
         return 2 * (self.input_bytes(self.rows) + self.output_bytes(self.rows))
 
     @cached_property
     def chunk(self) -> int:
-        """Return the number of channel blocks whose weights fit into local memory; may be 0."""
+        """Return the number of channel blocks whose weights fit into local memory, possibly 0."""
         return min(max(self.local_memory - self.weights_at, 0) // self.block_bytes, self.blocks)
 
     @property
@@ -206,7 +207,7 @@ class Strips:
 
     @property
     def moved_bytes(self) -> int:
-        """Return the bytes that the DMA moves; a row that two strips read is moved twice."""
+        """Return the bytes that the DMA moves. A row that two strips read counts twice."""
         rows = self.strips * self.input_rows(self.rows)
         inputs = ceil(self.blocks / self.chunk) * rows * self.inside
         outputs = self.strips * self.rows * self.geometry.out_width * self.layer.out_channels

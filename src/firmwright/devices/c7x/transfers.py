@@ -1,8 +1,8 @@
-"""Replaces copies between memories by DMA transfers that overlap with the computation.
+"""Replaces copies between memories with DMA transfers that overlap with the computation.
 
-Every local buffer has two halves. While the core computes one block from one half, the next block
-arrives in the other half. A result is stored while the core computes the next result. Each buffer
-has a separate DMA channel.
+Every local buffer has two halves. While the core computes one block from one half, the DMA loads
+the next block into the other half. The DMA stores a result while the core computes the next result.
+Each buffer has a separate DMA channel.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 LOCAL_SCOPE = "local"
-"""The scope of buffers in local memory; a number follows, so that no two buffers share a scope."""
+"""The prefix of the scopes of local buffers. A number follows, so that all scopes differ."""
 DMA_LOOP = "fw_dma"
 """The annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
-"""The annotation of a vector loop; its value is the number of steps, or 0 for a loop over
-vectors."""
+"""The annotation of a vector loop.
+
+Its value is the number of steps, or 0 for a loop over vectors.
+"""
 LANE = "lane"
-"""The variable's name in a loop that is a vector."""
+"""The variable's name in a loop that becomes a vector."""
 VECTOR_MACRO = "FW_VECTOR_LOOP"
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait", VECTOR_MACRO})
 HEADER = "fw_c7x.h"
 VECTOR_BYTES = 64
-"""The number of bytes that the innermost loop writes; shorter vectors write them in several
-steps."""
+"""The bytes that the innermost loop writes. A core with shorter vectors needs several steps."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class BlockCopy:
 
     @property
     def outside(self) -> tvm.ir.TensorLoad:
-        """Return the element in external memory, as a function of the loops' variables."""
+        """Return the element in external memory, as a function of the loop variables."""
         store = self.loop.body
         return store.value if self.is_load else tirx.BufferLoad(store.buffer, store.indices)
 
@@ -67,7 +68,7 @@ class BlockCopy:
 
 
 def insert_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Replace the copies of a flattened function whose loop ``make_blocks`` has split.
+    """Replace the copies in the loops that ``make_blocks`` split in a flattened function.
 
     The new function has pointers to local memory after its original parameters.
     """
@@ -118,7 +119,7 @@ def pipeline_loop(
     halves: Sequence[tirx.Buffer],
     rest: list[tirx.Stmt],
 ) -> tirx.Stmt:
-    """Return the loop in which the next block arrives while the current block is computed."""
+    """Return a loop that loads the next block while it computes the current block."""
     block = tirx.Var("block", loop.loop_var.ty)
     both = list(zip(copies, halves, strict=True))
     arriving = [(c, h) for c, h in both if c.is_load]
@@ -152,7 +153,7 @@ def substitute(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> ti
 def start_transfer(
     copy: BlockCopy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr
 ) -> tirx.Stmt:
-    """Return the start of a block's transfer; the block's number selects the half of the buffer."""
+    """Return the start of a block's transfer. The block's number selects the half of the buffer."""
     outside = copy.outside
     here = tirx.BufferLoad(half, [block % 2 * copy.elements])
     index = substitute(outside.indices[0], copy.loop.loop_var, copy.loop.min)
@@ -173,7 +174,7 @@ def make_call_stmt(name: str, *arguments: object) -> tirx.Stmt:
 def use_halves(
     statement: tirx.Stmt, both: Sequence[tuple[BlockCopy, tirx.Buffer]], block: tirx.Expr
 ) -> tirx.Stmt:
-    """Return a statement that uses the buffer half that the block's number selects."""
+    """Return a statement that uses the buffer half according to the block's number."""
     halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
