@@ -1,4 +1,4 @@
-"""Imports model files: each format has a package that makes a Relax module in QDQ style."""
+"""Imports model files. The package of each format makes a Relax module in QDQ style."""
 
 from __future__ import annotations
 

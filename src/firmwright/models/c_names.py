@@ -12,10 +12,10 @@ from firmwright.ir.tensors import Tensor
 def find_unfit_names(
     what: str, tensors: Sequence[Tensor], chosen: Mapping[str, str], absent: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each tensor whose C name does not fit the model, with the reason.
+    """Yield each tensor whose C name does not fit the model, and the reason.
 
-    ``what`` is ``input`` or ``output``. ``chosen`` has the stated C names by tensor. ``absent`` are
-    the tensors that the model has, but its C function does not have.
+    ``what`` is ``input`` or ``output``. ``chosen`` maps tensors to C names of the recipe.
+    ``absent`` contains the tensors of the model that the C function does not have.
     """
     names = [tensor.name for tensor in tensors]
     others = [name for name in names if name not in chosen]

@@ -26,15 +26,17 @@ Imported: TypeAlias = "tuple[tvm.IRModule, ModelInterface]"
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """The outputs of each sample from a reference runtime; ``runtime`` is its name and version."""
+    """The outputs of a reference runtime for each sample, and the runtime's name and version."""
 
     runtime: str
     outputs: list[list[np.ndarray[Any, Any]]]
 
 
 class OpenShapesError(UserError):
-    """Raised for inputs of dynamic shape; ``shapes`` has their shapes, with names for open
-    lengths."""
+    """Raised for inputs of dynamic shape.
+
+    ``shapes`` maps each input to its shape. An open length is a name.
+    """
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self.shapes = shapes
@@ -53,35 +55,39 @@ class Reference(Protocol):
     ) -> ReferenceOutputs:
         """Evaluate each sample with the format's runtime.
 
-        Raises UserError if the runtime rejects a sample. If ``states`` is given, the samples are
-        the steps of one sequence.
+        Raises UserError if the runtime rejects a sample. If ``states`` is not empty, the samples
+        are the steps of one sequence.
         """
 
 
 class Importer(Reference, Protocol):
-    """The module of a format; ``shapes`` fixes dynamic input shapes by input name."""
+    """The module that imports models of a format."""
 
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
-        """Return the Relax module and the interface. Raises UserError for an unsupported model."""
+        """Return the Relax module and the interface of a model.
+
+        ``shapes`` contains the fixed shapes of dynamic inputs, by input name. Raises UserError if
+        the model is not supported.
+        """
 
 
 class Signatures(Protocol):
     """A module that selects one of several networks of a model file."""
 
     def select_signature(self, data: bytes, name: str, signature: str) -> bytes:
-        """Return the model with only the network of ``signature``.
+        """Return a model that contains only the network of ``signature``.
 
-        Raises UserError if the signature is unknown.
+        Raises UserError if the model does not have the signature.
         """
 
 
 class TensorReader(Protocol):
-    """A module that evaluates a model with the reference runtime and returns every tensor."""
+    """A module that evaluates a model with the reference runtime and returns all tensors."""
 
     def read_tensors(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
     ) -> TensorValues:
-        """Return the values of the model's tensors for each sample, by name.
+        """Return the values of all tensors of the model for each sample, by tensor name.
 
         Raises UserError if the runtime rejects the model.
         """
@@ -89,14 +95,14 @@ class TensorReader(Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """A model format; ``module`` is imported only when such a model is built.
+    """A model format.
 
-    ``reference`` is a module with only the reference runtime, if this runtime does not need TVM.
-    ``in_float64`` is a module that evaluates a model in float64. ``tensors`` is a module that
-    returns every tensor of a model. ``signatures`` is a module that selects one of several networks
-    of a file. ``packages`` read and evaluate models of the format. One package may be an ``extra``:
-    firmwright installs the package only with the extra of its name. If ``holds_code`` is true, a
-    reader of a model runs code of the model.
+    A build imports ``module`` only if a model has this format. ``reference`` names a module that
+    runs the reference runtime without TVM. ``in_float64`` names a module that evaluates a model in
+    float64. ``tensors`` names a module that returns all tensors of a model. ``signatures`` names a
+    module that selects one of several networks of a file. ``packages`` lists the Python packages
+    that read and evaluate models. One of the packages may be an ``extra``, which pip installs only
+    on request. ``holds_code`` is true if a model file contains code that a reader runs.
     """
 
     name: str
@@ -111,7 +117,7 @@ class Format:
     signatures: str = ""
 
     def load_reference(self) -> Reference:
-        """Import the module of the reference runtime, by default the module of the format."""
+        """Import the module of the reference runtime. The default is the module of the format."""
         return (
             cast(Reference, importlib.import_module(self.reference))
             if self.reference
@@ -119,21 +125,27 @@ class Format:
         )
 
     def load_in_float64(self) -> Reference | None:
-        """Import the module that evaluates a model in float64; None if it is not available."""
+        """Import the module that evaluates a model in float64.
+
+        Return None if the format has no such module.
+        """
         if not self.in_float64:
             return None
         return cast(Reference, importlib.import_module(self.in_float64))
 
     def load_tensor_reader(self) -> TensorReader | None:
-        """Import the module that returns every tensor of a model; None if it is not available."""
+        """Import the module that returns all tensors of a model.
+
+        Return None if the format has no such module.
+        """
         if not self.tensors:
             return None
         return cast(TensorReader, importlib.import_module(self.tensors))
 
     def select_network(self, data: bytes, name: str, signature: str) -> bytes:
-        """Return the model with only the network of one signature.
+        """Return a model that contains only the network of one signature.
 
-        Raises UserError for a format without signatures, and for an unknown signature.
+        Raises UserError if the format has no signatures, or if the signature is unknown.
         """
         if not self.signatures:
             raise UserError(
@@ -144,7 +156,7 @@ class Format:
         return module.select_signature(data, name, signature)
 
     def load(self) -> Importer:
-        """Import the module. Raises UserError with the remedy if its package is not installed."""
+        """Import the module. Raises UserError if the package of the format is not installed."""
         try:
             return cast(Importer, importlib.import_module(self.module))
         except ModuleNotFoundError as error:
@@ -200,7 +212,7 @@ CONVERT_HINT = (
     'convert it: python -c "import tensorflow as tf; '
     "open('{stem}.tflite', 'wb').write(tf.lite.TFLiteConverter.{source}.convert())\""
 )
-# The constructors of TensorFlow's converter, with the model's path.
+# TensorFlow's converter calls for a Keras model and for a SavedModel.
 KERAS_SOURCE = "from_keras_model(tf.keras.models.load_model('{file}'))"
 SAVED_SOURCE = "from_saved_model('{folder}')"
 SAVED_HINT = f"a SavedModel is not supported; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}"
@@ -209,7 +221,7 @@ ARRAY_HINT = (
     "{file}"
 )
 SAVED_MODEL = "saved_model.pb"
-"""The file that each SavedModel contains; a SavedModel is a folder."""
+"""The name of the file that marks a folder as a SavedModel."""
 UNSUPPORTED_SUFFIXES = {
     ".pt": f"a .pt file contains weights or TorchScript, not an exported program; {EXPORT_HINT}",
     ".pth": f"a .pth file contains weights or TorchScript, not an exported program; {EXPORT_HINT}",
@@ -222,16 +234,22 @@ UNSUPPORTED_SUFFIXES = {
 }
 """The advice for files of unsupported formats, by suffix.
 
-``{file}``, ``{folder}`` and ``{stem}`` are replaced with the model's path, its folder and its name.
+The placeholders ``{file}``, ``{folder}`` and ``{stem}`` are the model's path, its folder and its
+name.
 """
 
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-"""Paths that need no quotes in a shell and in Python; the advice names ``model`` for other
-paths."""
+"""Paths that need no quotes in a shell or in Python.
+
+The advice replaces other paths with ``model``.
+"""
 
 
 def describe_unsupported(suffix: str, file: str) -> str | None:
-    """Return the advice for a model file with this suffix; None if the suffix is not listed."""
+    """Return the advice for a model file with this suffix.
+
+    Return None if the suffix is not listed.
+    """
     path = PurePosixPath(file)
     is_saved = path.name == SAVED_MODEL
     advice = SAVED_HINT if is_saved else UNSUPPORTED_SUFFIXES.get(suffix)
@@ -247,7 +265,7 @@ def describe_unsupported(suffix: str, file: str) -> str | None:
 
 
 def describe_saved_model(folder: Path, name: str) -> str | None:
-    """Return the advice for a ``folder`` that contains a SavedModel; None for other folders.
+    """Return the advice for a ``folder`` that contains a SavedModel. Return None for other folders.
 
     ``name`` is the name of the folder in the advice.
     """
@@ -257,7 +275,10 @@ def describe_saved_model(folder: Path, name: str) -> str | None:
 
 
 def format_of(filename: str, stated: str | None) -> Format:
-    """Return the stated format, or else the format that the file name's suffix determines."""
+    """Return the format that the recipe states, or the format of the file name's suffix.
+
+    Raises UserError if the format or the suffix is unknown.
+    """
     if stated is not None:
         if stated not in FORMATS:
             raise UserError(f"model: unknown format '{stated}'{did_you_mean(stated, FORMATS)}")

@@ -1,4 +1,4 @@
-"""Checks the order of a graph: each tensor is written once, and before an operator reads it."""
+"""Checks that each tensor of a graph is written once, before an operator reads the tensor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from firmwright.errors import UserError
 
 MAX_PROBLEMS = 20
-"""The maximum number of problems in one message."""
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """An operator: its label in messages, and the tensors that it reads and writes."""
+    """An operator with its label in messages, and the tensors that it reads and writes."""
 
     label: str
     reads: tuple[Hashable, ...]
@@ -29,8 +28,8 @@ def order_problems(
 ) -> list[str]:
     """Return the problems of a graph's order, one line per problem.
 
-    ``known`` are the inputs and constants. ``shown`` has the names of tensors whose identifiers are
-    not their names.
+    ``known`` contains the inputs and constants. ``shown`` maps tensors to names for messages if
+    their identifiers are not names.
     """
     given = set(known)
     labels = shown or {}
@@ -69,7 +68,7 @@ def order_problems(
 def find_early_reads(
     given: set[Hashable], steps: Sequence[GraphNode]
 ) -> Iterator[tuple[GraphNode, Hashable]]:
-    """Yield each step and each tensor that this step reads before any step writes the tensor."""
+    """Yield each step that reads a tensor before any step writes the tensor."""
     written = set(given)
     for step in steps:
         for tensor in dict.fromkeys(step.reads):
@@ -79,7 +78,7 @@ def find_early_reads(
 
 
 def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
-    """Return whether ``tensor`` depends on a result of the step that reads it."""
+    """Return whether ``tensor`` depends on a result of ``reader``."""
     makers = {result: step for step in steps for result in step.writes}
     pending, seen = [tensor], set()
     while pending:
@@ -93,12 +92,12 @@ def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable)
 
 
 def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
-    """Return the names that occur more than once, in the order of first occurrence."""
+    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def refuse_problems(heading: str, problems: Iterable[str], advice: str) -> None:
-    """Raise UserError with a line for each problem and then the advice, if there are problems."""
+    """Raise UserError with one line per problem and the advice, if there are problems."""
     found = list(dict.fromkeys(problems))
     if len(found) > MAX_PROBLEMS:
         found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]

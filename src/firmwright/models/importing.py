@@ -1,4 +1,5 @@
-"""Runs TVM's importers without their output, and raises the errors that all formats share."""
+"""Runs TVM's importers without their output, and raises the errors that all formats have in
+common."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Drop all output of the block to the process's stdout and stderr, also from C++.
+    """Drop all output of the block to stdout and stderr, including the output of C++ code.
 
-    Python warnings are dropped separately, because the terminal of a build has another stderr.
+    Python warnings are ignored separately, because a build redirects ``sys.stderr``.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -44,25 +45,25 @@ def suppress_output() -> Iterator[None]:
 
 
 def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
-    """Return the importer's result for the model ``name``.
+    """Return the module that ``convert`` imports from the model ``name``.
 
-    Raises UserError if the importer fails.
+    Raises UserError if ``convert`` fails.
     """
     with suppress_output():
         try:
             return convert()
         except UserError as error:
             failure = str(error)
-        except Exception as error:  # importers raise exceptions of many types
+        except Exception as error:
             failure = f"cannot import the graph: {first_line(error)}"
-        # TVM's block builder prints a warning when it is deleted, and importers are in reference
-        # cycles.
+        # The destructor of TVM's block builder prints a warning, and reference cycles contain the
+        # importers.
         gc.collect()
     raise UserError(f"{name}: {failure}")
 
 
 def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise UserError with the operators that cannot be compiled, and with advice."""
+    """Raise UserError with the unsupported operators and the advice."""
     heading = f"{name}: operators that cannot be compiled:"
     advice = advice or "export the model with other operators, or end it before these operators"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))
@@ -96,7 +97,10 @@ def check_element_type(name: str, label: str, dtype: str) -> None:
 
 
 def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
-    """Raise UserError for an input or output of dynamic shape, with the key that fixes it."""
+    """Raise UserError for an input or output of dynamic shape.
+
+    The message names the key for the shape.
+    """
     raise UserError(
         f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed shape: "
         f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
@@ -109,11 +113,11 @@ TVM_TERMS = (
     (re.compile(r'metadata\["[\w.]+"\]\[\d+\]'), "is a constant with a different shape"),
     (re.compile(r"^In relax\.[\w.]+, "), ""),
 )
-"""Terms of TVM's messages, and the terms that a user knows."""
+"""Patterns of TVM's messages and their replacements in plain terms."""
 
 
 def describe_failure(error: Exception) -> str:
-    """Return the first line of a converter's error; add a remedy to errors of other libraries."""
+    """Return the first line of a converter's error. Errors of other libraries also get a remedy."""
     if isinstance(error, UserError):
         return first_line(error)
     remedy = "replace the operator, or end the model before the operator"
@@ -126,5 +130,8 @@ def describe_failure(error: Exception) -> str:
 
 
 def variable_name(source: str) -> str:
-    """Return the name hint of a result; TVM renames its function ``main`` if a hint is ``main``."""
+    """Return the name hint of a result.
+
+    TVM renames its function ``main`` if a name hint is ``main``.
+    """
     return f"{source}_" if source == "main" else source

@@ -1,6 +1,7 @@
 """Normalizes forms that ONNX Runtime accepts, but ONNX's checker or an importer rejects.
 
-Each function replaces one form with the form that ONNX defines. The results stay the same.
+Each function replaces one form with the form that ONNX defines. The replacement does not change the
+results.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ LIST_FIELDS = {
 }
 
 TRAINING_RESULTS = frozenset({"BatchNormalization"})
-"""Operators whose optional results change their computation."""
+"""Operators that compute different values if they have optional results."""
 
 
 GROUP_FACTOR_OPSETS = range(18, 21)
-"""The opsets whose GroupNormalization has one factor per group; ONNX's checker rejects it."""
+"""The opsets in which GroupNormalization has one factor per group.
+
+ONNX's checker rejects these factors.
+"""
 
 SEPARATE_CONSTANTS = 4
-"""The first IR version in which constants need not be inputs; ONNX Runtime never requires it."""
+"""The first IR version in which constants need not be inputs.
+
+ONNX Runtime accepts separate constants in every version.
+"""
 
 
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -57,7 +64,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and all graphs inside the graph."""
+    """Yield the graph and all of its subgraphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -67,9 +74,10 @@ def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def sort_nodes(graph: onnx.GraphProto) -> None:
-    """Move each node after the nodes whose results it reads, and keep the order of all other nodes.
+    """Move each node after the nodes whose results it reads. The order of other nodes does not
+    change.
 
-    A graph with a cycle stays unchanged, and the checks report the cycle.
+    A graph with a cycle remains unchanged, because the checks report the cycle.
     """
     writers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
     reads = [{writers[name] for name in list_reads(node) if name in writers} for node in graph.node]
@@ -81,7 +89,10 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
 
 
 def order_steps(reads: Sequence[set[int]]) -> list[int]:
-    """Return the steps, each as early as its reads allow, without the steps of cycles."""
+    """Return the steps in an order that satisfies their reads, without the steps of cycles.
+
+    Among the ready steps, the step with the lowest number is first.
+    """
     sorter = TopologicalSorter(dict(enumerate(reads)))
     with suppress(CycleError):
         sorter.prepare()
@@ -105,7 +116,7 @@ def list_reads(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def open_negative_lengths(graph: onnx.GraphProto) -> None:
-    """Clear lengths below zero, which mean an open length in Paddle2ONNX."""
+    """Clear negative lengths, because Paddle2ONNX writes open lengths as negative numbers."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < 0:
@@ -113,7 +124,11 @@ def open_negative_lengths(graph: onnx.GraphProto) -> None:
 
 
 def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """Return a GroupNormalization as an InstanceNormalization with one channel per group."""
+    """Return the nodes that replace a GroupNormalization with one factor per group.
+
+    An InstanceNormalization normalizes the data with one channel per group. Other nodes remain
+    unchanged.
+    """
     groups, epsilon = (get_attribute(node, n, d) for n, d in (("num_groups", 0), ("epsilon", 1e-5)))
     is_plain = node.op_type == "GroupNormalization" and node.domain in ("", "ai.onnx")
     if not is_plain or len(node.input) != 3 or len(node.output) != 1 or not isinstance(groups, int):
@@ -127,7 +142,7 @@ def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 
 def drop_empty_lists(model: onnx.ModelProto) -> None:
-    """Remove optional attributes without elements, because ONNX Runtime uses their default."""
+    """Remove optional attributes without elements, because ONNX Runtime uses the defaults."""
     version = get_opset(model)
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         schema = find_schema(node, version)
@@ -140,9 +155,11 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
 
 
 def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove ``accuracy_level`` of MatMulNBits, which permits less precise products.
+    """Remove ``accuracy_level`` of MatMulNBits, because this attribute permits less precise
+    products.
 
-    With level 4, ONNX Runtime rounds the data of a block to 8 bits. A note names the nodes.
+    With level 4, ONNX Runtime rounds the data of a block to 8 bits. The returned note names the
+    nodes.
     """
     names = []
     for node in (n for graph in find_graphs(model.graph) for n in graph.node):
@@ -160,7 +177,10 @@ def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None:
-    """Return ONNX's definition of the node's operator; None if ONNX does not define it."""
+    """Return ONNX's definition of the node's operator.
+
+    Return None if ONNX does not define the operator.
+    """
     if node.domain not in ("", "ai.onnx") or not isinstance(node.op_type, str):
         return None
     if not onnx.defs.has(node.op_type, version):
@@ -171,7 +191,7 @@ def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None
 def drop_unread_results(model: onnx.ModelProto) -> None:
     """Remove optional results that no node reads, such as the mask of Dropout.
 
-    Other results without a name get a name, because ONNX Runtime can crash without these names.
+    Required results without a name get a name, because ONNX Runtime can crash on an empty name.
     """
     version = get_opset(model)
     graphs = list(find_graphs(model.graph))
@@ -196,7 +216,11 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
 
 
 def state_types(model: onnx.ModelProto) -> None:
-    """State the inferred types of outputs without a type, as ONNX Runtime does."""
+    """Add the inferred type to each output without a type, because ONNX Runtime also infers the
+    type.
+
+    Raises UserError if ONNX cannot infer a type.
+    """
     untyped = [output for output in model.graph.output if not output.HasField("type")]
     if not untyped:
         return
@@ -217,7 +241,7 @@ def state_types(model: onnx.ModelProto) -> None:
 
 @contextmanager
 def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
-    """Add a shape to each output without a shape, for the duration of ONNX's check.
+    """Add a shape to each output without a shape during ONNX's check.
 
     ONNX's checker requires a shape, but ONNX Runtime infers a missing shape.
     """
@@ -233,10 +257,9 @@ def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
 
 
 def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove attributes of ONNX's operators that ONNX does not define, and return a note.
+    """Remove attributes that ONNX does not define for its operators, and return a note.
 
-    For example, quantlab writes ``weight_bits``, and DORY's tools write ``in1_add``. No operator
-    reads these attributes.
+    For example, quantlab writes ``weight_bits``, and DORY's tools write ``in1_add``.
     """
     versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     dropped: dict[str, int] = {}
@@ -258,12 +281,12 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_text(name: str | bytes) -> bool:
-    """Return whether a name in a damaged file is text; names that are not UTF-8 are bytes."""
+    """Return whether a name is text. Protobuf returns bytes for a name that is not UTF-8."""
     return isinstance(name, str)
 
 
 def has_only_text(node: onnx.NodeProto) -> bool:
-    """Return whether the operator of a node and all text of the node's attributes are UTF-8."""
+    """Return whether a node's operator and the texts of its attributes are UTF-8."""
     texts = (text for a in node.attribute for text in (a.s, *a.strings))
     try:
         b"\n".join(texts).decode()

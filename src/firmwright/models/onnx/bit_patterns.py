@@ -1,6 +1,6 @@
-"""Converts bit patterns in Relax: BitCast, and floats of 8 and 4 bits that are stored in bytes.
+"""Converts bit patterns in Relax: BitCast, and 8-bit and 4-bit floats in bytes.
 
-A conversion calls a function of bit_patterns.h or sixteen_bit_floats.h (templates/network).
+The conversions call functions of bit_patterns.h or sixteen_bit_floats.h (templates/network).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 Convert = Callable[[Any], tirx.Expr]
 
 ROUND_MODES = {b"up": 0x7FFFFF, b"down": 0, b"nearest": 0x400000}
-"""The number added to a float32's bits before float8_e8m0fnu keeps only the exponent."""
+"""The number that is added to a float32's bits before float8_e8m0fnu keeps only the exponent."""
 
 
 def convert_float_to_code(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """Return floats of any size as codes of the type ``kind``, in uint8."""
+    """Convert floats to codes of the type ``kind``, which are uint8."""
     (data,) = inputs
     kind = attributes["kind"].decode()
     saturate = tirx.const(int(attributes["saturate"]), "int32")
@@ -42,7 +42,7 @@ def convert_float_to_code(
 def convert_code_to_float(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """Return the float32 values of codes of the type ``kind``, which are stored in uint8."""
+    """Convert uint8 codes of the type ``kind`` to float32."""
     kind = attributes["kind"].decode()
     return map_elements(builder, inputs[0], make_call("float32", f"{kind}_to_float32"))
 
@@ -50,7 +50,10 @@ def convert_code_to_float(
 def convert_bit_cast(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """Convert BitCast, which TVM lacks; between integers, it is a cast that wraps around."""
+    """Convert BitCast, because TVM has no converter.
+
+    Between integers, BitCast is a cast that wraps around.
+    """
     (data,) = inputs
     before = str(data.ty.dtype)
     after = onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name
@@ -73,7 +76,7 @@ def make_call(result: str, function: str, *arguments: tirx.Expr) -> Convert:
 def make_reinterpretation(result: str) -> Convert:
     """Return a conversion that keeps the bits.
 
-    :mod:`firmwright.lowering.sixteen_bit_floats` reads such conversions.
+    :mod:`firmwright.lowering.sixteen_bit_floats` lowers these conversions.
     """
     return lambda element: tirx.reinterpret(result, element)
 
@@ -94,7 +97,7 @@ PACK = {
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
-    """Convert each element with an operator that has the name of a cast."""
+    """Convert each element in a function that has the name of a cast."""
 
     def compute(tensor: te.Tensor) -> te.Tensor:
         return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))

@@ -1,8 +1,8 @@
-"""Checks an ONNX model beyond ONNX's checker, before TVM reads the model.
+"""Checks an ONNX model in addition to ONNX's checker, before TVM reads the model.
 
-A rule is a small function. Its docstring is the sentence that the user reads. Its result is the
-wrong value, or None. ONNX's checker checks nodes one by one. TVM's importer does not check the
-values of attributes.
+Each rule is a small function. The docstring of a rule is a sentence of the message. The result of a
+rule is the wrong value or None. ONNX's checker checks only single nodes, and TVM's importer does
+not check the values of attributes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of the graph as a whole."""
+    """Yield the problems of the graph's structure."""
     graph = model.graph
     if not graph.output:
         yield "the graph has no outputs; expected one output or more"
@@ -68,7 +68,7 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def data_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of the constants of a model and of its functions."""
+    """Yield the problems of the constants in a model and in its functions."""
     nodes = (node for function in model.functions for node in function.node)
     inner = (tensor for node in nodes for tensor in find_node_tensors(node))
     for tensor in (*find_tensors(model.graph), *inner):
@@ -76,7 +76,7 @@ def data_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yield the constants of a graph and of all graphs inside it."""
+    """Yield the constants of a graph and of its subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -96,7 +96,8 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 
 
 def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the attributes of a node that are allowed only for nodes of a function."""
+    """Yield the attributes that refer to attributes of a function, although the node is not in a
+    function."""
     for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
         yield f"{describe(node)}: only a node of a function can refer to its attribute '{name}'"
 
@@ -107,7 +108,7 @@ def describe(node: onnx.NodeProto) -> str:
 
 
 def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
-    """Yield the problems that make a constant's data unusable."""
+    """Yield the problems of a constant's data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (
@@ -145,17 +146,17 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
 def violations(
     rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
 ) -> Iterator[str]:
-    """Yield the rules that a node violates, each with the wrong value."""
+    """Yield the rules that a node violates, and the wrong values."""
     for rule in rules:
         if found := rule(facts):
             yield f"{describe(node)}: {rule.__doc__}; found {found}"
 
 
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
-    """Return every static shape that ONNX can infer, with the bytes of an element.
+    """Return all static shapes that ONNX can infer, and the bytes per element, by tensor.
 
-    The result is incomplete if ONNX cannot infer all shapes of the graph. ONNX does not compute
-    shapes from values (``data_prop``), because this would allocate memory.
+    The result is incomplete if ONNX cannot infer all shapes of the graph. The option ``data_prop``
+    is off, because it allocates memory for values.
     """
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
@@ -236,12 +237,11 @@ NODE_RULES: tuple[Callable[[onnx.NodeProto], str | None], ...] = (
 
 @dataclass(frozen=True)
 class QdqNode:
-    """A QuantizeLinear or DequantizeLinear; values that are computed at run time are None."""
+    """A QuantizeLinear or DequantizeLinear. Values that are not constants are None."""
 
     scale: Array | None
     zero_point: Array | None
     data: onnx.TensorProto | None
-    """The quantized data, if it is a constant."""
     shape: Shape | None
     axis: int
     blocked: bool
@@ -263,7 +263,7 @@ def make_qdq_node(
 
 
 def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
-    """Return a constant's values; None if its data does not fill its shape."""
+    """Return a constant's values. Return None if its data does not fill its shape."""
     try:
         return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
     except (TypeError, ValueError):
@@ -329,7 +329,7 @@ QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node with the known shapes and values of its inputs, and with its attributes by name."""
+    """A node with its attributes, and the known shapes and values of its inputs, by name."""
 
     node: onnx.NodeProto
     attributes: Mapping[str, Any]
@@ -345,7 +345,6 @@ class KnownNode:
         return self.constants.get(given[index]) if index < len(given) else None
 
     def axis_length(self) -> int | None:
-        """Return the length of the node's first input along the node's ``axis``."""
         shape, axis = self.shape(0), int(self.attributes.get("axis", 0))
         return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
 

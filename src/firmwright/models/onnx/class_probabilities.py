@@ -1,4 +1,4 @@
-"""Converts the probabilities of pairs of classes to the probability of each class."""
+"""Converts the probabilities of pairs of classes to one probability per class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm.script.ir_builder import tirx as script
 from firmwright.models.onnx.local_arrays import make_local
 
 ROUNDS = 100
-"""The maximum number of rounds of the approximation in ONNX Runtime."""
+"""The maximum number of rounds of ONNX Runtime's approximation."""
 
 
 def convert_pairwise_probabilities(
@@ -31,7 +31,7 @@ def convert_pairwise_probabilities(
             [[rows, count]],
             [pairs],
             lambda ins, outs: build_statement(ins[0], outs[0], rows, count),
-            # Without a layout, like TVM's operators.
+            # TVM's operators have buffers without a layout.
             in_buffers=[tirx.decl_buffer(pairs.shape, "float32", layout=None)],
             out_buffers=[tirx.decl_buffer([rows, count], "float32", layout=None)],
             dtype=["float32"],
@@ -42,11 +42,11 @@ def convert_pairwise_probabilities(
 
 
 def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt:
-    """Approximate the probabilities until the error of each is below 0.005 / ``count``.
+    """Approximate the probabilities until the error of each probability is below 0.005 / ``count``.
 
     Source: Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise
-    Coupling" (2004), algorithm 2. The loop stops after as many rounds as ONNX Runtime's loop.
-    Further rounds have no effect.
+    Coupling" (2004), algorithm 2. The maximum number of rounds is equal to ONNX Runtime's maximum.
+    Rounds after the limit is reached change nothing.
     """
     limit = tirx.const(np.float32(0.005) / np.float32(count), "float32")
     with IRBuilder() as builder:
@@ -74,7 +74,7 @@ def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt
 
 
 def fill_matrix(pairs: Any, matrix: Any, p: Any, row: Any, count: int) -> None:
-    """Compute the matrix of the quadratic form, and begin with equal probabilities."""
+    """Compute the matrix of the quadratic form, and set all probabilities to 1 / ``count``."""
     with script.serial(0, count) as i:
         IRBuilder.name("i", i)
         p[row, i] = tirx.const(np.float32(1) / np.float32(count), "float32")
@@ -89,7 +89,7 @@ def fill_matrix(pairs: Any, matrix: Any, p: Any, row: Any, count: int) -> None:
 def measure_error(
     matrix: Any, products: Any, total: Any, error: Any, p: Any, row: Any, count: int
 ) -> None:
-    """Compute the matrix times the probabilities, their sum, and the largest deviation from it."""
+    """Compute the matrix-vector product, the quadratic form, and their largest difference."""
     total[0] = tirx.const(0, "float32")
     with script.serial(0, count) as i:
         IRBuilder.name("i", i)

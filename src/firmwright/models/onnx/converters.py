@@ -1,10 +1,10 @@
-"""Corrects TVM 0.27's ONNX converters, in Relax, if ONNX's operators cannot express the fix.
+"""Corrects TVM 0.27's ONNX converters in Relax, if ONNX's operators cannot express the correction.
 
-Each entry of :data:`CONVERTERS` replaces a converter of TVM, and can be removed after a fix in TVM.
-The converters make operators from TVM's loops, so that the operators can be rounded, folded and
-listed by name. They check TVM's results of operators with several results. TVM has no training
-mode, returns Dropout's mask as numbers, pads results of variable length, and returns constants for
-missing results.
+Each entry of :data:`CONVERTERS` replaces a converter of TVM. Delete the entry after TVM fixes the
+converter. The converters make operators instead of loops, so that later steps can round, fold and
+list the operators. They also check the results of operators with several results. TVM has no
+training mode and returns Dropout's mask as numbers. TVM pads results of variable length, and
+returns constants for missing results.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 
 
 def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Convert BitShift, because C does not define all of TVM's shifts.
+    """Convert BitShift, because C does not define all shifts that TVM writes.
 
-    C does not define shifts by large counts, and shifts that move a sign out. ONNX loses bits that
-    are shifted out. If the count is outside the width, all bits are fill bits.
+    C does not define shifts by large counts, and shifts that change the sign. In ONNX, bits that
+    are shifted out are lost. If the count exceeds the width, all bits are fill bits.
     """
     data, count = inputs
     dtype = str(data.ty.dtype)
@@ -55,7 +55,10 @@ def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
 
 
 def make_cumulative(compute: Callable[..., Any]) -> Converter:
-    """Return a converter of CumSum or CumProd; TVM lacks CumProd, and CumSum calls a library."""
+    """Return a converter of CumSum or CumProd.
+
+    TVM has no converter of CumProd, and TVM's CumSum calls a library.
+    """
 
     def convert(builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
         if not isinstance(inputs[1], Constant):
@@ -73,9 +76,10 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 
 
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Return a converter of Min or Max, because TVM stacks the inputs and reduces them.
+    """Return a converter of Min or Max.
 
-    TVM's form does not show that integers have the same order as their real numbers.
+    TVM stacks and reduces the inputs. In this form, later steps cannot compare quantized integers
+    instead of real numbers.
     """
 
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
@@ -84,9 +88,9 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
 def convert_dynamic_quantize(
     builder: relax.BlockBuilder, inputs: Inputs, _: Attributes
 ) -> relax.Expr:
-    """Convert DynamicQuantizeLinear, because TVM divides by scale 0 if all data are 0.
+    """Convert DynamicQuantizeLinear, because TVM divides by a scale of 0 if all data are 0.
 
-    ONNX Runtime divides by 1 in this case.
+    ONNX Runtime uses a scale of 1 for such data.
     """
     data, zero, last = inputs[0], relax.const(0, "float32"), relax.const(255, "float32")
     high = builder.normalize(relax.op.maximum(zero, relax.op.max(data)))
@@ -108,9 +112,9 @@ def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
 def convert_instance_norm(
     _: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
 ) -> relax.Expr:
-    """Convert InstanceNormalization to one operator, because TVM splits it.
+    """Convert InstanceNormalization to one operator.
 
-    Devices do not recognize the parts.
+    TVM splits the operator, and devices do not recognize the parts.
     """
     axes = list(range(2, len(static_shape(inputs[0]))))
     epsilon = float(attributes.get("epsilon", 1e-5))
@@ -118,7 +122,7 @@ def convert_instance_norm(
 
 
 def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax.Expr:
-    """Convert Sign, because TVM's sign of an unsigned number has a constant of -1."""
+    """Convert Sign, because TVM uses the constant -1 also for unsigned numbers."""
     data = inputs[0]
     if not str(data.ty.dtype).startswith("uint"):
         return relax.op.sign(data)
@@ -164,11 +168,14 @@ OPERATORS: dict[Any, Callable[..., relax.Expr]] = {
     ),
     topi.tile: relax.op.tile,
 }
-"""The operators that replace functions of TVM's operator library, which TVM writes as loops."""
+"""The Relax operators that replace functions of TVM's operator library.
+
+TVM writes these functions as loops.
+"""
 
 
 class OperatorBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """A block builder that emits an operator instead of the equivalent loops."""
+    """A block builder that emits operators instead of equivalent loops."""
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> relax.Var:
         if func in OPERATORS and not kwargs:
@@ -177,23 +184,24 @@ class OperatorBuilder(relax.BlockBuilder):  # type: ignore[misc]
 
 
 DROPOUT_MASK_OPSET = 12
-"""The first opset in which Dropout's mask is defined for inference: all elements are true."""
+"""The first opset that defines Dropout's mask for inference. All elements of the mask are true."""
 
 TRAINING_MODE_OPSET = 14
 """The first opset in which an attribute of BatchNormalization states the training mode."""
 
 
 FORM_OPSETS = {"ArgMax": (1, 11), "ArgMin": (1, 11), "TopK": (10, 11)}
-"""The first opset whose form TVM misreads or rejects, and an opset that fits, by operator.
+"""The first opset whose form TVM misreads or rejects, and an opset that TVM reads, by operator.
 
-TVM rejects a negative axis of ArgMax before opset 11, but rewrites of this package state one.
+TVM rejects a negative axis of ArgMax before opset 11, but rewrites of this package use negative
+axes.
 """
 
 
 def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int) -> tuple[Any, int]:
     """Return the inputs of a node, and an opset that TVM's converter supports.
 
-    TVM's converter of Slice reads the limits from inputs, but they are attributes before opset 10.
+    Before opset 10, the limits of Slice are attributes, but TVM's converter reads inputs.
     """
     if operator == "Slice" and "starts" in attributes:
         limits = [attributes.get(name) for name in ("starts", "ends", "axes")]
@@ -206,9 +214,10 @@ def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int)
 def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
-    """Raise UserError for results of variable length or without a reference, and for training.
+    """Raise UserError if a node cannot be compiled.
 
-    ONNX Runtime, which computes the reference, supports LRN only with odd sizes.
+    The causes are results of variable length, training mode, and results without a reference. ONNX
+    Runtime, which computes the reference, supports LRN only with odd sizes.
     """
     if operator == "NonMaxSuppression":  # TVM pads the result to the maximum length
         raise UserError(
@@ -235,7 +244,7 @@ def refuse_node(
 
 
 def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
-    """Return the data unchanged, and the mask if it is a result of the node."""
+    """Return the data unchanged, and the mask if the node has this result."""
     if count_results(attributes) == 1:
         return data
     if opset < DROPOUT_MASK_OPSET:
@@ -249,7 +258,7 @@ def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int)
 def check_results(
     result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
 ) -> None:
-    """Raise UserError if a result is missing, or if a constant replaces a result."""
+    """Raise UserError if a result is missing, or if a constant replaces a computed result."""
     wanted = count_results(attributes)
     if wanted == 1:
         return
@@ -267,5 +276,8 @@ def check_results(
 
 
 def count_results(attributes: Mapping[str, Any]) -> int:
-    """Return the number of the node's results, which the importer stores in the attributes."""
+    """Return the number of the node's results.
+
+    The importer stores this number in the attributes.
+    """
     return int(attributes["tvm_custom"]["num_outputs"])

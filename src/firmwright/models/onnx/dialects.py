@@ -1,8 +1,9 @@
 """Replaces operators of Deeploy and quantlib with ONNX's operators.
 
 The operators store integers in float tensors. Source: the generic kernels of
-github.com/pulp-platform/Deeploy. Each operator becomes a group of ONNX nodes in double precision,
-which represents products of 32-bit integers exactly. So ONNX Runtime can evaluate these networks.
+github.com/pulp-platform/Deeploy. A group of ONNX nodes in double precision replaces each operator.
+Double precision represents products of 32-bit integers exactly. Therefore ONNX Runtime can evaluate
+these networks.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from firmwright.models.onnx.graph.body import refuse, replace_nodes
 
 Attributes = Mapping[str, float]
 DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
-"""The domains in which Deeploy and quantlib have written their operators."""
+"""The domains of Deeploy's and quantlib's operators."""
 
 
 class Body:
-    """The nodes that replace a node; their tensors are named after the node's result.
+    """The nodes that replace a node. The names of their tensors begin with the name of the node's
+    result.
 
-    ``channel_shape`` aligns numbers per channel with the result of a convolution. It is empty for
-    other operators.
+    ``channel_shape`` is the shape of numbers per channel of a convolution's result. The shape is
+    empty for other operators.
     """
 
     def __init__(
@@ -53,16 +55,22 @@ class Body:
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
     def shift(self, value: str, divisor: float) -> str:
-        """Divide and round down, as a right shift does."""
+        """Append a division that rounds down. A right shift rounds in this direction."""
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def divide(self, value: str, divisor: str) -> str:
-        """Divide by a positive number and round toward zero, as C does; exact below 2^52."""
+        """Append a division by a positive number that rounds toward zero, as in C.
+
+        It is exact below 2^52.
+        """
         quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
         return self.add("Mul", quotient, self.add("Sign", value))
 
     def reduce(self, operator: str, value: str) -> str:
-        """Reduce the last axis to length 1; axes are an input since opset 13 or 18."""
+        """Append a reduction of the last axis to length 1.
+
+        The axes are an input since opset 13 (ReduceSum) or 18.
+        """
         if self.opset >= (13 if operator == "ReduceSum" else 18):
             return self.add(operator, value, self.integers([-1]), keepdims=1)
         return self.add(operator, value, axes=[-1], keepdims=1)
@@ -79,7 +87,7 @@ class Body:
 
 
 def requantize(body: Body, stated: Attributes) -> str:
-    """Return clip(floor((x · mul + add) / div + 1/2)), because Deeploy rounds in this way."""
+    """Return clip(floor((x · mul + add) / div + 1/2)), which is Deeploy's rounding."""
     data, mul, add = (body.wide(name) for name in body.node.input)
     if body.channel_shape:
         shape = body.integers(body.channel_shape)
@@ -101,7 +109,7 @@ def hard_swish(body: Body, stated: Attributes) -> str:
 
 
 def gelu(body: Body, stated: Attributes) -> str:
-    """Return x · ((one + L) >> 1); L is a parabola of |x| with the sign of x."""
+    """Return x · ((one + L) >> 1). L has the sign of x, and its magnitude is a parabola of |x|."""
     data, one = body.wide(body.node.input[0]), body.number(stated["one"])
     part = body.add("Min", body.add("Abs", data), body.number(-stated["b"]))
     part = body.add("Add", part, body.number(stated["b"]))
@@ -111,7 +119,7 @@ def gelu(body: Body, stated: Attributes) -> str:
 
 
 def softmax(body: Body, stated: Attributes) -> str:
-    """Return exponentials as parts of their sum, from 0 to n_levels - 1.
+    """Return the exponentials divided by their sum, from 0 to n_levels - 1.
 
     An exponential is A · (p + B)² + C, shifted right by z, for x - max = p - z · log2.
     """
@@ -148,9 +156,10 @@ def no_norm(body: Body, stated: Attributes) -> str:
 
 
 def divide_exactly(body: Body, stated: Attributes) -> str:
-    """Return x · Delta · eta / (y · eta + eps), rounded toward zero; a constant y is an attribute.
+    """Return x · Delta · eta / (y · eta + eps), rounded toward zero.
 
-    Deeploy's kernel rounds to the nearest integer, but Deeploy's test rounds toward zero.
+    A constant y is an attribute. Deeploy's kernel rounds to the nearest integer, but Deeploy's test
+    rounds toward zero.
     """
     data, *divisors = (body.wide(name) for name in body.node.input)
     divisor = divisors[0] if divisors else body.number(stated["y"])
@@ -162,7 +171,10 @@ def divide_exactly(body: Body, stated: Attributes) -> str:
 
 
 def rms_norm(body: Body, stated: Attributes) -> str:
-    """Return (x · weight / deviation) / D, rounded down, with the deviation of the last axis."""
+    """Return (x · weight / deviation) / D, rounded down.
+
+    The deviation is computed along the last axis.
+    """
     if stated.get("axis", -1) != -1:
         refuse(body.node, f"its axis is {stated['axis']:g}; export it with axis -1")
     data, weight = (body.wide(name) for name in body.node.input)
@@ -171,7 +183,7 @@ def rms_norm(body: Body, stated: Attributes) -> str:
 
 
 def divide_by_deviation(body: Body, data: str, weight: str) -> str:
-    """Append data · weight / √(mean of squares + 1), with each step rounded toward zero."""
+    """Append data · weight / √(mean of squares + 1). Each step rounds toward zero."""
     total = body.reduce("ReduceSum", body.add("Mul", data, data))
     variance = body.add("Add", body.divide(total, body.count(data)), body.number(1))
     deviation = body.add("Floor", body.add("Sqrt", variance))
@@ -191,7 +203,6 @@ EXPANSIONS: dict[str, Callable[[Body, Attributes], str]] = {
 
 
 def expand_dialects(model: onnx.ModelProto) -> None:
-    """Replace the operators of :data:`EXPANSIONS` in a model."""
     graph = model.graph
     if not any(node.op_type in EXPANSIONS for node in graph.node):
         return
@@ -203,7 +214,7 @@ def expand_dialects(model: onnx.ModelProto) -> None:
 
 
 def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the rank of each convolution's result, which is the rank of its weights."""
+    """Return the rank of each convolution's result, which equals the rank of the weights."""
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     return {n.output[0]: ranks.get(n.input[1], 0) for n in graph.node if n.op_type == "Conv"}
 
@@ -211,7 +222,10 @@ def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
 def expand(
     node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int], opset: int
 ) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that replace a node, or the node itself if it needs no replacement."""
+    """Yield the nodes that replace a node. Yield the node itself if it needs no replacement.
+
+    Raises UserError if an attribute or an input is missing.
+    """
     is_known = node.op_type in EXPANSIONS and node.domain in DOMAINS
     if not is_known or not node.input or not node.output:
         yield node
@@ -234,7 +248,10 @@ def expand(
 
 
 def read_numbers(node: onnx.NodeProto) -> dict[str, float]:
-    """Return the numeric attributes of a node; quantlib writes numbers as one-element tensors."""
+    """Return the numeric attributes of a node.
+
+    Quantlib writes numbers as tensors with one element.
+    """
     values = {}
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)

@@ -1,6 +1,6 @@
-"""Determines the domain and the operator set of a model's nodes.
+"""Determines the domains and the operator sets of a model's nodes.
 
-ONNX Runtime's tools write some operators in ONNX's domain that ONNX does not define.
+ONNX Runtime's tools write operators in ONNX's domain that ONNX does not define.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from onnx import helper
 MICROSOFT_DOMAIN = "com.microsoft"
 
 RUNTIME_OPERATORS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
-"""Operators that ONNX Runtime has in ONNX's domain in each opset; ONNX has one since opset 17."""
+"""Operators that ONNX Runtime supports in ONNX's domain in each opset.
+
+ONNX defines only LayerNormalization, since opset 17.
+"""
 
 
 QONNX_HINT = (
@@ -21,7 +24,7 @@ QONNX_HINT = (
     "writes QuantizeLinear, Clip and DequantizeLinear"
 )
 DIALECTS = dict.fromkeys(("onnx.brevitas", "qonnx.custom_op.general"), QONNX_HINT)
-"""The advice for operators of other domains, by domain."""
+"""The advice for operators of other dialects, by domain."""
 
 LEAST_INPUTS = {
     name: count
@@ -42,11 +45,12 @@ LEAST_INPUTS = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""The minimum number of inputs of com.microsoft's operators; ONNX's checker has no such rules."""
+"""The minimum number of inputs of com.microsoft's operators, which ONNX's checker does not
+check."""
 
 
 def get_opset(model: onnx.ModelProto) -> int:
-    """Return the version of ONNX's operator set; 1 if the model does not state a version."""
+    """Return the version of ONNX's operator set. The default is 1."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
@@ -55,7 +59,7 @@ LARGEST_VERSION = 2**31 - 1
 
 
 def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield a sentence on each operator set whose version does not exist."""
+    """Yield a message for each operator set whose version does not exist."""
     for opset in model.opset_import:
         plain = opset.domain in ("", "ai.onnx")
         newest = onnx.defs.onnx_opset_version() if plain else LARGEST_VERSION
@@ -69,7 +73,10 @@ def has_runtime_operators(model: onnx.ModelProto) -> bool:
 
 
 def name_domains(model: onnx.ModelProto) -> None:
-    """Set the domain of such nodes to com.microsoft, because ONNX's checker rejects them."""
+    """Move the operators of :data:`RUNTIME_OPERATORS` that ONNX does not define to com.microsoft.
+
+    ONNX's checker rejects these operators in ONNX's domain.
+    """
     version = get_opset(model)
     moved = [
         node

@@ -1,4 +1,4 @@
-"""Converts the operators of opsets 1 to 6 to opset 7, the first that ONNX Runtime evaluates.
+"""Converts the operators of opsets 1 to 6 to opset 7, the first opset that ONNX Runtime evaluates.
 
 Source: the changelog of ONNX's operators. ONNX's version converter does not convert logical
 operators, and aligns operands with a wrong axis.
@@ -18,23 +18,23 @@ from firmwright.models.onnx.graph.body import get_attribute, refuse, replace_nod
 
 RUNTIME_OPSET = 7
 DROPPED = frozenset({"consumed_inputs", "output_sequence"})
-"""Attributes that no longer exist, and that do not change the results."""
+"""Attributes that opset 7 no longer has, and that do not change the results."""
 
 BROADCAST = frozenset("Add And Div Equal Greater Less Mul Or Pow PRelu Sub Xor".split())
-"""Operators whose second operand is aligned with an axis of the first operand."""
+"""Operators whose attribute ``axis`` aligns the second operand with the first operand."""
 
 
 def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto]) -> None:
-    """Change a model of opset 1 to 6 to an equivalent model in opset 7.
+    """Change a model of opset 1 to 6 to an equivalent model of opset 7.
 
-    ``graphs`` are the model's graphs, each before the graphs inside it. Raises UserError for a node
-    in training mode, and for a node whose form depends on an unknown rank or value.
+    ``graphs`` lists each graph of the model before its subgraphs. Raises UserError if a node is in
+    training mode, or if its form depends on an unknown rank or value.
     """
     entry = next((o for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
     if entry is None or not 1 <= get_opset(model) < RUNTIME_OPSET:
         return
     facts = Facts(model, graphs)
-    for graph in reversed(graphs):  # the nodes of a graph copy the graphs inside them
+    for graph in reversed(graphs):  # a copied node contains copies of its subgraphs
         replace_nodes(graph, [new for node in graph.node for new in raise_node(node, facts)])
     entry.version = RUNTIME_OPSET
 
@@ -69,11 +69,11 @@ class Facts:
 
 
 def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
-    """Return the ranks of the tensors.
+    """Return the known ranks of the tensors.
 
     ONNX infers no shapes of early forms, so the forms that need no rank are converted first. The
-    result of an operator with an axis has the shape of the first operand, so this operand is used
-    twice.
+    result of an operator with an axis has the shape of the first operand, so the first operand
+    replaces the second.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -96,7 +96,7 @@ def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
 
 
 def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Return the nodes that replace a node: new nodes that it reads, and then the changed node."""
+    """Return the nodes that replace a node. New nodes that the changed node reads come first."""
     if node.domain not in ("", "ai.onnx") or not all(node.input) or not node.output:
         return [node]
     for name in DROPPED:
@@ -120,13 +120,15 @@ def take(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
 
 
 def state(node: onnx.NodeProto, name: str, value: Any) -> None:
-    """Set the value of an attribute."""
     take(node, name)
     node.attribute.append(helper.make_attribute(name, value))
 
 
 def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Append axes of length 1 to the second operand; the slope of PRelu is per channel."""
+    """Append axes of length 1 to the second operand, so that it is aligned with ``axis``.
+
+    The slope of PRelu is aligned with the channels.
+    """
     axis = take(node, "axis", 1 if node.op_type == "PRelu" else None)
     is_aligned = not take(node, "broadcast", node.op_type == "PRelu") or axis is None
     if is_aligned:
@@ -150,7 +152,7 @@ def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_cast(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the type of a Cast by its number instead of its name."""
+    """Replace the type's name in a Cast with the type's number."""
     kind = get_attribute(node, "to", None)
     if isinstance(kind, str):
         if kind not in list(TensorProto.DataType.keys()):
@@ -185,12 +187,12 @@ def raise_pad(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_reshape(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the shape of a Reshape as an input."""
+    """Replace the attribute ``shape`` of a Reshape with an input."""
     return add_input(node, take(node, "shape", [])) if len(node.input) == 1 else [node]
 
 
 def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodeProto]:
-    """Append an input that contains these integers."""
+    """Append an input to the node that contains the integers."""
     name = f"{node.output[0]}/{len(node.input)}"
     value = numpy_helper.from_array(np.array(numbers, "int64"))
     node.input.append(name)
@@ -198,7 +200,7 @@ def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodePro
 
 
 def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State the default values of a Selu, which have fewer digits before opset 6."""
+    """Set the default values of a Selu, which have fewer digits before opset 6."""
     if facts.opset < 6:
         state(node, "alpha", get_attribute(node, "alpha", 1.6732))
         state(node, "gamma", get_attribute(node, "gamma", 1.0507))
@@ -206,7 +208,7 @@ def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State the lengths of a Split as an attribute."""
+    """Replace the input with the lengths of a Split with an attribute."""
     if len(node.input) == 2:
         state(node, "split", facts.values(node, 1))
         del node.input[1]
@@ -214,7 +216,7 @@ def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """State a count for each axis of a Tile instead of one axis and its count."""
+    """Replace the axis and the count of a Tile with one count per axis."""
     if len(node.input) != 3:
         return [node]
     counts = [1] * facts.rank(node, 0)
@@ -227,7 +229,7 @@ def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_upsample(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
-    """State the scales of all axes of an Upsample, and linear interpolation by its later name."""
+    """Set the scales of all axes of an Upsample, and rename ``bilinear`` to ``linear``."""
     sides = [f"{side}_scale" for side in ("height", "width")]
     if {a.name for a in node.attribute}.isdisjoint(sides):
         refuse(node, "it has no height_scale and no width_scale; export the model again")

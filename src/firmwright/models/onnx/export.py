@@ -1,8 +1,8 @@
 """Exports a float Relax module as an ONNX graph, so that one engine quantizes all formats.
 
-Networks from TFLite have channels last, but ONNX's convolutions need channels first. A tensor is
-transposed once, before the first convolution. It stays transposed in all operators whose result
-does not depend on the order of axes.
+Networks from TFLite have channels last, but ONNX's convolutions need channels first. The exporter
+transposes a tensor once, before the first convolution. The tensor remains transposed in all
+operators whose result does not depend on the order of axes.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ POOLS = {
 
 
 class NotExportableError(Exception):
-    """Raised for an operator that ONNX lacks, or that the exporter does not write."""
+    """Raised for an operator that ONNX does not have, or that the exporter does not write."""
 
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """A tensor of the graph; ``channels_first`` is true if channels-last data were transposed."""
+    """A tensor of the graph.
+
+    ``channels_first`` is true if the exporter transposed channels-last data.
+    """
 
     name: str
     channels_first: bool = False
@@ -65,13 +68,13 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class SeveralValues(OnnxValue):
-    """The results, by name, of an operator with several results."""
+    """The names of the results of an operator with several results."""
 
     results: tuple[str, ...] = ()
 
 
 class Exporter:
-    """Builds the graph from the bindings of the module, one by one."""
+    """Builds the graph from the bindings of the module."""
 
     refusal = "quantize: operators that cannot be quantized:"
     advice = "  export the model as ONNX, or end it before these operators"
@@ -127,18 +130,17 @@ class Exporter:
         return bytes(made.SerializeToString(deterministic=True))
 
     def pick_result(self, item: relax.TupleGetItem) -> OnnxValue:
-        """Return one of several results, or any result if their operator was rejected."""
+        """Return one of several results. If their operator was rejected, return its placeholder."""
         several = self.values[item.tuple_value]
         if isinstance(several, SeveralValues):
             return OnnxValue(several.results[int(item.index)])
         return several
 
     def read_input(self, tensor: Tensor) -> OnnxValue:
-        """Return the value of an input of the graph."""
         return OnnxValue(tensor.name)
 
     def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
-        """Write a value as an output of the graph, with the output's name."""
+        """Write a value as the output ``tensor`` of the graph."""
         name = self.to_relax_layout(value)
         self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
@@ -161,7 +163,7 @@ class Exporter:
         return special[name]
 
     def make_unique_name(self, wanted: str) -> str:
-        """Return a name that is not yet the name of a tensor or a layer."""
+        """Return a name that no tensor or layer has yet."""
         name, number = wanted, 1
         while name in self.names:
             name, number = f"{wanted}_{number}", number + 1
@@ -169,7 +171,7 @@ class Exporter:
         return name
 
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node with the name of the layer, and return the name of the node's result."""
+        """Append a node with the name of the layer, and return the name of the result."""
         name = self.layer
         if any(n.name == name for n in self.nodes):
             name = self.make_unique_name(f"{name}_{kind}")
@@ -187,7 +189,7 @@ class Exporter:
         return self.values[argument]
 
     def to_relax_layout(self, value: OnnxValue) -> str:
-        """Return the tensor with its axes in Relax's order."""
+        """Return the name of the tensor with its axes in Relax's order."""
         if not value.channels_first:
             return value.name
         return self.transpose(value.name, TO_CHANNELS_LAST)
@@ -198,7 +200,11 @@ class Exporter:
         return result
 
     def put_channels_first(self, argument: relax.Expr, layout: str) -> str:
-        """Return a tensor with its channels first; ``layout`` is the tensor's layout in Relax."""
+        """Return the name of a tensor with channels first. ``layout`` is the tensor's layout in
+        Relax.
+
+        Raises NotExportableError if the layout is not supported.
+        """
         value = self.get_value(argument)
         if layout in ("NCW", "NCHW", "NCDHW"):
             return self.to_relax_layout(value)
@@ -221,7 +227,7 @@ class Exporter:
         return OnnxValue(result, layout == "NHWC")
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return a convolution's weights with their axes in another order."""
+        """Add a convolution's weights with their axes in another order."""
         if not isinstance(weights, Constant):
             raise NotExportableError
         return self.add_constant(constant_array(weights).transpose(order))
@@ -246,7 +252,7 @@ class Exporter:
         return OnnxValue(result, layout == "NHWC")
 
     def adaptive_average(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write an average over the image, or over equal parts of it."""
+        """Write an average over the image, or over equal parts of the image."""
         layout = str(call.attrs.layout)
         before, after = static_shape(call.args[0]), static_shape(call)
         sizes = [(before[layout.index(axis)], after[layout.index(axis)]) for axis in "HW"]
@@ -284,7 +290,8 @@ class Exporter:
         return isinstance(argument, Constant)
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
-        """Return a constant for channels first, from one that broadcasts against channels last."""
+        """Add a constant with channels first for a constant that broadcasts against channels
+        last."""
         array = constant_array(argument)
         whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
         return self.add_constant(whole.transpose(TO_CHANNELS_FIRST))
@@ -305,7 +312,7 @@ class Exporter:
         axes = [axis % rank for axis in axes]
         source, kept = self.get_value(call.args[0]), int(call.attrs.keepdims)
         image = [1, 2] if source.channels_first else [2, 3]
-        if rank == 4 and kept and sorted(axes) == image:  # ONNX Runtime quantizes this form
+        if rank == 4 and kept and sorted(axes) == image:  # ONNX Runtime quantizes GlobalAveragePool
             return OnnxValue(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
         if source.channels_first and (kept or sorted(axes) == [1, 2]):
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
@@ -350,7 +357,8 @@ def make_value_info(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def order_kernel(layout: str, first: str) -> list[int]:
-    """Return the positions in a ``layout`` of the axes ``first``, and then of the window's axes."""
+    """Return the positions of the axes in ``layout``: the axes ``first``, then the window's
+    axes."""
     window = [axis for axis in "DHW" if axis in layout]
     return [layout.index(axis) for axis in (*first, *window)]
 
@@ -368,11 +376,11 @@ NEWER_TYPES_OPSET = 21
 
 
 QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
-"""The names in ONNX and in Relax."""
+"""The names of quantization operators in ONNX and in Relax."""
 
 
 def refuse_quantized(operators: Iterable[str]) -> None:
-    """Raise UserError if any of the operators quantizes or dequantizes."""
+    """Raise UserError if the model is already quantized."""
     found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(

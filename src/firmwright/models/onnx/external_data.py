@@ -1,9 +1,9 @@
 """Reads ONNX models whose weights are in separate files.
 
-These files are inputs of the model stage, as the model is, so the build needs their names first.
-``external_locations`` reads only the names. The function walks over the fields of the model file,
-without ONNX's packages and without the weights. ``embed_external_data`` puts the data into the
-model, so that later stages read a single file.
+The separate files are also inputs of the model stage, so the build needs their names first.
+``external_locations`` reads only the names from the fields of the model file. This function needs
+neither ONNX's packages nor the weights. ``embed_external_data`` copies the data into the model, so
+that later stages read a single file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ GRAPH, INITIALIZER, EXTERNAL_DATA, KEY, VALUE = 7, 5, 13, 1, 2
 
 LONGEST_LOCATION = 4096
 LARGEST_MODEL = 2**31 - 1
-"""The maximum in bytes, a limit of protobuf."""
+"""The maximum number of bytes in a protobuf message."""
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
-    """Return the sorted names of the files with a model's constants, as the model states them.
+    """Return the sorted names of the files with a model's constants, as written in the model.
 
-    The result is empty if the file is not an ONNX model, or cannot be read. A process reads each
-    file once.
+    The result is empty if the file is not an ONNX model, or if it cannot be read. The results are
+    cached per process.
     """
     try:
         status = path.stat()
@@ -75,7 +75,8 @@ def external_files(path: Path) -> list[Path]:
 def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
     """Return the model with the data of its external files embedded.
 
-    Raises UserError for an external file that is missing, too short, or outside the model's folder.
+    Raises UserError if an external file is missing, is too short, or is outside the model's folder.
+    Raises UserError if the model exceeds 2 GiB.
     """
     if not external_locations(path):
         return data
@@ -100,7 +101,7 @@ def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
 
 
 def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
-    """Return the bytes of one tensor from its file in the folder."""
+    """Return the bytes of one tensor from its file in ``folder``."""
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")
     file = folder / location

@@ -1,4 +1,5 @@
-"""Fixes inputs of an ONNX model for a recipe: sets values, or the lengths of named dimensions."""
+"""Replaces inputs of an ONNX model with values of the recipe, and sets the lengths of
+dimensions."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from firmwright.errors import UserError, did_you_mean
 def fix_inputs(
     data: bytes, name: str, values: Mapping[str, Any], dimensions: Mapping[str, int]
 ) -> bytes:
-    """Return the model with these inputs as constants, and with numbers for named dimensions.
+    """Return a model in which ``values`` are constants and the named ``dimensions`` have lengths.
 
-    A value is a number, a truth value, or a list of them in row order. A single number fills all
-    elements of an input, and open lengths become 1. Raises UserError for an input or dimension that
-    the model does not have. Also raises UserError for a value that its input cannot store.
+    A value is a number, a Boolean, or a list of numbers or Booleans in row order. A single number
+    fills all elements of an input, and open lengths become 1. Raises UserError if the model does
+    not have an input or a dimension, or if an input cannot store its value.
     """
     model = onnx.load_model_from_string(data)
     name_lengths(model.graph, name, dimensions)
@@ -54,7 +55,7 @@ def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int
 
 
 def make_array(port: onnx.ValueInfoProto, name: str, value: Any) -> npt.NDArray[Any]:
-    """Return a value in the type and shape of its input; a list has the elements in row order."""
+    """Return a value in the type and shape of its input. A list has the elements in row order."""
     kind, label = port.type.tensor_type, f"{name}: inputs: {port.name}"
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     given = np.array(value)

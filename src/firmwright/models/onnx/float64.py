@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model in float64, to decide between two different float32 results."""
+"""Evaluates an ONNX model in float64, to decide which of two float32 results is more precise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PER_AXIS_OPSET = 21
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with ONNX's reference evaluator, with all float32 values widened to float64.
+    """Evaluate the model with ONNX's reference evaluator, and with float64 instead of float32.
 
     Outputs have the model's types. Raises UserError if the evaluator rejects the model.
     """
@@ -44,7 +44,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
             ]
 
         outputs = run_in_sequence(inputs, states, names, take_bytes(run, model))
-    except Exception as error:  # the converter and numpy raise exceptions of many types
+    except Exception as error:
         raise UserError(
             f"ONNX's reference evaluator rejects the model: {first_line(error)}; export the model "
             "again, or use another operator"
@@ -53,7 +53,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
 
 def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with its scales and float constants in float64."""
+    """Return a model whose scales and float constants are float64."""
     normalize_forms(model)
     if get_opset(model) < PER_AXIS_OPSET:
         model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)
@@ -70,11 +70,10 @@ def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def state_resize_sizes(model: onnx.ModelProto) -> None:
-    """State the result's size in each Resize with aligned corners.
+    """Add the size of the result to each Resize with aligned corners.
 
     ONNX's evaluator computes positions from the scale times the length, for example 4.5. ONNX
-    Runtime and PyTorch compute positions from the number of result elements, which is 4 in this
-    example.
+    Runtime and PyTorch use the number of result elements, which is 4 in this example.
     """
     aligned = [
         node

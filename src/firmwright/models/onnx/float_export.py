@@ -49,14 +49,14 @@ RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "cei
 def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
     """Return the network as ONNX, with the names of the interface.
 
-    Raises UserError for a quantized module, and for operators that the exporter does not write.
+    Raises UserError if the module is quantized, or if an operator cannot be exported.
     """
     refuse_quantized(short_name(b.value) for b in main_bindings(module))
     return FloatExporter(module, interface).run()
 
 
 class FloatExporter(Exporter):
-    """Exports all supported float operators of ONNX."""
+    """Exports all float operators that are supported."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
@@ -93,10 +93,10 @@ class FloatExporter(Exporter):
         return more[name] if name in more else super().find_converter(name)
 
     def add(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write an addition; a constant after a transposed convolution becomes the convolution's
-        bias.
+        """Write an addition.
 
-        ONNX Runtime merges such constants into other convolutions before it quantizes them.
+        A constant after a transposed convolution becomes the convolution's bias. ONNX Runtime
+        merges constants only into other convolutions before it quantizes them.
         """
         made, bias = call.args
         node = self.nodes[-1] if self.nodes else onnx.NodeProto()
@@ -115,7 +115,10 @@ class FloatExporter(Exporter):
         return value
 
     def broadcast(self, call: tvm.ir.Call) -> OnnxValue:
-        """Repeat a tensor along axes of length 1; a tensor of the right shape stays unchanged."""
+        """Repeat a tensor along axes of length 1.
+
+        A tensor of the requested shape remains unchanged.
+        """
         shape = static_shape(call)
         source = self.to_relax_layout(self.get_value(call.args[0]))
         if shape == static_shape(call.args[0]):
@@ -124,7 +127,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Expand", [source, wanted]))
 
     def fill(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a tensor whose elements are equal as a constant with the layer's name."""
+        """Write a constant whose elements are equal. The constant has the layer's name."""
         if not isinstance(call.args[1], Constant):
             raise NotExportableError
         number = constant_array(call.args[1])
@@ -133,7 +136,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.layer)
 
     def silu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write x · sigmoid(x), for which ONNX has no operator."""
+        """Write x · sigmoid(x), because ONNX does not define SiLU."""
         x = self.get_value(call.args[0])
         gate = self.emit("Sigmoid", [x.name])
         return OnnxValue(self.emit("Mul", [x.name, gate]), x.channels_first)
@@ -154,7 +157,10 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
     def reduction(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a reduction; its axes are an input since opset 13 (ReduceSum) or 18 (others)."""
+        """Write a reduction.
+
+        Its axes are an input since opset 13 (ReduceSum) or 18 (other reductions).
+        """
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
         rank = len(static_shape(call.args[0]))
         axes = range(rank) if attrs.axis is None else to_ints(attrs.axis)
@@ -190,7 +196,10 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
 
     def instance_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a normalization per channel; torch normalizes over a batch of one sample, too."""
+        """Write a normalization per channel.
+
+        A batch axis of length 1 may be among the axes, as in torch.
+        """
         shape, attrs = static_shape(call), call.attrs
         along = {axis % len(shape) for axis in to_ints(attrs.axes)}
         along -= {axis for axis, length in enumerate(shape) if length == 1 and axis < 1}
@@ -202,7 +211,7 @@ class FloatExporter(Exporter):
     def group_norm(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a normalization per group as a normalization per channel and a factor per channel.
 
-        ONNX has GroupNormalization with factors per channel since opset 21.
+        Since opset 21, ONNX's GroupNormalization also has factors per channel.
         """
         (count, channels, *others), attrs = static_shape(call), call.attrs
         groups = int(attrs.num_groups)
@@ -232,7 +241,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Tile", [*self.read_arguments(call), stated]))
 
     def prelu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a ReLU with a slope per channel, which ONNX broadcasts from the last axis."""
+        """Write a ReLU with a slope per channel. ONNX broadcasts the slopes from the last axis."""
         slopes, rank = call.args[1], len(static_shape(call))
         if not isinstance(slopes, Constant):
             raise NotExportableError

@@ -1,4 +1,4 @@
-"""Appends the activation functions for the gates and states of recurrent operators."""
+"""Appends the activation functions of recurrent operators."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": (0,),
 }
-"""The default parameters alpha and beta of each function in ONNX Runtime."""
+"""The default values of alpha and beta per function, according to ONNX Runtime."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A function with one of ONNX's names, and with an alpha and a beta if the function needs
-    them.
+    """An activation function of ONNX, and its alpha and beta.
 
-    ``limit`` is the magnitude to which the function's argument is clipped, or 0 without clipping.
+    The argument of the function is clipped to the magnitude ``limit``. 0 means no clipping.
     """
 
     name: str
@@ -44,7 +43,10 @@ class Activation:
     limit: float = 0
 
     def add(self, body: NodeBuilder, value: str, dtype: np.dtype[Any], label: str = "") -> str:
-        """Append the function of a value of this type; ``label`` names the function's result."""
+        """Append the function of a value of type ``dtype``.
+
+        ``label`` names the function's result.
+        """
         if self.limit:
             limits = (body.constant(n, dtype) for n in (-self.limit, self.limit))
             value = body.add("Clip", value, *limits)
@@ -68,7 +70,7 @@ def read_activations(
 ) -> list[list[Activation]]:
     """Return the functions of each direction, in the order of the operator's definition.
 
-    The functions that have an alpha or a beta read the node's list of such values in order.
+    The node lists the values of alpha and beta in the order of the functions that use them.
     """
     names = [a.decode() for a in get_attribute(node, "activations", [])]
     names = names or [*standard] * directions

@@ -1,8 +1,8 @@
 """Rewrites attention of com.microsoft, ONNX Runtime's domain, as products, a mask and a softmax.
 
-The definitions are in ONNX Runtime's documents (ContribOperators.md). The CPU kernels of ONNX
-Runtime define the remaining details. The mask lowers the scores of padding keys by
-``mask_filter_value``. It lowers the scores of keys after a causal query by the maximum float32.
+Source: ContribOperators.md of ONNX Runtime, and its CPU kernels for the remaining details. The mask
+adds ``mask_filter_value`` to the scores of padding keys. In causal attention, the lowest float32 is
+added to the scores of keys after the query.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NO_CACHE = "export the model without a cache of keys and values"
 
 
 class Scores(NamedTuple):
-    """The lengths of the scores' axes; ``depth`` is the size of a head.
+    """The lengths of the scores' axes.
 
-    Dot products have the length ``depth``.
+    ``depth`` is the size of a head and the length of dot products.
     """
 
     batch: int
@@ -42,7 +42,7 @@ class Scores(NamedTuple):
 def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
     """Return the number of heads.
 
-    Raises UserError unless this number divides all lengths ``hidden``.
+    Raises UserError if this number does not divide all lengths ``hidden``.
     """
     heads = int(get_attribute(node, "num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
@@ -51,7 +51,7 @@ def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
 
 
 def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
-    """Append (batch, length, hidden) as (batch, heads, length, size)."""
+    """Reshape and transpose (batch, length, hidden) to (batch, heads, length, size)."""
     split = body.add("Reshape", name, body.constant([0, 0, heads, -1], "int64"))
     return body.add("Transpose", split, perm=[0, 2, 1, 3])
 
@@ -59,7 +59,8 @@ def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
 def attend(
     body: NodeBuilder, walk: Specializer, parts: Sequence[str], scores: Scores, mask: str, bias: str
 ) -> str:
-    """Append the attention of queries, keys and values in heads: (batch, queries, hidden).
+    """Append the attention of queries, keys and values in heads. The result is (batch, queries,
+    hidden).
 
     ``mask`` and ``bias`` may be empty.
     """
@@ -87,9 +88,9 @@ def attend(
 def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
     """Append the summand that a mask adds to the scores.
 
-    The mask has the ends of sequences, (batch), or their ends and beginnings, (2 · batch).
-    Otherwise the mask has a number above 0 for each valid key, (batch, keys) or (batch, queries,
-    keys).
+    The mask contains the ends of the sequences, (batch), or their ends and beginnings, (2 · batch).
+    Otherwise the mask contains a number per key, (batch, keys) or (batch, queries, keys). Numbers
+    above 0 mark valid keys.
     """
     add = body.add
     batch, keys = scores.batch, scores.keys
@@ -115,13 +116,16 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
 
 
 Project = Callable[[int, int], str]
-"""Appends the input times columns of the merged weights, from the first column and their number."""
+"""Appends the product of the input and columns of the merged weights.
+
+The arguments are the first column and the number of columns.
+"""
 
 
 def attend_to_itself(
     body: NodeBuilder, walk: Specializer, project: Project, mask: str, bias: str
 ) -> Nodes | None:
-    """Return an attention with queries, keys and values from one input, and with merged weights."""
+    """Return an attention whose queries, keys and values come from one input and merged weights."""
     node = body.node
     shape, weights = (walk.shape(name) or () for name in read_inputs(node, 2))
     if len(shape) != 3 or len(weights) != 2:
@@ -152,7 +156,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
             node,
             "its attribute do_rotary is set; write it as RotaryEmbedding and MultiHeadAttention",
         )
-    if not bias:  # without a bias, ONNX Runtime, the reference, ends the process
+    if not bias:  # ONNX Runtime crashes if the bias is missing
         refuse(node, "it has no bias; add a bias of zeros")
     body = NodeBuilder(node, walk)
 
@@ -190,7 +194,7 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MultiHeadAttention, whose inputs are already projected, but may lack the bias.
+    """Rewrite a MultiHeadAttention. Its inputs are already projected, but may need a bias.
 
     Keys and values with four axes are already split into heads, and include their bias.
     """

@@ -1,4 +1,5 @@
-"""Rewrites quantization in blocks: one scale per block of elements along an axis, since ONNX 21."""
+"""Rewrites quantization in blocks: one scale per block of elements along an axis (since opset
+21)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from firmwright.models.onnx.graph.body import (
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
-"""The number of bits of weights that a PackedProduct reads."""
+"""The number of bits of the weights that PackedProduct reads, by type."""
 
 
 def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
@@ -28,7 +29,7 @@ def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the number of each element's block along the axis."""
+    """Return a builder, and the name of the constant that :func:`number_blocks` returns."""
     body = NodeBuilder(node, walk)
     return body, body.constant(number_blocks(node, walk), "int64")
 
@@ -37,7 +38,7 @@ def number_blocks(node: onnx.NodeProto, walk: Specializer) -> npt.NDArray[np.int
     """Return the number of each element's block along the axis.
 
     Raises UserError if the shape is unknown, because TVM's converters ignore blocks. Raises
-    UserError if the blocks or the scales do not fit the shape.
+    UserError if the blocks, the scales or the zero points do not fit the shape.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -60,10 +61,10 @@ def number_blocks(node: onnx.NodeProto, walk: Specializer) -> npt.NDArray[np.int
 
 
 def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMul whose weights are dequantized in blocks; the weights stay packed.
+    """Rewrite a MatMul whose weights are dequantized in blocks, so that the weights remain packed.
 
-    The result is None if the weights are not integer constants of up to 8 bits, or do not become
-    float32.
+    Return None if the weights are not integer constants of up to 8 bits, or if they are not
+    dequantized to float32.
     """
     readers = (n for n in walk.source.graph.node if n.op_type == "DequantizeLinear")
     source = next((n for n in readers if node.input[1] in n.output and has_blocks(n, walk)), None)
@@ -91,7 +92,10 @@ def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[np.uint8]:
-    """Return digits (K, N) as bytes (N, blocks, bytes of a block); the first digit is lowest."""
+    """Return digits (K, N) as bytes (N, blocks, bytes per block).
+
+    The first digit is in the lowest bits.
+    """
     depth, columns = digits.shape
     count, per_byte = -(-depth // block), 8 // bits
     filled = np.pad(digits.T, ((0, 0), (0, count * block - depth))).reshape(columns, count, block)
@@ -102,7 +106,7 @@ def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[
 
 
 def spread(body: NodeBuilder, name: str, positions: str) -> str:
-    """Append a scale or a zero point, repeated for each element of its block."""
+    """Append a scale or a zero point that is repeated for each element of its block."""
     return body.add("Gather", name, positions, axis=get_attribute(body.node, "axis", 1))
 
 
@@ -120,9 +124,9 @@ def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
-    """Return the type in which the node computes, the scale's type, and the scale.
+    """Return the type of the computation, and the scale in this type.
 
-    Scales of small types become float32.
+    Small float types become float32.
     """
     scale = body.node.input[1]
     if walk.dtype(scale).name in STORED_AS:
@@ -133,7 +137,7 @@ def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
 def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a QuantizeLinear in blocks as clamp(round(x / scale) + zero point).
 
-    A cast rounds floats of 8 and 4 bits, and clamps them if the node requires this.
+    For floats of 8 and 4 bits, a cast rounds the values, and clamps them if the node saturates.
     """
     body, positions = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""

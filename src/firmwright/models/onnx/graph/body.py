@@ -28,19 +28,19 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
-    """Return the names of the first ``count`` inputs, with empty names for omitted inputs."""
+    """Return the names of the first ``count`` inputs. The name of an omitted input is empty."""
     return [*node.input, *[""] * count][:count]
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
-    """Replace all nodes of a graph with new nodes, which may include nodes of the graph."""
+    """Replace the nodes of a graph. The new nodes may include nodes of the graph."""
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
 def along_axis(axis: int, rank: int) -> list[int]:
-    """Return the shape that aligns a vector with an axis: -1 at the axis and 1 elsewhere."""
+    """Return the shape that aligns a vector with an axis: -1 at the axis, and 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]
 
 
@@ -50,12 +50,12 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
 
 
 def refuse_inconsistent(node: onnx.NodeProto, problem: str) -> NoReturn:
-    """Raise UserError for a node whose inputs and attributes contradict each other."""
+    """Raise UserError because the inputs and attributes of a node contradict each other."""
     refuse(node, f"{problem}; export the model again")
 
 
 def refuse_tensors(node: onnx.NodeProto, positions: Mapping[int, str], workaround: str) -> None:
-    """Raise UserError if a node has one of these inputs (0, 1, …) or outputs (-1, -2, …)."""
+    """Raise UserError if a node has one of the inputs (0, 1, …) or outputs (-1, -2, …)."""
     for position, name in positions.items():
         stated = node.input[position:] if position >= 0 else node.output[-position - 1 :]
         if stated and stated[0]:
@@ -66,8 +66,9 @@ def refuse_tensors(node: onnx.NodeProto, positions: Mapping[int, str], workaroun
 class NodeBuilder:
     """A builder of the nodes that replace a node.
 
-    The new nodes have the name of the node, and their tensors are named after the node's result.
-    ``scope`` is part of the names. Each scope counts its tensors separately.
+    The new nodes have the name of the node. The names of their tensors begin with the name of the
+    node's result. ``scope`` is part of these names, and the tensors of each scope are counted
+    separately.
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
@@ -95,7 +96,7 @@ class NodeBuilder:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def stack(self, names: list[str], axis: int) -> str:
-        """Append a tensor that joins the tensors along a new axis."""
+        """Append a concatenation of the tensors along a new axis."""
         return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
 
     def unsqueeze(self, name: str, axis: int) -> str:
@@ -114,14 +115,17 @@ class NodeBuilder:
         return self.add("Slice", name, *limits)
 
     def reduce(self, operator: str, name: str, *axes: int) -> str:
-        """Append a reduction of axes to length 1; axes are an input since opset 13 or 18."""
+        """Append a reduction of axes to length 1.
+
+        The axes are an input since opset 13 (ReduceSum) or 18.
+        """
         by_input = self.opset >= (13 if operator == "ReduceSum" else 18)
         if by_input:
             return self.add(operator, name, self.constant(axes, "int64"), keepdims=1)
         return self.add(operator, name, axes=axes, keepdims=1)
 
     def finish(self, *names: str) -> Nodes:
-        """Connect these tensors to the node's results, and return all nodes."""
+        """Connect the tensors to the node's results, and return all nodes."""
         for name, output in zip(names, self.node.output, strict=False):
             if output:
                 self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
@@ -129,7 +133,10 @@ class NodeBuilder:
 
 
 def parse_rewrite(text: str) -> Rewrite:
-    """Return a rewrite to a function whose ``text`` is in ONNX's textual syntax."""
+    """Return a rewrite that inlines a function.
+
+    ``text`` is the function in ONNX's textual syntax.
+    """
     function = parse_function(
         f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
     )

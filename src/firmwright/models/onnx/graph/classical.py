@@ -1,6 +1,6 @@
-"""Rewrites operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
+"""Rewrites operators of classical machine learning (ai.onnx.ml) as operators of ONNX.
 
-These operators do not need ONNX's map type. The module ``trees`` rewrites decision trees.
+The module covers operators without ONNX's map type. The module ``trees`` rewrites decision trees.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the input as float32, because these operators compute in float32."""
+    """Return a builder, and the input as float32, because the operators compute in float32."""
     body = NodeBuilder(node, walk)
     return body, body.add("Cast", node.input[0], to=TensorProto.FLOAT)
 
@@ -59,7 +59,7 @@ def rewrite_feature_extractor(node: onnx.NodeProto, walk: Specializer) -> Nodes 
 
 
 def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a Normalizer; a row whose norm is zero stays unchanged."""
+    """Rewrite a Normalizer. A row whose norm is zero remains unchanged."""
     body, x = begin(node, walk)
     kind = get_attribute(node, "norm", "MAX")
     if kind == "MAX":
@@ -85,7 +85,7 @@ def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a OneHotEncoder; unknown categories are zeros, even if ONNX requires an error."""
+    """Rewrite a OneHotEncoder. Unknown categories become zeros, even if ONNX requires an error."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -116,10 +116,10 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a TfIdfVectorizer of numbers, which counts how often each sequence of the pool
-    occurs.
+    """Rewrite a TfIdfVectorizer of numbers, which counts the occurrences of each sequence of the
+    pool.
 
-    Successive elements of an occurrence have a constant distance, from 1 to max_skip_count + 1.
+    The elements of an occurrence have a constant distance, from 1 to max_skip_count + 1.
     """
     shape = walk.shape(node.input[0])
     if shape is None or get_attribute(node, "pool_int64s", None) is None:
@@ -166,7 +166,7 @@ def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
-    """Yield the pool's sequences of each length as rows, with the number of the first sequence."""
+    """Yield the pool's sequences of each length as rows, and the number of the first sequence."""
     pool = np.array(get_attribute(node, "pool_int64s", []))
     begins = [*get_attribute(node, "ngram_counts", []), len(pool)]
     least, most = (get_attribute(node, f"{n}_gram_length", 1) for n in ("min", "max"))
@@ -179,7 +179,7 @@ def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
 
 
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
-    """Append the products of a linear model with ``rows`` results."""
+    """Append the scores of a linear model with ``rows`` results."""
     coefficients = np.array(get_attribute(body.node, "coefficients", []), "float32")
     scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T, "float32"))
     return body.add("Add", scores, floats(body, "intercepts", [0.0] * rows))
@@ -207,7 +207,7 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def get_labels(node: onnx.NodeProto) -> Any:
-    """Return a classifier's labels, int64 or strings; trees use another attribute name."""
+    """Return a classifier's labels, int64 or strings. Trees use another attribute name."""
     labels = get_attribute(node, "classlabels_ints", [])
     labels = get_attribute(node, "classlabels_int64s", labels)
     if labels:
@@ -216,7 +216,7 @@ def get_labels(node: onnx.NodeProto) -> Any:
 
 
 def decode_labels(node: onnx.NodeProto, name: str) -> Any:
-    """Return an attribute of strings as an array."""
+    """Return an attribute with strings as an array."""
     return np.array([label.decode() for label in get_attribute(node, name, [])], object)
 
 
@@ -225,7 +225,6 @@ TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
 
 
 def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
-    """Append the final transform of the scores."""
     if transform in TRANSFORMS:
         return body.add(TRANSFORMS[transform], scores)
     if transform != "NONE":
@@ -238,10 +237,10 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
 
 
 NO_LABEL = {"i": -1, "f": -0.0, "O": "_Unused"}
-"""A LabelEncoder's default result for unknown keys, by the kind of values."""
+"""A LabelEncoder's default result for unknown keys, by the kind of the values."""
 
 NAN_KEYS_VERSION = 4
-"""The first version of ai.onnx.ml in which NaN is a key."""
+"""The first version of ai.onnx.ml in which NaN can be a key."""
 
 
 def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -264,7 +263,10 @@ def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def get_mapping(node: onnx.NodeProto, name: str) -> Any:
-    """Return a LabelEncoder's keys, values or default from one of several attributes."""
+    """Return a LabelEncoder's keys, values or default from one of several attributes.
+
+    Return None if there is no default. Raises UserError if the keys or values are missing.
+    """
     plural = "" if name == "default" else "s"
     for kind, dtype in (("int64", "int64"), ("float", "float32"), ("string", "object")):
         found = get_attribute(node, f"{name}_{kind}{plural}", None)

@@ -1,8 +1,8 @@
 """Resolves loops, branches, sequences and optional values at import.
 
-Firmware has a fixed number of tensors. A sequence becomes the list of its tensors. An optional
-value becomes the value or is absent. A loop with a known number of steps is written out. If the
-condition of a branch is computed, both branches are computed and one result is selected.
+Firmware has a fixed number of tensors. A sequence becomes a list of tensors. An optional value
+becomes a tensor or nothing. A loop with a known number of steps is unrolled. If the condition of a
+branch is computed, firmware computes both branches and selects one result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ USE_CONSTANT = "firmware needs a constant: write it into the model"
 
 
 def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
-    """Return the tensors of the sequence that is a node's first input."""
+    """Return the tensors of a node's first input, which is a sequence."""
     tensors = walk.sequences.get(node.input[0])
     if tensors is None:
         refuse(node, f"the length of '{node.input[0]}' is known only at run time; {USE_CONSTANT}")
@@ -90,7 +90,10 @@ def join(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Resolve a SplitToSequence: parts of one length, of stated lengths, or single elements."""
+    """Resolve a SplitToSequence.
+
+    The parts have one length or a list of lengths, or are single elements.
+    """
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -115,7 +118,7 @@ def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def hand_on(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rename a sequence, or an optional value."""
+    """Rename a sequence or an optional value."""
     if node.input[0] not in walk.sequences:
         return None if node.op_type == "Identity" else rename(node, node.input[0])
     walk.sequences[node.output[0]] = walk.sequences[node.input[0]]
@@ -143,7 +146,7 @@ def has_element(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Write out the steps of a Loop, whose condition must be known before each step."""
+    """Write all steps of a Loop. The condition must be a constant before each step."""
     graph = get_attribute(node, "body", None)
     limit = get_number(node, walk, 0, MAX_NODES)
     goes = bool(get_number(node, walk, 1, 1))
@@ -179,7 +182,7 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a SequenceMap: apply its graph to each element, with shared tensor inputs."""
+    """Apply the graph of a SequenceMap to each element. Tensor inputs are equal in all steps."""
     graph = get_attribute(node, "body", None)
     body = NodeBuilder(node, walk)
     collected: list[list[str]] = [[] for _ in graph.output]
@@ -199,7 +202,7 @@ PARTIAL = frozenset(
 
 
 def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an If whose condition is computed as both of its branches and a selection."""
+    """Rewrite an If with a computed condition as both of its branches and a selection."""
     body, begin = NodeBuilder(node, walk), len(walk.nodes)
     sides = []
     for name in ("then_branch", "else_branch"):
@@ -224,7 +227,7 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
-    """Append a selection by the condition; both results must have equal shapes."""
+    """Append a selection by the condition. Raises UserError if the shapes of the results differ."""
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:

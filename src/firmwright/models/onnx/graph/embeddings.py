@@ -1,4 +1,4 @@
-"""Rewrites embeddings of com.microsoft, ONNX Runtime's domain: words, and rotary positions."""
+"""Rewrites embeddings of com.microsoft, ONNX Runtime's domain: words and rotary positions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from firmwright.models.onnx.graph.normalizations import normalize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 LookUp = Callable[[int, str], str]
-"""Appends the rows of a table, from the table's input index and a tensor of row numbers."""
+"""Appends a selection of rows. The arguments are the table's input index and the row numbers."""
 
 
 def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an EmbedLayerNormalization."""
     body = NodeBuilder(node, walk)
     inputs = read_inputs(node, 9)
 
@@ -51,9 +50,9 @@ def embed(
     mask: str,
     positions: str,
 ) -> Nodes | None:
-    """Return the normalized sum of the rows of words, positions and, if they exist, segments.
+    """Return the normalized sum of the rows of words, positions and optional segments.
 
-    Also return the number of ones in the mask of each sequence, and the sum.
+    The other two results are the number of ones in each sequence's mask, and the sum.
     """
     words, segments = read_inputs(body.node, 2)
     shape = walk.shape(words) or ()
@@ -77,7 +76,8 @@ def embed(
 
 
 def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RotaryEmbedding, which rotates pairs of elements by the angles of their positions.
+    """Rewrite a RotaryEmbedding, which rotates pairs of elements by angles that depend on the
+    position.
 
     The input is (batch, length, hidden) or (batch, heads, length, size).
     """
