@@ -1,6 +1,6 @@
 """Rewrites determinants, and operators that are products with a constant matrix.
 
-TVM has no DFT, no STFT and no Col2Im. The matrix of a DFT consists of the results of ONNX's
+TVM does not support DFT, STFT and Col2Im. The matrix of a DFT contains the results of ONNX's
 evaluator for the unit vectors.
 """
 
@@ -14,14 +14,14 @@ from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 AXIS_INPUT_OPSET = 20
-"""The first opset in which DFT's axis is an input; in earlier opsets, the axis is an attribute."""
+"""The first opset in which DFT's axis is an input. In earlier opsets, the axis is an attribute."""
 
 
 def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a DFT of constant axis and length as a product with a constant matrix.
 
-    The matrix has ONNX's results for unit vectors. The data are (…, length, …, components), with 1
-    (real) or 2 (complex) components. Sums are double, because most of their terms cancel out.
+    The data are (…, length, …, components), with 1 (real) or 2 (complex) components. Sums are
+    double, because most of their terms cancel out.
     """
     shape = walk.shape(node.input[0])
     parameters = [walk.constants.get(i) for i in node.input[1:] if i]
@@ -58,14 +58,14 @@ def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 MAX_ORDER = 32
-"""The maximum number of rows of a matrix for a determinant; each row becomes code."""
+"""The maximum number of rows of a matrix for Det, because each row becomes code."""
 
 
 def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite Det, which TVM lacks, as an elimination; each step uses the row of the maximum.
+    """Rewrite Det as an elimination with row pivoting, because TVM does not support Det.
 
-    A step subtracts multiples of this row from the other rows, and (…, n - 1, n - 1) elements
-    remain.
+    Each step subtracts multiples of the pivot row from the other rows, and (…, n - 1, n - 1)
+    elements remain.
     """
     shape = walk.shape(node.input[0])
     if shape is None or shape[-1] > MAX_ORDER:
@@ -97,13 +97,12 @@ def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def cut(body: NodeBuilder, name: str, axis: int, first: int, end: int) -> str:
-    """Append a part of a tensor along an axis."""
     positions = (body.constant([n], "int64") for n in (first, end, axis))
     return body.add("Slice", name, *positions)
 
 
 def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an STFT of constant step and length as frames times a window, and their DFTs."""
+    """Rewrite an STFT of constant step and length as frames, a window and DFTs of the frames."""
     shape = walk.shape(node.input[0])
     step, window, length = [*node.input[1:], "", ""][:3]
     sizes = walk.shape(window) if window else None
@@ -132,10 +131,10 @@ def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_col2im(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite Col2Im, which TVM lacks, as a transposed convolution.
+    """Rewrite Col2Im as a transposed convolution, because TVM does not support Col2Im.
 
     The columns (N, C · block, L) become images (N · C, block, ...) with one pixel per block along
-    each axis. Each kernel has one element: kernel i moves channel i to its position in the block.
+    each axis. Kernel i has a single element, which moves channel i to its position in the block.
     """
     shape = walk.shape(node.input[0])
     sizes = [walk.constants.get(i) for i in node.input[1:3]]

@@ -2,9 +2,8 @@
 
 ONNX Runtime's quantizer writes quantized operators (format QOperator), and its optimizer writes
 fused operators. A quantized operator becomes a float operator between dequantize and quantize
-operators. ONNX Runtime's documents define the operators in this way (ContribOperators.md). ONNX
-Runtime's kernels round a product of scales once, but the rewritten form rounds twice. So a result
-may differ by one step.
+operators. Source: ContribOperators.md of ONNX Runtime. ONNX Runtime's kernels round a product of
+scales once, but the rewritten form rounds twice. Therefore a result may differ by one step.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from firmwright.models.onnx.graph.body import (
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
-"""Appends an operator on floats; returns the name of its result."""
+"""Appends an operator on floats, and returns the name of the result."""
 
 FLATTENING_OPSET = 13
-"""The first opset in which Softmax works along one axis; in earlier opsets, it spans all later
-axes."""
+"""The first opset in which Softmax works along one axis. Before, Softmax spans all later axes."""
 
 
 def dequantize(
     body: NodeBuilder, data: str, scale: str, zero: str = "", axis: int | None = None
 ) -> str:
-    """Append a dequantize operator; ``axis`` is the axis of several scales (since opset 13)."""
+    """Append a dequantize operator. ``axis`` is the axis of several scales (since opset 13)."""
     along = {} if axis is None or body.opset < 13 else {"axis": axis}
     return body.add("DequantizeLinear", data, scale, *([zero] if zero else []), **along)
 
@@ -46,7 +44,7 @@ def dequantize(
 def finish_quantized(
     body: NodeBuilder, result: str, scale: str, zero: str, like: str, walk: Specializer
 ) -> Nodes:
-    """Quantize a result; without ``zero``, the zero point is 0 in the type of ``like``."""
+    """Quantize a result. If ``zero`` is empty, the zero point is 0 in the type of ``like``."""
     point = zero or body.constant(0, walk.dtype(like))
     return body.finish(body.add("QuantizeLinear", result, scale, point))
 
@@ -54,7 +52,7 @@ def finish_quantized(
 def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
     """Return a rewrite of an operator whose ``operands`` are triples (data, scale, zero point).
 
-    The next inputs are the scale and the zero point of the result.
+    The inputs after the operands are the scale and the zero point of the result.
     """
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -87,7 +85,7 @@ def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
 
 
 def pool(operator: str, *names: str) -> Compute:
-    """Return a function that appends a pooling of images, whose channels may be last."""
+    """Return a function that appends a pooling of images, which may have channels last."""
 
     def compute(body: NodeBuilder, values: Sequence[str]) -> str:
         stated = {n: get_attribute(body.node, n, None) for n in names}
@@ -143,7 +141,7 @@ ACTIVATIONS = {
     "Tanh": (),
     "ThresholdedRelu": ("alpha",),
 }
-"""The activations at the end of fused operators, and the attributes of their parameters."""
+"""The activations of fused operators, and the names of their attributes."""
 
 
 def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
@@ -160,7 +158,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
 
 
 def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FusedConv as a convolution, an added tensor and an activation."""
+    """Rewrite a FusedConv as a convolution, the addition of a tensor, and an activation."""
     body = NodeBuilder(node, walk)
     data, weights, bias, added = read_inputs(node, 4)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -173,7 +171,7 @@ def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FusedGemm as a product, its bias and an activation."""
+    """Rewrite a FusedGemm as a Gemm and an activation."""
     body = NodeBuilder(node, walk)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     kind = stated.pop("activation", b"").decode()
@@ -183,9 +181,10 @@ def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a FusedMatMul, whose operands have moved axes and a factor.
+    """Rewrite a FusedMatMul, which can transpose its operands and multiply the product by a factor.
 
-    The first axis of an operand may be moved before its last axis, and its last two axes swapped.
+    ``transBatch`` moves the first axis of an operand before its last axis. ``trans`` swaps the last
+    two axes.
     """
     body = NodeBuilder(node, walk)
     operands = []
@@ -218,7 +217,7 @@ def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
 
 
 def make_gelu(approximate: str) -> Rewrite:
-    """Return a rewrite of a GELU of an input plus, if it exists, a bias."""
+    """Return a rewrite of a GELU with an optional bias."""
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
@@ -256,10 +255,11 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """The constants of a MatMulNBits: K, N, the bits of a weight, and the weights in a block.
+    """The constants of a MatMulNBits.
 
-    ``stored`` has the bytes (N, blocks, bytes of a block). ``scales`` and ``points`` are (N,
-    blocks). The points are bytes, unless the model stores floats.
+    ``depth`` is K and ``columns`` is N. ``bits`` is the width of a weight, and ``block`` is the
+    number of weights per block. ``stored`` contains bytes (N, blocks, bytes per block). ``scales``
+    and ``points`` are (N, blocks). The points are bytes, unless the model stores floats.
     """
 
     depth: int
@@ -279,7 +279,10 @@ class BlockWeights:
 
 
 def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
-    """Return the weights of a MatMulNBits; None if they are not constants in plain order."""
+    """Return the weights of a MatMulNBits. Return None if they are not constants in plain order.
+
+    Raises UserError if the last axis of the data does not have K elements.
+    """
     data, b, scales, zeros, groups, _ = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
         return None
@@ -306,7 +309,7 @@ def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights 
 
 
 def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulNBits to a MatMul whose weights are one constant of floats."""
+    """Rewrite a MatMulNBits as a MatMul whose weights are a constant of floats."""
     weights = read_block_weights(node, walk)
     if weights is None:
         return None
@@ -316,7 +319,7 @@ def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | 
 
 
 def pack_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulNBits of float32 to a PackedProduct, whose weights stay packed."""
+    """Rewrite a MatMulNBits of float32 as a PackedProduct, so that its weights remain packed."""
     weights = read_block_weights(node, walk)
     if weights is None or walk.dtype(node.input[0]) != np.float32:
         return rewrite_product_of_bits(node, walk)
@@ -332,7 +335,7 @@ def pack_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
 
 
 def unpack_bits(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Return the numbers of ``bits`` bits in the bytes of the last axis, low bits first."""
+    """Return the numbers of ``bits`` bits in the bytes of the last axis. The low bits are first."""
     parts = [(array >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*array.shape[:-1], -1)
 

@@ -1,8 +1,8 @@
-"""Rewrites normalizations by mean and variance, if TVM lacks them or loses digits.
+"""Rewrites normalizations by mean and variance that TVM does not support or computes imprecisely.
 
 ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
 zero, this difference consists of rounding errors, and may be negative. This module subtracts the
-mean first. The variance is then the mean of the squares of the differences.
+mean first. The variance is then the mean of the squared differences.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from firmwright.models.onnx.graph.body import (
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 DEVIATION_EPSILON = 1e-9
-"""The number that ONNX adds to the deviation before MeanVarianceNormalization divides by it."""
+"""The number that MeanVarianceNormalization adds to the deviation before the division."""
 
 
 class Moments(NamedTuple):
-    """The mean of data along axes, the data minus the mean, and the variance, as tensors."""
+    """The names of the mean along axes, the data minus the mean, and the variance."""
 
     mean: str
     centered: str
@@ -42,7 +42,7 @@ def add_moments(body: NodeBuilder, data: str, axes: range | list[int]) -> Moment
 
 
 def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
-    """Append the node's data and return it with its type; 16-bit floats become float32."""
+    """Return the node's data and their type. 16-bit floats become float32."""
     data = body.node.input[0]
     if walk.dtype(data).name in SIXTEEN_BIT_FLOATS:
         return body.add("Cast", data, to=TensorProto.FLOAT), np.dtype("float32")
@@ -50,7 +50,7 @@ def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
 
 
 def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
-    """Append a result in the type of the node's data."""
+    """Cast a result to the type of the node's data."""
     dtype = walk.dtype(body.node.input[0])
     if dtype.name not in SIXTEEN_BIT_FLOATS:
         return result
@@ -58,9 +58,10 @@ def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
 
 
 def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a LayerNormalization that returns its moments, or whose factors are broadcast.
+    """Rewrite a LayerNormalization that TVM's converter does not support.
 
-    TVM's converter returns placeholders for the moments, and does not support float64.
+    TVM's converter returns placeholders for the moments. It supports neither float64 nor factors
+    that are broadcast.
     """
     shape = walk.shape(node.input[0])
     data, scale, bias = read_inputs(node, 3)
@@ -87,7 +88,11 @@ def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_instance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an InstanceNormalization in float64, which TVM lacks, as groups of one channel."""
+    """Rewrite an InstanceNormalization in float64 as a GroupNormalization with one channel per
+    group.
+
+    TVM does not support InstanceNormalization in float64.
+    """
     shape = walk.shape(node.input[0])
     if shape is None or walk.dtype(node.input[0]) != np.float64:
         return None
@@ -98,7 +103,7 @@ def rewrite_instance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | No
 
 
 def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite GroupNormalization, for which TVM has no converter."""
+    """Rewrite a GroupNormalization, because TVM has no converter."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -118,7 +123,7 @@ def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite MeanVarianceNormalization; TVM divides by 0 if all elements are equal."""
+    """Rewrite MeanVarianceNormalization, because TVM divides by 0 if all elements are equal."""
     body = NodeBuilder(node, walk)
     data, dtype = widen(body, walk)
     moments = add_moments(body, data, get_attribute(node, "axes", [0, 2, 3]))
@@ -128,7 +133,7 @@ def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_response_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an LRN of another type than float32, because TVM's factors are float32."""
+    """Rewrite an LRN whose type is not float32, because TVM's factors are float32."""
     shape, size = walk.shape(node.input[0]), get_attribute(node, "size", 1)
     if shape is None or walk.dtype(node.input[0]) == np.float32 or size % 2 == 0:
         return None

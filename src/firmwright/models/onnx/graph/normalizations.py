@@ -1,4 +1,4 @@
-"""Rewrites batch normalizations by element, and com.microsoft's fused layer normalizations.
+"""Rewrites batch normalizations per element, and com.microsoft's fused layer normalizations.
 
 ONNX Runtime has two of the layer normalizations in ONNX's domain. ``onnx/domains.py`` changes their
 domain.
@@ -21,16 +21,16 @@ from firmwright.models.onnx.graph.microsoft import add_bias
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 SMALL_EPSILON = 1e-12
-"""The default epsilon that com.microsoft's normalizations add to a variance."""
+"""The default epsilon of com.microsoft's normalizations."""
 
 ONNX_EPSILON = 1e-5
-"""The default epsilon of normalizations with a name in ONNX's domain."""
+"""The default epsilon of normalizations with names in ONNX's domain."""
 
 NO_TRAINING = "export the model for inference"
 
 
 def normalize(body: NodeBuilder, data: str, gamma: str, beta: str) -> str:
-    """Append a layer normalization along the last axis; ``beta`` may be empty."""
+    """Append a layer normalization along the last axis. ``beta`` may be empty."""
     epsilon = get_attribute(body.node, "epsilon", SMALL_EPSILON)
     inputs = [data, gamma, *([beta] if beta else [])]
     return body.add("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
@@ -39,9 +39,10 @@ def normalize(body: NodeBuilder, data: str, gamma: str, beta: str) -> str:
 def normalize_simply(
     body: NodeBuilder, walk: Specializer, data: str, gamma: str, default: float = SMALL_EPSILON
 ) -> str:
-    """Append a division by the root of the mean square; smaller floats are computed in float32.
+    """Append a division by the root of the mean square, and a multiplication by ``gamma``.
 
-    The mean is over all axes from the node's ``axis`` on. The default is the last axis.
+    The mean includes all axes from the node's ``axis``. The default is the last axis. 16-bit floats
+    are computed in float32.
     """
     kind = walk.dtype(body.node.input[0])
     is_small = kind.name in SIXTEEN_BIT_FLOATS
@@ -59,7 +60,7 @@ def normalize_simply(
 
 
 def rewrite_batch_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a BatchNormalization with parameters per element (``spatial=0``) of early opsets."""
+    """Rewrite a BatchNormalization of early opsets with parameters per element (``spatial=0``)."""
     shape = walk.shape(node.input[0])
     if shape is None or get_attribute(node, "spatial", 1):
         return None
@@ -73,7 +74,7 @@ def rewrite_batch_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
-    """Replace a LayerNormalization of an opset before 17 by ONNX's operator."""
+    """Move a LayerNormalization of an opset before 17 to ONNX's domain."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.domain = ""

@@ -1,4 +1,4 @@
-"""Rewrites pads that TVM's converter rejects, or for which the converter reads wrong elements."""
+"""Rewrites pads that TVM's converter rejects, or for which it reads wrong elements."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
 def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a Pad by a value that is not a constant, or by elements that TVM does not find.
+    """Rewrite a Pad if its value is computed, or if TVM reads wrong elements.
 
-    TVM reflects an axis only once. So TVM reads outside an axis that is not longer than its pad. In
-    the mode wrap, TVM uses the whole axis, even if a negative pad first removes elements.
+    TVM reflects an axis only once, and reads outside an axis that is not longer than its pad. In
+    the mode wrap, TVM uses the whole axis, even if a negative pad first removes elements. Raises
+    UserError if negative pads remove all elements of an axis.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -46,7 +47,7 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def pad_by_variable(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> Nodes | None:
-    """Rewrite a Pad by a computed value, because TVM's converter requires a constant."""
+    """Rewrite a Pad with a computed value, because TVM's converter requires a constant."""
     value = node.input[2] if len(node.input) > 2 else ""
     if not value or value in walk.constants:
         return None
@@ -61,7 +62,7 @@ def pad_by_variable(
 def read_pads(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, tuple[int, int]]:
-    """Return the pads before and after each axis; empty if they are computed at run time."""
+    """Return the pads before and after each axis. Return an empty dictionary for computed pads."""
     _, amounts, _, along = read_inputs(node, 4)
     if not {n for n in (amounts, along) if n} <= walk.constants.keys():
         return {}
@@ -76,20 +77,20 @@ def read_pads(
 
 
 def is_beyond_tvm(mode: str, length: int, before: int, after: int) -> bool:
-    """Return whether TVM's converter would pad an axis with elements that differ from ONNX's."""
+    """Return whether TVM's elements of a padded axis differ from ONNX's elements."""
     if mode == "wrap":
         return min(before, after) < 0 < max(before, after)
     return mode == "reflect" and max(before, after) >= count_left(length, before, after)
 
 
 def count_left(length: int, before: int, after: int) -> int:
-    """Return the number of elements of an axis that negative pads keep."""
+    """Return the number of elements of an axis that remain after negative pads."""
     return length + min(before, 0) + min(after, 0)
 
 
 def find_positions(
     mode: Literal["reflect", "wrap"], length: int, before: int, after: int
 ) -> npt.NDArray[np.int64]:
-    """Return the source index of each element of a padded axis; negative pads are applied first."""
+    """Return the source index of each element of a padded axis. Negative pads are applied first."""
     left = np.arange(max(-before, 0), length - max(-after, 0))
     return np.pad(left, (max(before, 0), max(after, 0)), mode)

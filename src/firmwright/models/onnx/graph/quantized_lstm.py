@@ -1,4 +1,4 @@
-"""Rewrites com.microsoft's DynamicQuantizeLSTM, which ONNX Runtime's quantization writes."""
+"""Rewrites com.microsoft's DynamicQuantizeLSTM, which ONNX Runtime's quantizer writes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from firmwright.models.onnx.graph.recurrent import Direction, Layer, add_lstm_ce
 from firmwright.models.onnx.graph.specialize import Rewrite
 
 STEPS = 255
-"""The number of steps in the uint8 range of an input or a state."""
+"""The number of quantization steps in the uint8 range."""
 
 
 class QuantizedDirection(Direction):
-    """Transposed weights in 8-bit quantization: W (input, 4 · size), R (size, 4 · size).
+    """Quantized weights of 8 bits: W (input, 4 · size), R (size, 4 · size).
 
-    The input is quantized as a whole, and the state in each step. Their minimum and maximum
-    determine the scales.
+    The input is quantized once, and the state in each step. Their minimum and maximum determine the
+    scales.
     """
 
     def read_weights(self) -> tuple[int, list[str]]:
@@ -28,7 +28,10 @@ class QuantizedDirection(Direction):
         return size, [self.pick(i, self.index) for i in self.node.input[1:3]]
 
     def quantize(self, value: str) -> tuple[str, tuple[str, str]]:
-        """Append a quantized value, with its scale and zero point; zeros have the scale 1."""
+        """Append a quantized value, its scale and its zero point.
+
+        The scale is 1 if all elements are 0.
+        """
         add, body = self.body.add, self.body
         zero, one = body.constant(0, "float32"), body.constant(1, "float32")
         last = body.constant(STEPS, "float32")

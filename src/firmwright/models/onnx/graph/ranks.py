@@ -9,9 +9,9 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
 def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite PRelu, because TVM's converter supports only floats.
+    """Rewrite PRelu of integers, because TVM's converter supports only floats.
 
-    Unsigned integers stay unchanged.
+    Unsigned integers remain unchanged.
     """
     data, slope = node.input
     dtype, shape = walk.dtype(data), walk.shape(data)
@@ -39,7 +39,7 @@ def refuse_slopes(node: onnx.NodeProto, shape: tuple[int, ...], slopes: tuple[in
 
 
 def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an Unsqueeze of one axis, stated as a scalar, with a list of axes."""
+    """Replace the scalar axis of an Unsqueeze with a list."""
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is None or axes.ndim:
         return None
@@ -50,14 +50,14 @@ def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Raise UserError for an axis as a scalar, because ONNX Runtime also rejects it."""
+    """Raise UserError if an axis is a scalar, because ONNX Runtime also rejects scalars."""
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is not None and not axes.ndim:
         refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")
 
 
 def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulInteger of vectors, which TVM does not convert, as a product of matrices."""
+    """Rewrite a MatMulInteger of vectors as a product of matrices, because TVM rejects vectors."""
     vectors = [i for i, name in enumerate(node.input[:2]) if len(walk.shape(name) or ()) == 1]
     if not vectors:
         return None

@@ -1,4 +1,5 @@
-"""Writes out RNN, GRU, LSTM and Scan over a known number of steps, because TVM lacks them."""
+"""Unrolls RNN, GRU, LSTM and Scan over a known number of steps, because TVM does not support
+them."""
 
 from __future__ import annotations
 
@@ -28,27 +29,30 @@ from firmwright.models.onnx.graph.specialize import (
 )
 
 MAX_STEPS = 4096
-"""The maximum number of steps. They become a loop in C, but a build needs time for each step."""
+"""The maximum number of steps.
+
+The steps become a loop in C, but a build needs time for each step.
+"""
 
 STEP = "step@"
-"""The part of tensor names before the step's number; otherwise the names of steps are equal."""
+"""The part of tensor names before the step's number."""
 
 Cell = Callable[["Direction", str, list[str]], list[str]]
-"""Returns the new states from a step's input and the states; each is (batch, size)."""
+"""Returns the new states. The arguments are the step's input and the states, (batch, size) each."""
 
 Hold = Callable[[str, Array], None]
-"""Receives the name and the values of a state before the first step."""
+"""Receives the name and the value of a state before the first step."""
 
 
 def name_without_step(name: str) -> str:
-    """Return a tensor's name with a wildcard for the step, so that all steps have equal names."""
+    """Return a tensor's name with a wildcard for the step."""
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
 def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int) -> Array:
     """Return the number of steps of each sequence of the batch.
 
-    Raises UserError unless the lengths are constants from 1 to ``steps``.
+    Raises UserError if the lengths are not constants from 1 to ``steps``.
     """
     name = node.input[4] if len(node.input) > 4 else ""
     if not name:
@@ -72,14 +76,14 @@ def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int
 def select_active(
     body: NodeBuilder, active: Array, found: list[str], states: list[str], dtype: np.dtype[Any]
 ) -> tuple[str, list[str]]:
-    """Return a step's output and next states, if some sequences of the batch ended earlier."""
+    """Return a step's output and the next states, if some sequences of the batch ended earlier."""
     mask, zero = body.constant(active[:, None], "bool"), body.constant(0, dtype)
     kept = [body.add("Where", mask, new, old) for new, old in zip(found, states, strict=True)]
     return body.add("Where", mask, found[0], zero), kept
 
 
 def is_initial_state(name: str) -> bool:
-    """Return whether a tensor is a state before the first step."""
+    """Return whether the name is the name of a state before the first step."""
     return f"/{STEP}-1/" in name
 
 
@@ -119,12 +123,12 @@ class Direction:
         return self.body.add("Gather", name, self.body.constant(index, "int64"), axis=axis)
 
     def cut(self, name: str, first: int, gates: int = 1, axis: int = 1) -> str:
-        """Return the part of ``gates`` gates along an axis, from the gate ``first`` on."""
+        """Append the part of ``gates`` gates along an axis, beginning with the gate ``first``."""
         ends = [self.body.constant([i * self.size], "int64") for i in (first, first + gates)]
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
     def get_initial_state(self, position: int, hold: Hold | None) -> str:
-        """Return the initial value of a state, which is zero by default."""
+        """Return the initial value of a state. The default is zero."""
         name = self.node.input[5 + position] if len(self.node.input) > 5 + position else ""
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
@@ -146,10 +150,10 @@ class Direction:
         return name
 
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
-        """Return the input (source 0) or state (1) times weights, plus the bias.
+        """Append the product of the input (source 0) or state (1) and the weights, plus the bias.
 
-        If ``gates`` is 0, all gates are computed. Otherwise ``gates`` gates from ``first`` on are
-        computed.
+        If ``gates`` is 0, all gates are computed. Otherwise the gates from ``first`` to ``first +
+        gates - 1`` are computed.
         """
         part = source, first, gates
         if part not in self.parts:
@@ -159,7 +163,7 @@ class Direction:
         return self.body.add("Add", product, bias) if bias else product
 
     def get_part(self, source: int, first: int, gates: int) -> tuple[str, str]:
-        """Return the weights and the bias as nodes outside the steps."""
+        """Return the weights and the bias of some gates as nodes outside the steps."""
         weights, bias = self.weights[source], self.biases[source] if self.biases else ""
         if not gates:
             return weights, bias
@@ -169,7 +173,7 @@ class Direction:
         return weights, bias
 
     def apply(self, position: int, value: str, label: str = "") -> str:
-        """Return the result of function number ``position`` of the operator for a value."""
+        """Append the operator's activation function number ``position``."""
         return self.functions[position].add(self.body, value, self.dtype, label)
 
     def add_peephole(self, gate: str, position: int, cell: str) -> str:
@@ -186,7 +190,7 @@ def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str
 
 
 def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    """Return the next state; the gates are update, reset, hidden. Source: ONNX's GRU equations."""
+    """Return the next state. The gates are update, reset, hidden. Source: ONNX's GRU equations."""
     body, apply, (state,) = direction.body, direction.apply_weights, states
     add = body.add
     both = add("Add", apply(data, 0, 0, 2), apply(state, 1, 0, 2))
@@ -201,10 +205,10 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
 
 
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    """Return the next states; the gates are input, output, forget, cell.
+    """Return the next states. The gates are input, output, forget, cell.
 
     If ``input_forget`` is set, the forget gate is 1 - input gate. Source: ONNX's LSTM equations.
-    But ``clip`` limits only the gates, as ONNX Runtime does.
+    ``clip`` limits only the gates, as in ONNX Runtime.
     """
     add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
@@ -228,7 +232,8 @@ DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, Tr
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent operator: its gates, its states, its cell and its default functions.
+    """A recurrent operator with its cell, its default functions, and its numbers of gates and
+    states.
 
     ``direction`` is the class of its weights.
     """
@@ -242,12 +247,11 @@ class Layer:
     def write_out(
         self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
     ) -> Nodes | None:
-        """Return the steps in their order; None if shapes are unknown.
+        """Return the steps in their order. Return None if shapes are unknown.
 
-        Raises UserError for more than :data:`MAX_STEPS` steps, and for unsupported variants.
-
-        States that are known before the first step are constants. If ``hold`` is given, they are
-        tensors that ``hold`` receives, so that the first step has the form of all other steps.
+        Raises UserError if a sequence has more than :data:`MAX_STEPS` steps, or if a variant is not
+        supported. If ``hold`` is None, constant initial states remain constants. Otherwise ``hold``
+        receives these states as tensors, so that the first step has the form of all other steps.
         """
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None:
@@ -305,13 +309,13 @@ LAYERS = {
 RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}
 
 MAX_NODES = 4096
-"""The maximum number of nodes of an unrolled Scan; each node becomes code."""
+"""The maximum number of nodes of an unrolled Scan, because each node becomes code."""
 
 
 def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Return the steps of a Scan in their order.
+    """Return the steps of a Scan in their order. Return None if the Scan cannot be unrolled.
 
-    A Scan of opset 8 runs for each element of a batch, which is the first axis of all its tensors.
+    A Scan of opset 8 runs for each element of a batch, which is the first axis of all tensors.
     """
     count = get_attribute(node, "num_scan_inputs", 0)
     batched = walk.opsets[node.domain] < 9
@@ -338,11 +342,11 @@ def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
-    """Append the steps of a Scan over the last ``count`` given tensors, and return its results."""
+    """Append the steps of a Scan over the last ``count`` given tensors, and return the results."""
     node = body.node
     graph = get_attribute(node, "body", None)
     axes = get_attribute(node, "scan_input_axes", [0] * count)
-    # In opset 8, the attribute has a different name.
+    # In opset 8, the name of the attribute is ``directions``.
     backwards = get_attribute(node, "directions", [0] * count)
     backwards = get_attribute(node, "scan_input_directions", backwards)
     states = given[:-count]
@@ -367,7 +371,7 @@ def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label
 
 
 def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
-    """Append the nodes of one step and return the names of its results."""
+    """Append the nodes of one step, and return the names of the results."""
     own = {v.name for v in (*graph.input, *graph.initializer)}
     own |= {o for n in graph.node for o in n.output}
     tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in own}

@@ -1,4 +1,4 @@
-"""Rewrites sums and norms along axes that TVM lacks or computes incorrectly."""
+"""Rewrites reductions and norms that TVM does not support or computes incorrectly."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ REDUCE_BOOL = """
 
 
 def make_bool_rewrite(operator: str) -> Rewrite:
-    """Return a rewrite for the maximum or minimum of truth values, which become bytes."""
+    """Return a rewrite of the maximum or minimum of Booleans, which are reduced as bytes."""
     rewrite = parse_rewrite(REDUCE_BOOL.replace("REDUCE", operator))
     return lambda node, walk: rewrite(node, walk) if walk.dtype(node.input[0]).kind == "b" else None
 
 
 def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite LpNormalization, which TVM lacks; a vector of norm 0 stays unchanged."""
+    """Rewrite LpNormalization, because TVM does not support it.
+
+    A vector of norm 0 remains unchanged.
+    """
     body, data = NodeBuilder(node, walk), node.input[0]
     zero = body.constant(0, walk.dtype(data))
     operator = f"ReduceL{get_attribute(node, 'p', 2)}"
@@ -40,7 +43,7 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a reduction without axes as the function of each element, which TVM omits."""
+    """Rewrite a reduction without axes as a function of each element. TVM omits this function."""
     axes = read_inputs(node, 2)[1]
     reduces = axes and (axes not in walk.constants or walk.constants[axes].size)
     if reduces or not get_attribute(node, "noop_with_empty_axes", 0):
@@ -60,11 +63,11 @@ SPECIAL_REDUCTIONS: dict[str, Rewrite | None] = {
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"), rewrite_without_axes
     ),
 }
-"""The rewrite of each reduction; None if TVM's converter is right."""
+"""The rewrite of each reduction. None means that TVM's converter is correct."""
 
 
 def require_vector_axes(rewrite: Rewrite | None) -> Rewrite:
-    """Return the rewrite, which rejects a scalar axis, because TVM would reduce all axes."""
+    """Return a rewrite that rejects a scalar axis, because TVM reduces all axes for a scalar."""
 
     def checked(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         refuse_scalar_axis(node, walk)

@@ -1,8 +1,9 @@
 """Rewrites Resize and Upsample as sums of weighted elements along each axis.
 
-TVM's resize uses the quotient of the sizes instead of the scale. It has no antialiasing, no axes
-and not all coordinate transformations. A resize is affine along each axis, and the axes are resized
-one after another. Its weights are ONNX Runtime's results for the unit vectors.
+TVM's resize uses the quotient of the sizes instead of the scale. It supports neither antialiasing
+nor axes, and only some coordinate transformations. A resize is an affine function along each axis,
+and the axes are resized one after another. ONNX Runtime's results for the unit vectors are the
+weights.
 """
 
 from __future__ import annotations
@@ -27,45 +28,53 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 
 RESIZE_OPSET = 19
-"""The opset whose Resize is evaluated, which has all features of earlier opsets."""
+"""The opset in which Resize is evaluated. It has all features of earlier opsets."""
 
 EARLY_OPSET = 10
-"""The last opset whose Resize has no coordinate transformation mode."""
+"""The last opset in which Resize has no coordinate transformation mode."""
 
 IR = 9
-"""The version of ONNX's format in which ONNX Runtime receives an operator."""
+"""The version of ONNX's format for models that ONNX Runtime evaluates."""
 
 EARLY_MODE = "simple"
-"""ONNX Runtime's name of the nearest mode of an operator that has no such attribute."""
+"""ONNX Runtime's name of the nearest mode of operators without the attribute ``nearest_mode``."""
 
 WHOLE = (0.0, 1.0)
 """The region of a whole axis."""
 
 LARGEST_WHOLE = 1 << 24
-"""The number up to which float32 has all whole numbers."""
+"""The limit up to which float32 represents all whole numbers."""
 
 LONGEST = 1 << 15
-"""The maximum length of an axis with weighted elements; its weights need the square of this
-length."""
+"""The maximum length of an axis with weighted elements.
+
+The size of the weights is the square of this length.
+"""
 
 BLOCK = 1 << 22
 """The number of float32 elements that ONNX Runtime resizes at once."""
 
 CROP = "tf_crop_and_resize"
-"""The coordinate transformation mode that has regions, and a value outside the picture."""
+"""The coordinate transformation mode with regions, and with a value outside the image."""
 
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
 @dataclass(frozen=True)
 class AxisResize:
-    """The resize of an axis; ``parameter`` (of Resize: scales or sizes) has the value ``value``."""
+    """The resize of an axis.
+
+    ``parameter`` is ``scales`` or ``sizes``, and ``value`` is its value.
+    """
 
     parameter: str
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """The length and requested size of the axis whose scale this axis uses, if sizes round up."""
+    """The length and the requested size of another axis whose scale this axis uses.
+
+    Without this scale, the size is rounded up.
+    """
 
 
 @dataclass(frozen=True)
@@ -82,14 +91,15 @@ class Taps:
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a Resize or Upsample whose scales or sizes are constant."""
+    """Rewrite a Resize or Upsample with constant scales or sizes."""
     shape = walk.shape(node.input[0])
     stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
     if shape is None or stretches is None:
         return None
     result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
-        # For Upsample, and Resize before opset 11, TVM reads the inputs as inputs of later opsets.
+        # TVM misreads the inputs of Upsample and of Resize before opset 11 as inputs of later
+        # opsets.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
     elif must_state_sizes(settings, stretches):
         return state_sizes(node, walk, stretches, shape)
@@ -107,7 +117,11 @@ def resize_axes(
     settings: Mapping[str, Any],
     shape: tuple[int, ...],
 ) -> Nodes | None:
-    """Return the affine functions of the axes; None if neither evaluator accepts the node."""
+    """Append the affine functions of the axes.
+
+    Return None if neither evaluator accepts the node. Raises UserError if an interpolated axis is
+    too long.
+    """
     body, result = NodeBuilder(node, walk), node.input[0]
     dtype = walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
@@ -129,13 +143,16 @@ def resize_axes(
 
 
 def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -> bool:
-    """Return whether an axis keeps its length and thus its elements; a crop may move elements."""
+    """Return whether an axis keeps its elements. A crop may move elements."""
     cropped = settings["coordinate_transformation_mode"] == CROP
     return not cropped and not stretch.guide and find_factor(stretch, length) == 1
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether, with fractional scales, element positions depend on the size of an axis."""
+    """Return whether element positions depend on the size of an axis.
+
+    The scales are fractional then.
+    """
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
@@ -152,7 +169,7 @@ def state_sizes(
     """Return the Resize with sizes as its last input.
 
     TVM computes positions from the scale times the length, for example 4.5. With aligned corners,
-    positions follow from the number of result elements, which is 4 in this example.
+    positions depend on the number of result elements, which is 4 in this example.
     """
     body = NodeBuilder(node, walk)
     sizes = [int(np.float32(s.value) * np.float32(shape[axis])) for axis, s in stretches.items()]
@@ -163,7 +180,7 @@ def state_sizes(
 
 
 def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Return the Resize without inputs that are empty constants; None if it has no such input.
+    """Remove inputs that are empty constants. Return None if the Resize has no empty input.
 
     PyTorch exports empty scales in addition to sizes, and TVM accepts only one of these inputs.
     """
@@ -181,7 +198,7 @@ def add_taps(
 ) -> str:
     """Append the affine function of an axis.
 
-    Return an empty name if the function needs weights for elements that are not floats.
+    Return an empty name if the function needs weights, but the elements are not floats.
     """
     axis, copies = along.index(-1), len(taps.picks) == 1 and bool((taps.weights == 1).all())
     if copies and not taps.offset.any():
@@ -196,7 +213,7 @@ def add_taps(
 def find_axis_resizes(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, AxisResize] | None:
-    """Return the resize of each axis; None if it depends on run-time values."""
+    """Return the resize of each axis. Return None if it depends on values at run time."""
     given = dict(zip(walk.input_names(node), node.input, strict=False))
     constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
     if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
@@ -216,7 +233,7 @@ def find_axis_resizes(
         scales = [values[i] / shape[a] for i, a in enumerate(axes)]
         scale = np.float32(min(scales) if policy == "not_larger" else max(scales))
         if any(int(scale * shape[a]) != int(scale * shape[a] + 0.5) for a in axes):
-            # A size that is rounded up cannot be stated as a scale.
+            # A scale cannot express a size that is rounded up.
             first = int(np.argmin(scales) if policy == "not_larger" else np.argmax(scales))
             guide = shape[axes[first]], int(values[first])
             return {a: AxisResize("sizes", values[i], WHOLE, guide) for i, a in enumerate(axes)}
@@ -230,7 +247,10 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Return whether TVM is correct: for images scaled by whole numbers, or scaled by sizes."""
+    """Return whether TVM resizes correctly.
+
+    TVM correctly resizes images if the scales are whole numbers, or if the node contains sizes.
+    """
     extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
     sized = settings["mode"] == "linear" and all(
         stretch.parameter == "sizes" or extents[axis].is_integer()
@@ -249,7 +269,7 @@ def is_native_to_tvm(
 
 
 def are_whole(stretches: Mapping[int, AxisResize], shape: tuple[int, ...]) -> bool:
-    """Return whether every axis is enlarged by a whole number; other factors need tables."""
+    """Return whether each axis is enlarged by a whole number. Other factors need tables."""
     return all(
         find_factor(stretch, shape[axis]).is_integer() for axis, stretch in stretches.items()
     )
@@ -260,7 +280,7 @@ def find_factor(stretch: AxisResize, length: int) -> float:
 
 
 def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> Taps | None:
-    """Return the affine function of an axis; None if neither evaluator accepts the node.
+    """Return the affine function of an axis. Return None if neither evaluator accepts the node.
 
     The unit vectors are resized in blocks, because an axis can have thousands of elements. In the
     nearest mode, the positions of the elements are resized instead.
@@ -290,7 +310,10 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
 
 
 def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
-    """Return weighted elements by result; ``picked``, ``results`` and ``weights`` are by term."""
+    """Return the weighted elements by result.
+
+    ``picked``, ``results`` and ``weights`` are by term.
+    """
     order = np.argsort(results, kind="stable")
     picked, results, weights = picked[order], results[order], weights[order]
     count = np.bincount(results, minlength=len(offset))
@@ -303,11 +326,11 @@ def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weig
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
-    """Resize lines (rows, length) as ONNX Runtime does; None if neither evaluator accepts the
-    node.
+    """Resize lines (rows, length) with ONNX Runtime, or else with ONNX's evaluator.
 
-    A guided axis uses the scale of another axis. So the lines become planes (rows, length of the
-    guide, length), whose elements along the guide are equal.
+    Return None if neither evaluator accepts the node. A guided axis uses the scale of another axis.
+    Therefore the lines become planes (rows, length of the guide, length), in which elements along
+    the guide are equal.
     """
     data = lines
     if stretch.guide:
@@ -354,7 +377,10 @@ def describe_stretch(
 def evaluate_in_runtime(
     node: onnx.NodeProto, values: Mapping[str, Array], opset: int
 ) -> Array | None:
-    """Evaluate a node of one result with ONNX Runtime; None if the runtime rejects the node."""
+    """Evaluate a node with one result in ONNX Runtime.
+
+    Return None if the runtime rejects the node.
+    """
     data, constants = next(iter(values)), list(values)[1:]
     graph = helper.make_graph(
         [node],
@@ -373,7 +399,7 @@ def evaluate_in_runtime(
 
 
 def add_weighted_sum(body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: str) -> str:
-    """Append sums of weighted elements; the result with the most elements sets their number."""
+    """Append sums of weighted elements. The result with the most terms determines their number."""
     axis = along.index(-1)
     total = ""
     for pick, weights in zip(taps.picks, taps.weights, strict=True):

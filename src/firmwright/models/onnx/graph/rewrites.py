@@ -1,7 +1,7 @@
-"""Rewrites operators that TVM 0.27 lacks or converts incorrectly as operators that TVM converts.
+"""Rewrites operators that TVM 0.27 does not support or converts incorrectly as other operators.
 
-Each entry of :data:`REWRITES` can be removed after a fix in TVM. The comment or docstring of an
-entry states TVM's error. ``tests/conformance`` tests all entries.
+After a fix in TVM, an entry of :data:`REWRITES` can be removed. The comment or docstring of an
+entry describes TVM's error. ``tests/conformance`` tests all entries.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from firmwright.models.onnx.graph.windows import WINDOWS
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace the operator by the function with which ONNX defines it."""
+    """Replace the operator with the function that defines it in ONNX."""
     return walk.function_body(node)
 
 
 def rewrite_if(
     condition: Callable[[onnx.NodeProto, Specializer], bool], rewrite: Rewrite
 ) -> Rewrite:
-    """Return a rewrite for nodes that meet the condition; TVM converts other nodes correctly."""
+    """Return a rewrite for nodes that meet the condition. TVM converts other nodes correctly."""
     return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
 
 
@@ -102,10 +102,10 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
-    """Append squares and cubes as products, which wrap around, and other powers in double
-    precision.
+    """Append integer powers as ONNX Runtime computes them.
 
-    ONNX Runtime computes integer powers in the same way.
+    Squares and cubes are products, which wrap around. Other powers are computed in double
+    precision.
     """
     data, exponent = body.node.input
     known = walk.constants.get(exponent)
@@ -126,14 +126,17 @@ def multiply(body: NodeBuilder, data: str, count: int) -> str:
 
 
 def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> str:
-    """Append the node's power, computed in a float type."""
+    """Append the node's power, which is computed in the float type ``dtype``."""
     to, back = (helper.np_dtype_to_tensor_dtype(d) for d in (dtype, result))
     power = body.add("Pow", *(body.add("Cast", i, to=to) for i in body.node.input))
     return body.add("Cast", power, to=back)
 
 
 def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite ConvInteger as Conv, because TVM lacks ConvInteger, but its Conv accepts integers."""
+    """Rewrite ConvInteger as Conv.
+
+    TVM does not support ConvInteger, but its Conv accepts integers.
+    """
     body = NodeBuilder(node, walk)
     operands = []
     for position in (0, 1):
@@ -150,7 +153,10 @@ def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
 
 
 def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite ConvTranspose with ``output_shape``, which defines the pads and which TVM ignores."""
+    """Rewrite ConvTranspose with ``output_shape``, which defines the pads.
+
+    TVM ignores this attribute.
+    """
     size = get_attribute(node, "output_shape", None)
     shape, weights = (walk.shape(i) for i in node.input[:2])
     if not size or shape is None or weights is None:
@@ -185,7 +191,10 @@ INLINED_OPERATORS = """
     RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU Swish
     ai.onnx.preview.FlexAttention
 """
-"""Operators with ONNX's definition: TVM's converter is missing, fails, or is for another domain."""
+"""Operators that ONNX's definition replaces.
+
+TVM's converter is missing, fails, or converts an operator of another domain.
+"""
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
@@ -239,8 +248,8 @@ SHRINK = """
 def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a QLinearMatMul.
 
-    It has one scale per row of the first operand and per column of the second operand. A vector has
-    only one scale.
+    A QLinearMatMul has one scale per row of the first operand and per column of the second operand.
+    A vector has only one scale.
     """
     body = NodeBuilder(node, walk)
 
@@ -257,7 +266,7 @@ def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Compute in float32, the type of the attributes, and cast the result to the data's type.
 
-    TVM's converters use constants of only one of the two types.
+    TVM's converters use the type of the attributes or the type of the data for all constants.
     """
     body, data = NodeBuilder(node, walk), node.input[0]
     wide = body.add("Cast", data, to=TensorProto.FLOAT)
@@ -268,11 +277,10 @@ def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 SCALES = {"Elu": (1.0, 1.0), "Selu": (1.67326319217681884765625, 1.05070102214813232421875)}
-"""The default alpha and gamma; Elu has no gamma."""
+"""The default values of alpha and gamma. Elu has no gamma."""
 
 
 def compute_exponential(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Compute Elu or Selu in float64."""
     body, data = NodeBuilder(node, walk), node.input[0]
     names = zip(("alpha", "gamma"), SCALES[node.op_type], strict=True)
     alpha, gamma = (body.constant(get_attribute(node, *name), "float64") for name in names)
@@ -284,7 +292,6 @@ def compute_exponential(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def compute_threshold(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Compute ThresholdedRelu in float64."""
     body, data = NodeBuilder(node, walk), node.input[0]
     alpha, zero = (body.constant(n, "float64") for n in (get_attribute(node, "alpha", 1.0), 0))
     return body.finish(body.add("Where", body.add("Less", alpha, data), data, zero))
@@ -293,7 +300,7 @@ def compute_threshold(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_by_width(compute_double: Rewrite) -> Rewrite:
     """Return a rewrite of an operator whose constants have 32 bits in TVM's converter.
 
-    For 16-bit floats, the operator is computed in float32. For float64, a function computes it.
+    16-bit floats are computed in float32. ``compute_double`` rewrites operators in float64.
     """
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -315,7 +322,7 @@ RUNTIME_REWRITES: dict[str, Rewrite] = {
     **MICROSOFT,
     **NORMALIZATIONS,
 }
-"""Rewrites of operators in ONNX Runtime's domain, com.microsoft, to ONNX's operators."""
+"""Rewrites of operators of com.microsoft, ONNX Runtime's domain, as ONNX's operators."""
 
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),

@@ -1,4 +1,4 @@
-"""Rewrites operators that select or place elements, if TVM lacks a converter or limits it."""
+"""Rewrites operators that select or place elements, if TVM does not support them completely."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rewrite_compress(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite OneHot, because TVM requires constant values, and integers as indices."""
+    """Rewrite OneHot, because TVM requires constant values and integer indices."""
     shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
     if shape is None or depth is None:
         return None
@@ -48,7 +48,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite ReverseSequence, for which TVM has no converter."""
+    """Rewrite ReverseSequence, because TVM has no converter."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -67,7 +67,10 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 
 def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
+    """Rewrite TensorScatter, because TVM does not support it.
+
+    TensorScatter writes into a cache from a start position.
+    """
     shape, part = (walk.shape(i) for i in node.input[:2])
     if shape is None or part is None:
         return None
@@ -87,9 +90,9 @@ def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an unsorted TopK of one result as a sorted TopK, which TVM supports.
+    """Rewrite an unsorted TopK with one result as a sorted TopK, which TVM supports.
 
-    Raises UserError for more results, because their order is not defined.
+    Raises UserError if there are more results, because their order is undefined.
     """
     count = walk.constants.get(read_inputs(node, 2)[1])
     if get_attribute(node, "sorted", 1):

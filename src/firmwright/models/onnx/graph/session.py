@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Return a session that computes node by node, on one thread, without log messages."""
+    """Return a session that computes node by node on one thread, without log messages."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
