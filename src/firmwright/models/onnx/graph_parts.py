@@ -1,6 +1,6 @@
 """Splits large ONNX graphs, because the time of a session is quadratic in the number of nodes.
 
-If ONNX Runtime computes node by node, the parts in sequence return bit-identical results.
+If ONNX Runtime computes node by node, the sequence of parts returns bit-identical results.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ KEPT_TYPES = frozenset(
         *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
     }
 )
-"""The types of tensors at which a graph may be cut. ONNX Runtime casts 16-bit floats to 32 bits for
-operators without a 16-bit form, and casts less between two such operators than at a cut."""
+"""The types of tensors at which a graph may be cut.
+
+ONNX Runtime casts 16-bit floats to 32 bits for operators without a 16-bit form. A cut between two
+such operators adds casts.
+"""
 
 
 def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Return models of at most :data:`MOST_NODES` nodes, in the order in which they run.
 
-    Each part reads inputs of the model and results of earlier parts. The function returns the model
-    itself if it is small or if nodes contain graphs. It also returns the model itself if the type
-    of a tensor between nodes is unknown or not in :data:`KEPT_TYPES`.
+    Each part reads inputs of the model and results of earlier parts. Return the model itself if it
+    is small, or if nodes contain graphs. Return the model itself if the type of a tensor between
+    nodes is unknown or not in :data:`KEPT_TYPES`.
     """
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if len(nodes) <= MOST_NODES:
@@ -72,7 +75,10 @@ def is_plain(
 def cut_graph(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], types: Mapping[str, int]
 ) -> Iterator[onnx.GraphProto]:
-    """Yield the parts, each with the constants that it reads, because kernels prepare constants."""
+    """Yield the parts.
+
+    Each part contains the constants that it reads, because kernels prepare constants.
+    """
     constants = {n: node for node in graph.node if node.op_type == "Constant" for n in node.output}
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name: value for value in graph.input}

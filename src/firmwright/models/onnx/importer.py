@@ -1,4 +1,4 @@
-"""Imports ONNX models (float and QDQ graphs) with TVM; ONNX Runtime is the reference."""
+"""Imports ONNX models (float and QDQ graphs) with TVM. ONNX Runtime computes the reference."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from firmwright.models.stated_params import add_params, derive_params, find_in_o
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     """TVM's importer, which binds each node's result to a variable with the node's name.
 
-    The import must keep the name, because later stages show the name to the user.
+    Later stages show these names to the user.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -68,7 +68,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self.bb = OperatorBuilder()
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Skip TVM's check, because :func:`check_operators` checks the nodes and names them."""
+        """Skip TVM's check, because the messages of :func:`check_operators` name the nodes."""
 
     def _convert_operator(
         self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
@@ -90,7 +90,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             ) from error
         if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
             return result
-        # TVM's converters read a shape's expression. A variable would hide the expression.
+        # TVM's converters read a shape's expression, and a variable hides the expression.
         if isinstance(result.ty, relax.TupleType) or (
             isinstance(result.ty, relax.TensorType)
             and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64")
@@ -100,7 +100,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
+    """Import an ONNX file as :class:`firmwright.models.formats.Importer` describes."""
     model, remarks = parse(data, name)
     params_of = find_in_onnx(model)
     name_nodes(model.graph)
@@ -133,7 +133,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield a note on each output that is missing in the specialized graph."""
+    """Yield a note on each output that the specialized graph does not have."""
     kept = {output.name for output in graph.output}
     for name in returned:
         if name not in kept:
@@ -141,7 +141,7 @@ def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[s
 
 
 def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Decode and check the file, and return the model and notes on it.
+    """Decode and check the file, and return the model and notes for the user.
 
     Raises UserError if the file is not a complete ONNX model.
     """
@@ -173,7 +173,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
-    """Name each node without a name after its first output."""
+    """Give each node without a name the name of its first output."""
     for node in graph.node:
         if not node.name:
             node.name = next((o for o in node.output if o), node.op_type)
@@ -182,11 +182,11 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 SHARED_OPERATORS = frozenset(
     "DequantizeLinear GridSample QuantizeLinear Range Trilu Unique".split()
 )
-"""Operators of both ONNX and com.microsoft; other operators have different names in each."""
+"""Operators of both ONNX and com.microsoft. Other operators have different names in each domain."""
 
 
 def check_operators(model: onnx.ModelProto, name: str) -> None:
-    """Raise UserError that lists all training operators, or all nodes without a converter."""
+    """Raise UserError with all training operators, or with all nodes that have no converter."""
     training = [
         describe_operator(n)
         for n in model.graph.node
@@ -215,12 +215,15 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def describe_operator(node: onnx.NodeProto) -> str:
-    """Return the line for a node in a list: its operator with the domain, and its name."""
+    """Return a line with a node's domain, its operator and its name."""
     return f"  {node.domain + '.' if node.domain else ''}{node.op_type} (node '{node.name}')"
 
 
 def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[Tensor, ...]:
-    """Return the graph's inputs with static shapes; shapes of the recipe have precedence."""
+    """Return the graph's inputs with static shapes. Shapes of the recipe have precedence.
+
+    Raises OpenShapesError if lengths remain open, and UserError if a shape does not fit.
+    """
     constants = {i.name for i in graph.initializer}
     values = [v for v in graph.input if v.name not in constants]
     check_input_names(name, shapes, (v.name for v in values))
@@ -264,7 +267,7 @@ def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -
 
 
 def element_type(value: onnx.ValueInfoProto) -> str:
-    """Return the name of a value's type in numpy and ml_dtypes."""
+    """Return the name of a value's type in numpy or ml_dtypes."""
     if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
         return STRING
     try:
@@ -274,7 +277,10 @@ def element_type(value: onnx.ValueInfoProto) -> str:
 
 
 def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
-    """Return the outputs, with names from the graph and static shapes from the module."""
+    """Return the outputs, with names from the graph and static shapes from the module.
+
+    Raises UserError if an output is not a tensor, has no static shape, or has no elements.
+    """
     for value in graph.output:
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
@@ -306,11 +312,12 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
 
 
 DATA_SIZED = frozenset("Compress NonMaxSuppression NonZero Unique".split())
-"""Operators whose result sizes depend on the values of their inputs."""
+"""Operators whose result sizes depend on values of the inputs."""
 
 
 def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
-    """Return the first operator with data-dependent sizes before a tensor, or its producer."""
+    """Return the first operator with data-dependent sizes before a tensor, or the tensor's
+    producer."""
     wanted, found = {label}, None
     for node in reversed(graph.node):
         if wanted.intersection(node.output):

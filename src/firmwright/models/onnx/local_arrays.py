@@ -1,4 +1,4 @@
-"""Declares local arrays in TIR that the importer writes."""
+"""Declares local arrays of kernels in TIR."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ from tvm.script.ir_builder import tirx as script
 
 
 def make_local(name: str, *shape: int) -> Any:
-    """Return a local array of the kernel."""
     return script.buffer_proxy(IRBuilder.name(name, script.alloc_buffer(list(shape), "float32")))

@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model with ONNX Runtime, the reference, without TVM."""
+"""Evaluates an ONNX model with ONNX Runtime, which computes the reference, without TVM."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's evaluator if ONNX Runtime rejects the model.
 
-    Nodes are not fused, because graph optimizations would change a QDQ graph's roundings. ONNX
-    Runtime rejects integers in operators that ONNX defines for floats. But NEMO and MATCH write
-    such graphs.
+    Nodes are not fused, because graph optimizations change a QDQ graph's roundings. ONNX Runtime
+    rejects integers in operators that ONNX defines for floats, but NEMO and MATCH write these
+    graphs.
     """
     import onnxruntime
 
@@ -51,7 +51,7 @@ def run_sessions(
     outputs: Sequence[str],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """Return the outputs of sessions that run in order; each reads inputs and earlier results."""
+    """Run the sessions in order, and return the outputs. Later sessions read earlier results."""
     values = dict(given)
     for session in sessions:
         ports = (*session.get_inputs(), *session.get_overridable_initializers())
@@ -62,10 +62,8 @@ def run_sessions(
 
 
 def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
-    """Wrap a function that evaluates a model, so that small types have their stored form.
-
-    The wrapped function accepts and returns this form.
-    """
+    """Wrap a function that evaluates a model, so that it accepts and returns the stored form of
+    types."""
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
     names |= {name: STRING for name, k in kinds.items() if k == onnx.TensorProto.STRING}
@@ -85,7 +83,10 @@ def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[...,
 def run_onnx_evaluator(
     data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
 ) -> ReferenceOutputs:
-    """Evaluate with ONNX's reference evaluator, which supports all types that numpy supports."""
+    """Evaluate with ONNX's reference evaluator, which supports all types of numpy.
+
+    Raises UserError if the evaluator also rejects the model.
+    """
     from firmwright.models.onnx.graph.evaluator import make_evaluator
 
     try:
@@ -95,7 +96,7 @@ def run_onnx_evaluator(
         names = list(evaluator.output_names)
         run = take_bytes(partial(evaluator.run, None), model)
         outputs = run_in_sequence(inputs, states, names, run)
-    except Exception as error:  # numpy raises exceptions of many types inside an operator
+    except Exception as error:
         raise UserError(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
             f"ONNX's reference evaluator says {first_line(error)}; export the model again, or use "
@@ -105,7 +106,8 @@ def run_onnx_evaluator(
 
 
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
-    """Return the results of all nodes outside subgraphs; each result becomes a model output.
+    """Return the results of all nodes outside subgraphs. Each result becomes an output of the
+    model.
 
     Raises UserError if ONNX Runtime rejects the model.
     """

@@ -1,7 +1,7 @@
-"""Converts products with weights of 2, 4 or 8 bits, which stay packed in flash.
+"""Converts products with weights of 2, 4 or 8 bits, which remain packed in flash.
 
-The C unpacks a byte in registers, adds the products of a block of weights, and multiplies the sum
-by the scale of the block.
+The C code unpacks a byte in registers, adds the products of a block of weights, and multiplies the
+sum by the scale of the block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def convert_packed_product(
 ) -> relax.Expr:
     """Convert PackedProduct, the float32 form of a MatMulNBits with constant weights.
 
-    The inputs are the data (…, K), the bytes (N, blocks, bytes of a block), and the scales and zero
+    The inputs are the data (…, K), the bytes (N, blocks, bytes per block), and the scales and zero
     points of the blocks (N, blocks). The lowest bits of a byte are the first weight. The last block
     may have fewer weights. The result is (…, N).
     """
@@ -40,7 +40,7 @@ def convert_packed_product(
             [[rows, columns]],
             [*tensors],
             lambda ins, outs: build_statement(ins, outs[0], rows, columns, depth, bits, block),
-            # Without a layout, like TVM's operators.
+            # TVM's operators have buffers without a layout.
             in_buffers=[tirx.decl_buffer(t.shape, t.dtype, layout=None) for t in tensors],
             out_buffers=[tirx.decl_buffer([rows, columns], "float32", layout=None)],
             dtype=["float32"],

@@ -37,7 +37,7 @@ IR = 9
 """The version of ONNX's format for models that ONNX Runtime evaluates."""
 
 EARLY_MODE = "simple"
-"""ONNX Runtime's name of the nearest mode of operators without the attribute ``nearest_mode``."""
+"""ONNX Runtime's name of the nearest mode of operators without a ``nearest_mode``."""
 
 WHOLE = (0.0, 1.0)
 """The region of a whole axis."""
@@ -48,7 +48,7 @@ LARGEST_WHOLE = 1 << 24
 LONGEST = 1 << 15
 """The maximum length of an axis with weighted elements.
 
-The size of the weights is the square of this length.
+The weights need the square of this length.
 """
 
 BLOCK = 1 << 22
@@ -71,10 +71,8 @@ class AxisResize:
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """The length and the requested size of another axis whose scale this axis uses.
-
-    Without this scale, the size is rounded up.
-    """
+    """The length and requested size of the axis whose scale this axis uses, if sizes are rounded
+    up."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,7 @@ def resize_axes(
 ) -> Nodes | None:
     """Append the affine functions of the axes.
 
-    Return None if neither evaluator accepts the node. Raises UserError if an interpolated axis is
-    too long.
+    Return None if neither evaluator accepts the node.
     """
     body, result = NodeBuilder(node, walk), node.input[0]
     dtype = walk.dtype(result)
@@ -149,10 +146,8 @@ def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether element positions depend on the size of an axis.
-
-    The scales are fractional then.
-    """
+    """Return whether the scales are fractional, and element positions depend on the size of an
+    axis."""
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
@@ -247,10 +242,7 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Return whether TVM resizes correctly.
-
-    TVM correctly resizes images if the scales are whole numbers, or if the node contains sizes.
-    """
+    """Return whether TVM resizes correctly: images, by whole numbers or with stated sizes."""
     extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
     sized = settings["mode"] == "linear" and all(
         stretch.parameter == "sizes" or extents[axis].is_integer()
@@ -310,10 +302,7 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
 
 
 def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
-    """Return the weighted elements by result.
-
-    ``picked``, ``results`` and ``weights`` are by term.
-    """
+    """Return the terms by result. ``picked``, ``results`` and ``weights`` are lists of terms."""
     order = np.argsort(results, kind="stable")
     picked, results, weights = picked[order], results[order], weights[order]
     count = np.bincount(results, minlength=len(offset))
@@ -326,11 +315,10 @@ def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weig
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
-    """Resize lines (rows, length) with ONNX Runtime, or else with ONNX's evaluator.
+    """Resize lines (rows, length). Return None if neither evaluator accepts the node.
 
-    Return None if neither evaluator accepts the node. A guided axis uses the scale of another axis.
-    Therefore the lines become planes (rows, length of the guide, length), in which elements along
-    the guide are equal.
+    For a guided axis, the lines become planes (rows, length of the guide, length), in which
+    elements along the guide are equal.
     """
     data = lines
     if stretch.guide:

@@ -1,7 +1,7 @@
-"""Converts a graph with types of 8 bits or less that C99 lacks to a graph with bytes, at the end.
+"""Replaces types of 8 bits or less that C99 does not have with bytes.
 
-Operators that move elements also move bytes. Operators that compute with such numbers are in
-:data:`WRITERS`. :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
+Operators that move elements also move bytes. :data:`WRITERS` contains the operators that compute
+with small types. :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def store_in_bytes(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that replace a node and compute on bytes."""
+    """Return the nodes that replace a node and compute with bytes."""
     names = [n for n in (*node.input[:3], *node.output[:1]) if n]
     small = any(walk.dtype(name).name in STORED_AS for name in names)
     if small and node.op_type in WRITERS:
@@ -51,7 +51,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def to_stored_element(element: int) -> int:
-    """Return ONNX's number of the type in which numbers of another type are stored."""
+    """Return ONNX's number of the type that stores the numbers of a type."""
     if not element:
         return element
     dtype = helper.tensor_dtype_to_np_dtype(element).name
@@ -59,10 +59,10 @@ def to_stored_element(element: int) -> int:
 
 
 class Writer(NodeBuilder):
-    """A builder of the nodes that replace one node; ``source`` and ``target`` are the types.
+    """A builder of the nodes that replace one node.
 
-    ``source`` is the type of the operand, ``target`` the type of the result. The arguments and
-    results of :meth:`decode` and :meth:`encode` are names of tensors.
+    ``source`` is the type of the operand, and ``target`` is the type of the result. The arguments
+    and results of :meth:`decode` and :meth:`encode` are names of tensors.
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
@@ -75,7 +75,7 @@ class Writer(NodeBuilder):
         return self.node.input[index] if index < len(self.node.input) else ""
 
     def decode(self, name: str) -> str:
-        """Return numbers in a type for arithmetic: small floats in float32, others unchanged."""
+        """Convert small floats to float32. Other numbers remain unchanged."""
         dtype = self.walk.dtype(name).name
         if not is_small_float(dtype):
             return name
@@ -84,7 +84,7 @@ class Writer(NodeBuilder):
         return self.add("CodeToFloat", name, kind=dtype)
 
     def encode(self, name: str, dtype: str) -> str:
-        """Return numbers in a type of this graph; ``dtype`` is the current type of ``name``."""
+        """Convert numbers of type ``dtype`` to the stored form of the result's type."""
         if is_small_float(self.target):
             settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
             return self.add("FloatToCode", name, kind=self.target, **settings)
@@ -95,7 +95,7 @@ class Writer(NodeBuilder):
         return self.extend(self.cast(name, "uint8"))
 
     def extend(self, bits: str) -> str:
-        """Return the integers of the result's type from the low bits of bytes."""
+        """Return integers of the result's type from the low bits of bytes."""
         count = count_bits(self.target)
         low = self.add("BitwiseAnd", bits, self.constant(2**count - 1, "uint8"))
         if self.target.startswith("uint"):
@@ -108,7 +108,7 @@ class Writer(NodeBuilder):
         return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def along(self, name: str) -> str:
-        """Return scales or zero points, reshaped to the axis of their channels."""
+        """Reshape scales or zero points, so that they are aligned with the axis of the channels."""
         shape = self.walk.shape(self.node.input[0])
         if self.walk.shape(name) in ((), (1,)) or shape is None:
             return name
@@ -116,7 +116,10 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
 
     def find_precision(self) -> str:
-        """Return the type in which a QuantizeLinear divides, by default the type of its scale."""
+        """Return the type in which a QuantizeLinear divides.
+
+        The default is the type of its scale.
+        """
         stated = get_attribute(self.node, "precision", 0)
         if stated:
             return str(helper.tensor_dtype_to_np_dtype(stated).name)
@@ -124,7 +127,7 @@ class Writer(NodeBuilder):
         return "float32" if is_small_float(scale) else scale
 
     def zero_point(self) -> str:
-        """Return the zero point as a float; '' if it is 0."""
+        """Return the zero point as a float. Return an empty name if it is 0."""
         name = self.input(2)
         known = self.walk.constants.get(name)
         if not name or (known is not None and not known.astype("float32").any()):
@@ -136,7 +139,10 @@ CAST_DEFAULTS: dict[str, Any] = {"saturate": 1, "round_mode": "up"}
 
 
 def write_cast(body: Writer) -> Nodes:
-    """Cast by ONNX's table: small floats saturate by default, integers lose their upper bits."""
+    """Cast according to ONNX's table.
+
+    Small floats saturate by default, and integers lose upper bits.
+    """
     return body.finish(body.encode(body.decode(body.node.input[0]), body.source))
 
 
@@ -157,7 +163,7 @@ def count_bits_of_any(dtype: str) -> int:
 
 
 def write_dequantize(body: Writer) -> Nodes:
-    """Dequantize in float32: integers like 8-bit integers, and floats by ONNX's definition."""
+    """Dequantize in float32. Integers are dequantized like 8-bit integers."""
     scale = body.node.input[1]
     if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
         return [body.node]
@@ -170,7 +176,7 @@ def write_dequantize(body: Writer) -> Nodes:
 
 
 def write_quantize(body: Writer) -> Nodes:
-    """Quantize to clipped integers, as to 8-bit integers, or to floats by ONNX's definition."""
+    """Quantize to clipped integers, or to floats according to ONNX's definition."""
     data, scale = body.node.input[:2]
     if not is_small_float(body.target):
         stored = STORED_AS[body.target]

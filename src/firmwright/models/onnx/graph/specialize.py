@@ -1,8 +1,8 @@
-"""Evaluates the parts of an ONNX graph that do not depend on the values of its inputs.
+"""Evaluates the parts of an ONNX graph that do not depend on the values of the inputs.
 
-Firmware has static shapes, so many nodes of exporters can be computed at import: shapes and their
-arithmetic, constants, conditions. The remaining graph is easier for every converter. The types and
-shapes of all tensors are known, and parameters such as axes or pads are constants.
+Firmware has static shapes, so the importer can compute many nodes: shapes and their arithmetic,
+constants, and conditions. Converters support more of the remaining graphs. The types and shapes of
+all tensors are known, and parameters such as axes or pads are constants.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import STRING, Tensor
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
-"""Operators that only read the shape of their input."""
+"""Operators that read only the shape of the input."""
 
 NEVER_FOLDED = frozenset({"DequantizeLinear"})
-"""Operators that are not evaluated here, so that weights stay integers."""
+"""Operators that are not evaluated, so that weights remain integers."""
 
 LARGEST_GROWTH = 4096
 """The maximum number of bytes by which a constant may exceed its operands."""
 
 LARGEST_HINT = 1024
-"""The maximum number of elements that shape inference reads: shapes and axes are small."""
+"""The maximum number of elements that shape inference reads. Shapes and axes are small."""
 
 REWRITES_OPSET = 18
-"""The operator set of this package's functions, and of a model that does not state one."""
+"""The operator set of this package's functions, and of models that do not state a version."""
 
 Array = npt.NDArray[Any]
 Nodes = list[onnx.NodeProto]
@@ -51,10 +51,11 @@ def specialize(
     rewrites: Mapping[str, Rewrite],
     finish: Sequence[Callable[[Specializer], None]] = (),
 ) -> onnx.ModelProto:
-    """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
+    """Return the model for the inputs' shapes, with evaluated constants and rewritten operators.
 
-    ``rewrites`` has functions by operator. Each function is tried on the nodes of its operator. The
-    resulting nodes are specialized again. Each function of ``finish`` changes the final graph.
+    ``rewrites`` maps operators to functions. Each function is tried on the nodes of its operator,
+    and the resulting nodes are specialized again. The functions of ``finish`` change the final
+    graph.
     """
     inlined = inline_local_functions(model) if model.functions else model
     if not any(o.domain in ("", "ai.onnx") for o in inlined.opset_import):
@@ -67,9 +68,9 @@ def specialize(
 
 
 class Specializer:
-    """Visits the nodes in their order, and collects all known facts about their tensors.
+    """Visits the nodes in their order, and collects facts about their tensors.
 
-    ``sequences`` has the tensors of each sequence. An optional value that is absent has None.
+    ``sequences`` maps a sequence to its tensors, and an absent optional value to None.
     """
 
     def __init__(
@@ -94,9 +95,9 @@ class Specializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
 
     def build_model(self) -> onnx.ModelProto:
-        """Return the model of the remaining nodes and the constants that they read.
+        """Return the model of the remaining nodes and of the constants that they read.
 
-        Outputs without elements are omitted.
+        Outputs without elements are omitted. Raises UserError if an output is a sequence.
         """
         for output in self.source.graph.output:
             if output.name in self.sequences:
@@ -125,7 +126,7 @@ class Specializer:
         return model
 
     def visit(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        """Visit nodes in their order; the nodes that replace a node are visited in its place."""
+        """Visit nodes in their order. Nodes that replace a node are visited next."""
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
@@ -138,7 +139,7 @@ class Specializer:
                 self.nodes.append(node)
 
     def schema(self, node: onnx.NodeProto) -> Any:
-        """Return ONNX's OpSchema of the operator; None for operators of other domains.
+        """Return ONNX's OpSchema of the operator. Return None for operators of other domains.
 
         Rewrites may write operators that are newer than the model's opset.
         """
@@ -148,17 +149,17 @@ class Specializer:
         return None
 
     def input_names(self, node: onnx.NodeProto) -> list[str]:
-        """Return the names of the inputs in the operator's definition."""
+        """Return the names of the inputs according to the operator's definition."""
         schema = self.schema(node)
         return [p.name for p in schema.inputs] if schema else []
 
     def has_attribute(self, node: onnx.NodeProto, name: str) -> bool:
-        """Return whether the operator defines this attribute, even if the node omits it."""
+        """Return whether the operator defines the attribute, even if the node omits it."""
         schema = self.schema(node)
         return schema is not None and name in schema.attributes
 
     def find_replacement(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return simpler nodes with equal results; None if there are no such nodes."""
+        """Return nodes that replace the node. Return None if the node remains."""
         if node.op_type == "If" and node.input[0] in self.constants:
             return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
@@ -174,7 +175,7 @@ class Specializer:
         return rewrite(node, self) if rewrite else None
 
     def function_body(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return the nodes of the function that defines the operator; they have the node's name."""
+        """Return the nodes of the function that defines the operator, or None."""
         schema = self.schema(node)
         versions = schema.all_function_opset_versions if schema else ()
         version = max((v for v in versions if v <= self.opsets[node.domain]), default=0)
@@ -190,7 +191,10 @@ class Specializer:
         return inline_function(onnx.FunctionProto.FromString(body), node, schema)
 
     def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
-        """Evaluate the node if the values of its inputs, or the shape of its input, suffice."""
+        """Evaluate the node if its inputs or its input's shape are constants.
+
+        Return whether they are.
+        """
         if node.op_type == "Constant":
             value = read_constant_node(node)
             if value is not None:
@@ -219,7 +223,7 @@ class Specializer:
         return True
 
     def infer_types(self, node: onnx.NodeProto, schema: Any) -> None:
-        """Store the types of a node's results, if ONNX can infer them."""
+        """Store the types of a node's results if ONNX can infer the types."""
         names = [i for i in list_reads(node) if i]
         if schema is None or any(i not in self.types for i in names):
             return
@@ -237,7 +241,7 @@ class Specializer:
                 opset_imports=list(self.source.opset_import),
                 ir_version=self.source.ir_version,
             )
-        except (InferenceError, ValidationError, ValueError):  # Conv may have integers here
+        except (InferenceError, ValidationError, ValueError):  # Conv may have integers
             return
         self.types.update({name: kind for name, kind in types.items() if name})
         for name in node.output:
@@ -245,14 +249,14 @@ class Specializer:
                 self.add_constant(name, np.empty(self.shape(name) or (), self.dtype(name)))
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape; None if it is unknown or not static."""
+        """Return a tensor's shape. Return None if the shape is unknown or not static."""
         kind = self.types.get(name, onnx.TypeProto()).tensor_type
         if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
             return None
         return tuple(d.dim_value for d in kind.shape.dim)
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Return a tensor's type; ``void`` for an unknown type."""
+        """Return a tensor's type. An unknown type is ``void``."""
         kind = self.types.get(name, onnx.TypeProto()).tensor_type.elem_type
         return helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype("V")
 
@@ -265,7 +269,7 @@ class Specializer:
 def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
-    """Evaluate a node with ONNX's evaluator; None if it fails or returns other types."""
+    """Evaluate a node with ONNX's evaluator. Return None if this fails or returns other types."""
     from firmwright.models.onnx.graph.evaluator import (
         make_evaluator,
     )  # a late import, because few models need the evaluator
@@ -281,7 +285,7 @@ def evaluate_node(
     try:
         evaluator = make_evaluator(helper.make_model(graph, opset_imports=opsets))
         results = iter(evaluator.run(None, given))
-    except Exception:  # numpy raises exceptions of many types; the converters report the node
+    except Exception:  # the converters report the node
         return None
     arrays = [next(results) if o else np.zeros(0) for o in node.output]
     if not all(
@@ -292,11 +296,11 @@ def evaluate_node(
 
 
 CONSTANT_KINDS = "biufVOU"
-"""The kinds of numpy types of constants; V are ml_dtypes' narrow floats, O and U strings."""
+"""The kinds of numpy types of constants. V are narrow floats of ml_dtypes, O and U are strings."""
 
 
 def read_constant_node(node: onnx.NodeProto) -> Array | None:
-    """Return a Constant's value from its attribute; None if the value is not a tensor."""
+    """Return a Constant's value from its attribute. Return None if the value is not a tensor."""
     if len(node.attribute) != 1:
         problem = f"operator Constant (node '{node.name}'): {len(node.attribute)} attributes"
         raise UserError(f"{problem}; expected one attribute with the value")
@@ -312,7 +316,7 @@ def read_constant_node(node: onnx.NodeProto) -> Array | None:
 
 
 def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
-    """Return the nodes of an If's branch, for the graph that contains the If."""
+    """Return the nodes of an If's branch for the graph that contains the If."""
     name = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == name)
     constants = [
@@ -339,9 +343,10 @@ def list_reads(node: onnx.NodeProto) -> list[str]:
 def inline_function(
     function: onnx.FunctionProto, node: onnx.NodeProto, schema: OpSchema
 ) -> list[onnx.NodeProto]:
-    """Return a function's nodes with the tensors and attributes of the node that calls it.
+    """Return a function's nodes with the tensors and attributes of the node that calls the
+    function.
 
-    Nodes that read an input that the caller omits are omitted, too.
+    Nodes that read an omitted input are omitted.
     """
     inputs = [*node.input, *[""] * len(function.input)]
     tensors = {"": "", **dict(zip(function.input, inputs, strict=False))}
@@ -368,7 +373,7 @@ def rename_tensors(
     scope: str,
     attributes: Mapping[str, onnx.AttributeProto],
 ) -> None:
-    """Rename a function's tensors, put internal tensors under ``scope``, and fill in attributes."""
+    """Rename a function's tensors, add ``scope`` to internal names, and set attributes."""
 
     def rename(name: str) -> str:
         return tensors.get(name, f"{scope}/{name}")

@@ -1,6 +1,6 @@
-"""Converts a graph with strings to a graph with bytes, which are along an additional last axis.
+"""Replaces strings in a graph with bytes along an additional last axis.
 
-Operators of :data:`WRITERS` move or compare strings. :mod:`firmwright.ir.strings` defines the
+The operators of :data:`WRITERS` move or compare strings. :mod:`firmwright.ir.strings` defines the
 stored form of strings.
 """
 
@@ -23,7 +23,8 @@ def is_string(name: str, walk: Specializer) -> bool:
 
 
 def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Store the result type of an Equal of strings, which ONNX infers only since opset 19."""
+    """Store the result type of an Equal of strings, because ONNX infers this type only since opset
+    19."""
     shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
     known = [shape for shape in shapes if shape is not None]
     if len(known) == len(node.input):
@@ -32,7 +33,7 @@ def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
 
 
 def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a StringNormalizer that keeps all strings unchanged, or whose input is constant."""
+    """Rewrite a StringNormalizer that keeps all strings. Return None if its input is constant."""
     if node.input[0] in walk.constants:
         return None
     case = get_attribute(node, "case_change_action", "NONE")
@@ -45,7 +46,7 @@ STRINGS: dict[str, Rewrite] = {"Equal": describe_equal, "StringNormalizer": rewr
 
 
 def store_strings(walk: Specializer) -> None:
-    """Rewrite the remaining nodes, constants and types of strings in a graph."""
+    """Rewrite the remaining nodes, constants and types of strings."""
     names = [name for name in walk.types if is_string(name, walk)]
     if names:
         walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
@@ -57,7 +58,7 @@ def store_strings(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that replace a node and compute on bytes."""
+    """Return the nodes that replace a node and compute with bytes."""
     if not any(is_string(name, walk) for name in (*node.input, *node.output)):
         return [node]
     known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))
@@ -70,8 +71,6 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 class Writer(NodeBuilder):
-    """A builder of the nodes that replace one node."""
-
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         super().__init__(node, walk)
         self.scope = "bytes/"
@@ -82,27 +81,29 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(shape, "int64"))
 
     def align(self, index: int) -> str:
-        """Return an input with the result's rank; new axes are at the front, as for numbers."""
+        """Return an input with the result's rank. New axes are first, as in broadcasting."""
         shape = self.shapes[index]
         lengths = [*[1] * (len(self.result) - len(shape)), *shape, STRING_BYTES]
         return self.reshape(self.node.input[index], lengths)
 
 
 def write_along_axis(body: Writer) -> Nodes:
-    """Return nodes that select or join strings along an axis, counted from the first axis."""
+    """Return nodes that select or join strings along an axis.
+
+    The axis is counted from the first axis.
+    """
     axis = get_attribute(body.node, "axis", 0) % len(body.shapes[0])
     return body.finish(body.add(body.node.op_type, *body.node.input, axis=axis))
 
 
 def write_equal(body: Writer) -> Nodes:
-    """Return nodes that compare strings; two strings are equal if all of their bytes are equal."""
+    """Return nodes that compare strings. Two strings are equal if all bytes are equal."""
     equal = body.add("Equal", body.align(0), body.align(1))
     all_equal = body.reduce("ReduceMin", body.add("Cast", equal, to=TensorProto.INT32), -1)
     return body.finish(body.reshape(body.add("Cast", all_equal, to=TensorProto.BOOL), body.result))
 
 
 def write_moved(body: Writer) -> Nodes:
-    """Return nodes that reshape the strings to the result's shape."""
     return body.finish(body.reshape(body.node.input[0], [*body.result, STRING_BYTES]))
 
 

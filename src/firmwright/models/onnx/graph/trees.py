@@ -1,8 +1,8 @@
-"""Rewrites ensembles of decision trees, ai.onnx.ml, as operators of ONNX.
+"""Rewrites ensembles of decision trees (ai.onnx.ml) as operators of ONNX.
 
-All trees are walked in parallel, one level per step. Tables of the nodes have the feature and the
-value to compare, and the next node. The successor of a leaf is the leaf itself. Results agree with
-ONNX Runtime, which defines more cases than ONNX for two classes.
+All trees are evaluated in parallel, one level per step. Tables of the nodes contain the feature and
+the value to compare, and the next node. The successor of a leaf is the leaf itself. For two
+classes, the results follow ONNX Runtime, which defines more cases than ONNX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-"""Comparisons by their numbers since version 5; their earlier names begin with ``BRANCH_``."""
+"""The comparisons by their numbers since version 5. Before, their names begin with ``BRANCH_``."""
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(len(MODES))
 
@@ -43,7 +43,7 @@ COMPARISONS: dict[int, Callable[[NodeBuilder, str, str], str]] = {
 
 @dataclass
 class Split:
-    """An inner node; ``yes`` and ``no`` are numbers of splits, and leaf i has the number ~i."""
+    """An inner node. ``yes`` and ``no`` are numbers of splits, and leaf i has the number ~i."""
 
     feature: int
     value: float
@@ -55,9 +55,9 @@ class Split:
 
 @dataclass
 class Forest:
-    """All trees; ``leaves`` maps (leaf, result) to a weight.
+    """All trees. ``leaves`` maps (leaf, result) to a weight.
 
-    ``roots`` have numbers as in :class:`Split`.
+    ``roots`` contains numbers of splits or leaves as in :class:`Split`.
     """
 
     splits: list[Split]
@@ -69,7 +69,7 @@ class Forest:
     def measure_depth(self) -> int:
         """Return the maximum number of splits from a root to a leaf.
 
-        Raises ValueError if a split leads to itself, or to a node that does not exist.
+        Raises ValueError if the splits have a cycle, or if a node does not exist.
         """
         depth, level = 0, set(self.roots)
         while level := {end for end in level if end >= 0}:
@@ -82,7 +82,10 @@ class Forest:
         return depth
 
     def make_weights(self, results: int, other: float) -> npt.NDArray[Any]:
-        """Return weights (leaves, results); a result that a leaf omits has the weight ``other``."""
+        """Return weights (leaves, results).
+
+        The weight ``other`` fills the results that a leaf omits.
+        """
         weights = np.full((self.leaf_count, results), other, self.dtype)
         for position, weight in self.leaves.items():
             weights[position] = weight
@@ -90,7 +93,7 @@ class Forest:
 
 
 def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
-    """Return the trees in the form before version 5; ``kind`` is class or target."""
+    """Return the trees of versions before 5. ``kind`` is class or target."""
 
     def ints(name: str) -> list[int]:
         return list(get_attribute(node, name, []))
@@ -124,7 +127,7 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
 def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) -> Forest:
     """Return the trees of a node.
 
-    Raises UserError for inconsistent trees, or if the trees need more features than the input has.
+    Raises UserError if trees are inconsistent, or if the input has too few features.
     """
     try:
         forest = read()
@@ -148,7 +151,7 @@ def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
 
 
 def read_ensemble(node: onnx.NodeProto) -> Forest:
-    """Return the trees of version 5, whose nodes are splits."""
+    """Return the trees of version 5, in which nodes are splits."""
 
     def ints(name: str) -> list[int]:
         return list(get_attribute(node, name, []))
@@ -177,7 +180,7 @@ def read_ensemble(node: onnx.NodeProto) -> Forest:
 
 
 def spread_members(splits: list[Split], members: list[float]) -> None:
-    """Replace each test for a member of a set by tests for its elements; NaN ends a set."""
+    """Replace each test of a set with tests of its elements. NaN marks the end of a set."""
     rest = iter(members)
     for tested in [s for s in splits if s.mode == MEMBER]:
         split = tested
@@ -191,7 +194,7 @@ def spread_members(splits: list[Split], members: list[float]) -> None:
 
 
 class Tables:
-    """Tables of the nodes of all trees, splits first, then leaves; each table has one field."""
+    """Tables of the nodes of all trees, splits first, then leaves. Each table has one field."""
 
     def __init__(self, body: NodeBuilder, forest: Forest, dtype: np.dtype[Any]) -> None:
         self.body, self.first_leaf = body, len(forest.splits)
@@ -211,7 +214,7 @@ class Tables:
         return end if end >= 0 else self.first_leaf + ~end
 
     def store(self, values: list[Any], dtype: npt.DTypeLike | None = None) -> str:
-        """Append a table; the default type is the smallest type for the table's values."""
+        """Append a table. The default type is the smallest type for the table's values."""
         array = np.array(values, dtype or np.min_scalar_type(max(values)))
         return self.body.constant(array, array.dtype)
 
@@ -219,7 +222,7 @@ class Tables:
         return self.body.add("Cast", self.body.add("Gather", table, position), to=TensorProto.INT32)
 
     def choose(self, x: str, position: str) -> str:
-        """Append one step, which moves from these nodes to their successors."""
+        """Append one step, which moves from the nodes at ``position`` to their successors."""
         body = self.body
         value = body.add("GatherElements", x, self.look_up(self.feature, position), axis=1)
         limit = body.add("Gather", self.value, position)
@@ -236,7 +239,7 @@ class Tables:
 
 
 def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
-    """Append the walk from the roots, and return the leaf in each tree, (rows, trees)."""
+    """Append the steps from the roots, and return the leaf in each tree, (rows, trees)."""
     shape = walk.shape(body.node.input[0]) or (1,)
     given = walk.dtype(body.node.input[0])
     dtype = given if given == np.dtype("float64") else forest.dtype
@@ -258,13 +261,13 @@ AGGREGATES = {
     MIN: ("ReduceMin", np.inf),
     MAX: ("ReduceMax", -np.inf),
 }
-"""The reduction of the trees' weights, and a leaf's weight for a result that it omits."""
+"""The reduction of the trees' weights, and the weight of a result that a leaf omits."""
 
 
 def add_results(
     body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str = SUM
 ) -> str:
-    """Append the reduced weights of the reached leaves: (rows, results)."""
+    """Append the reduced weights of the leaves: (rows, results)."""
     operator, other = AGGREGATES[kind]
     weights = forest.make_weights(results, other)
     table = body.constant(weights, weights.dtype)
@@ -278,7 +281,7 @@ def add_results(
 def finish_results(
     body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str, transform: str
 ) -> Nodes:
-    """Append base values and the last transform; the results have the type of the output."""
+    """Append base values and the final transform. The results have the type of the output."""
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
         refuse_inconsistent(
@@ -315,7 +318,7 @@ def rewrite_tree_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""The transforms of the results, by their numbers in version 5."""
+"""The transforms of the results by their numbers in version 5."""
 
 
 def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -329,9 +332,9 @@ def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a TreeEnsembleClassifier, whose results are the label and all scores.
 
-    If the trees have weights of only one of two classes, the score of this class decides. The score
-    is compared with 0.5 if no weight is negative, and otherwise with 0. The score of the other
-    class is 1 minus this score, or the negative of this score.
+    The trees may have weights of only one of two classes. The score of this class is compared with
+    0.5 if no weight is negative, and otherwise with 0. The score of the other class is 1 minus this
+    score, or the negative of this score.
     """
     labels = get_labels(node)
     forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))
@@ -361,7 +364,7 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def add_two_classes(
     body: NodeBuilder, walk: Specializer, forest: Forest, base: Any, transform: str
 ) -> tuple[str, str]:
-    """Append the label and both scores, if the trees have weights of only one class."""
+    """Append the label and both scores if the trees have weights of only one class."""
     score = add_results(body, walk, forest, 1)
     if base.size:
         score = body.add("Add", score, body.constant(base, forest.dtype))

@@ -1,6 +1,6 @@
 """Rewrites support vector machines of ai.onnx.ml as operators of ONNX.
 
-The results equal ONNX Runtime's results: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
+Source of the results: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_floats(node: onnx.NodeProto, name: str) -> Any:
 
 
 def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
-    """Append the kernel of each row of ``x`` and each vector; the shape is (rows, vectors)."""
+    """Append the kernel of each row of ``x`` and each vector. The shape is (rows, vectors)."""
     gamma, offset, degree = [*read_floats(body.node, "kernel_params"), *np.zeros(3, "float32")][:3]
     if kind == "RBF":
         apart = body.add("Sub", body.unsqueeze(x, 1), body.constant(vectors, "float32"))
@@ -49,7 +49,10 @@ def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
 
 
 def read_vectors(node: onnx.NodeProto, count: int) -> Any:
-    """Return the ``count`` support vectors as rows; reject another number of elements."""
+    """Return the ``count`` support vectors as rows.
+
+    Raises UserError if the numbers of elements are not multiples of ``count``.
+    """
     vectors, factors = read_floats(node, "support_vectors"), read_floats(node, "coefficients")
     if len(vectors) % count or len(factors) % count or not min(len(vectors), len(factors)):
         refuse_inconsistent(
@@ -70,7 +73,8 @@ def read_kernel(node: onnx.NodeProto) -> str:
 
 
 def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
-    """Reject an input whose rows do not have ``width`` elements, and a model without rho."""
+    """Raise UserError if the rows of the input do not have ``width`` elements, or if rho is
+    missing."""
     shape = walk.shape(node.input[0])
     if shape is not None and (len(shape) not in (1, 2) or shape[-1] != width):
         refuse_inconsistent(
@@ -81,12 +85,12 @@ def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
-    """Append the input as rows of ``width`` elements; a vector is one row."""
+    """Append the input as rows of ``width`` elements. A vector is one row."""
     return body.add("Reshape", x, body.constant([-1, width], "int64"))
 
 
 def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an SVMRegressor; if ``one_class`` is set, the result is 1 or -1."""
+    """Rewrite an SVMRegressor. If ``one_class`` is set, the result is 1 or -1."""
     transform = get_attribute(node, "post_transform", "NONE")
     if transform != "NONE":
         refuse(node, f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
@@ -113,7 +117,7 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite an SVMClassifier.
 
-    Its results are the label, and the scores of pairs of classes or the probabilities of classes.
+    The results are the label, and the scores of pairs of classes or the probabilities of classes.
     """
     labels, sizes = get_labels(node), get_attribute(node, "vectors_per_class", [])
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
@@ -143,7 +147,7 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
     """Append the best class and the scores of a model without support vectors.
 
-    The second of two classes is also the best if the larger score is above a limit.
+    The second of two classes is also the best class if the larger score exceeds a limit.
     """
     factors, rho = read_floats(body.node, "coefficients"), read_floats(body.node, "rho")[:1]
     rows = add_rows(body, x, len(factors) // count)
@@ -161,7 +165,10 @@ def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
 
 
 def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
-    """Append the class that wins the most pairs, and the scores; ``sizes`` has a size per class."""
+    """Append the class that wins the most pairs, and the scores.
+
+    ``sizes`` contains the number of support vectors per class.
+    """
     node, count = body.node, len(sizes)
     vectors = read_vectors(node, sum(sizes))
     rows = add_rows(body, x, vectors.shape[1])
@@ -184,7 +191,7 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
 
 
 def add_second_score(body: NodeBuilder, score: str, transform: str) -> str:
-    """Append the scores of two classes; for SOFTMAX, ONNX Runtime only makes their sum 1."""
+    """Append the scores of two classes. For SOFTMAX, ONNX Runtime only makes their sum 1."""
     total = int(transform == "SOFTMAX")
     other = body.add("Sub", body.constant(total, "float32"), score)
     both = body.add("Concat", other, score, axis=1)
@@ -194,7 +201,7 @@ def add_second_score(body: NodeBuilder, score: str, transform: str) -> str:
 def add_pair_sums(
     body: NodeBuilder, kernels: str, sizes: list[int], pairs: list[tuple[int, int]]
 ) -> str:
-    """Append the weighted sum of each pair of classes; the shape is (rows, pairs).
+    """Append the weighted sum of each pair of classes. The shape is (rows, pairs).
 
     A class has one row of coefficients for each other class.
     """
@@ -230,7 +237,7 @@ def add_pair_sums(
 
 
 def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]) -> str:
-    """Append the probability of each class, from the sums of all pairs."""
+    """Compute the probability of each class from the sums of all pairs."""
     slopes, offsets = (read_floats(body.node, name) for name in ("prob_a", "prob_b"))
     if min(len(slopes), len(offsets)) < len(pairs):
         refuse_inconsistent(

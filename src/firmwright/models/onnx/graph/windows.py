@@ -1,9 +1,9 @@
 """Rewrites operators on windows of images: pooling with indices, and interpolated samples.
 
-TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and TVM lacks DeformConv. TVM's
-RoiAlign scales regions too late, and returns the maximum interpolated value instead of the maximum
-weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which would run in float32
-before a quantized layer.
+TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and TVM does not support
+DeformConv. TVM's RoiAlign scales regions too late, and returns the maximum interpolated value
+instead of the maximum weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which
+runs in float32 before a quantized layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Positions = npt.NDArray[np.int64]
 
 
 def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace ``auto_pad`` (SAME_UPPER or SAME_LOWER) by explicit pads."""
+    """Replace ``auto_pad`` (SAME_UPPER or SAME_LOWER) with explicit pads."""
     same = get_attribute(node, "auto_pad", "NOTSET")
     shape = walk.shape(node.input[0])
     kernel = get_attribute(node, "kernel_shape", None)
@@ -56,9 +56,10 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace ``ceil_mode`` by pads, because TVM divides by the number of pixels inside the image.
+    """Replace ``ceil_mode`` with pads, because TVM averages incorrectly at the edges.
 
-    TVM then multiplies by the number of all pixels in the window.
+    TVM divides by the number of pixels inside the image, and multiplies by the number of all pixels
+    of the window.
     """
     shape = walk.shape(node.input[0])
     if shape is None or not get_attribute(node, "ceil_mode", 0):
@@ -80,7 +81,7 @@ def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxPool with indices: gather the windows, and find their maximum and its position.
+    """Rewrite a MaxPool with indices as gathered windows, their maximum and its position.
 
     An index is the position in the whole tensor, in row order or (``storage_order``) column order.
     """
@@ -168,7 +169,10 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a DeformConv of images as interpolated samples, zeros outside, and a product."""
+    """Rewrite a DeformConv of images as interpolated samples and a product.
+
+    Pixels outside are zeros.
+    """
     shapes = [walk.shape(i) for i in node.input[:3]]
     if any(s is None or len(s) != 4 for s in shapes):
         return None
@@ -203,7 +207,7 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
-    """Return the node with a kernel_shape, by default the kernel shape of the weights."""
+    """Return the node with a kernel_shape. The default is the kernel shape of the weights."""
     stated = onnx.NodeProto()
     stated.CopyFrom(node)
     if not get_attribute(node, "kernel_shape", []):
@@ -219,7 +223,7 @@ class Neighbors(NamedTuple):
 
 
 def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], position: str, length: int) -> Neighbors:
-    """Append the neighbors of positions along an axis; the weight is zero outside the image."""
+    """Append the neighbors of positions along an axis. The weights outside the image are zero."""
     zero, one, last = (body.constant(n, dtype) for n in (0, 1, length - 1))
     low = body.add("Floor", position)
     rest = body.add("Sub", position, low)
@@ -238,10 +242,10 @@ def add_weighted_pixels(
     first: str,
     neighbors: Sequence[Neighbors],
 ) -> list[str]:
-    """Append the four weighted pixels around each sample, with the shape (…, channels) each.
+    """Append the four weighted pixels around each sample. Each result is (…, channels).
 
     ``images`` is (images, channels, height, width). ``first`` is the index of the first pixel of
-    each sample's image. ``neighbors`` has the neighbors along rows and along columns.
+    each sample's image. ``neighbors`` contains the neighbors along rows and along columns.
     """
     channels_last = body.add("Transpose", images, perm=[0, 2, 3, 1])
     pixels = body.add("Flatten", channels_last, axis=3)
@@ -259,7 +263,7 @@ def add_weighted_pixels(
 def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max, or scale the regions of a RoiAlign of mode avg.
 
-    TVM moves a region by half a pixel before it scales the region, but ONNX moves it later.
+    TVM moves a region by half a pixel before it scales the region. ONNX moves the region later.
     """
     if get_attribute(node, "mode", "avg") == "max":
         return rewrite_roi_max(node, walk)
@@ -276,8 +280,9 @@ def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max as the maximum of all weighted neighbors of all samples.
 
-    If a sample is more than one pixel outside the image, its weights are zero. A sample nearer to
-    the image is moved to the edge, as ONNX's evaluator and ONNX Runtime do.
+    If a sample is more than one pixel outside the image, its weights are zero. Other samples
+    outside are moved to the edge, as in ONNX's evaluator and ONNX Runtime. Raises UserError if the
+    number of samples depends on the regions.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
