@@ -23,10 +23,11 @@ INT8_RANGE = (-128, 127)
 class Graph:
     """A Relax module under construction; tensors are NCHW, weights OIHW, activations int8.
 
-    A layer has the arithmetic of small accelerators: int8 · int8 summed in int32, plus an int32
-    bias. The sum is shifted right by ``shift_bits`` (arithmetically: towards minus infinity) and
-    clipped to int8; with ``act``, negative values then become 0 (ReLU). Reports and the C code use
-    the ``name`` of each layer. Weights whose sum could leave int32 for some input are rejected.
+    A layer has the arithmetic of small accelerators: it sums int8 products and an int32 bias in
+    int32. It shifts the sum arithmetically to the right by ``shift_bits`` (rounding towards minus
+    infinity) and clips the result to int8. If ``act`` is set, negative values become 0 (ReLU).
+    Reports and the C code use the ``name`` of each layer. Weights are rejected if an input can make
+    a sum leave int32.
 
     All methods raise UserError if the arguments do not fit each other.
     """
@@ -38,13 +39,12 @@ class Graph:
         self._outputs: list[relax.Var] = []
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "int8") -> relax.Var:
-        """Return a new input of the network."""
         variable = relax.Var(self._register_name(name), relax.TensorType(tuple(shape), dtype))
         self._inputs.append(variable)
         return variable
 
     def output(self, *tensors: relax.Var) -> Graph:
-        """Set the outputs of the network, in this order; return the graph itself."""
+        """Set the outputs of the network in this order, and return the graph."""
         self._outputs = list(tensors)
         return self
 
@@ -63,8 +63,8 @@ class Graph:
     ) -> relax.Var:
         """Convolve int8 (N, C, H, W) with int8 weights (O, C / groups, height, width).
 
-        ``bias`` is int32 (O,). ``padding`` zeros are added on both sides of (height, width). The
-        default keeps the size of the image if the kernel is odd and the stride is 1.
+        ``bias`` is int32 (O,). ``padding`` is the number of zeros on both sides of (height, width).
+        The default keeps the size of the image if the kernel is odd and the stride is 1.
         """
         self._expect(x, name, "x", "int8", 4)
         self._expect(weights, name, "weights", "int8", 4)
@@ -80,7 +80,7 @@ class Graph:
     def depthwise_conv2d(
         self, x: relax.Var, name: str, weights: Array, bias: Array | None = None, **options: Any
     ) -> relax.Var:
-        """Convolve each channel with a separate kernel: weights (C, 1, height, width)."""
+        """Convolve each channel with a separate kernel; weights are (C, 1, height, width)."""
         return self.conv2d(x, name, weights, bias, groups=len(weights), **options)
 
     def dense(
@@ -107,7 +107,7 @@ class Graph:
     def add(
         self, x: relax.Var, y: relax.Var, name: str, *, act: bool = False, shift_bits: int = 0
     ) -> relax.Var:
-        """Add two int8 tensors in int32, shift and clip: the sum saturates, it does not wrap."""
+        """Add two int8 tensors in int32, shift the sum, and clip it to int8."""
         self._expect(x, name, "x", "int8")
         self._expect(y, name, "y", "int8")
         wide = [self._emit(relax.op.astype(t, "int32"), name) for t in (x, y)]
@@ -122,21 +122,21 @@ class Graph:
         return self.emit(relax.op.nn.max_pool2d(x, pool_size=list(size), strides=list(step)), name)
 
     def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
-        """Sum each channel over the image, shift and clip: (N, C, H, W) to (N, C).
+        """Sum each channel over the image, shift and clip the sums; (N, C, H, W) becomes (N, C).
 
-        If H·W = 2 ** ``shift_bits``, the result is the average, rounded towards minus infinity.
+        If H·W is 2 ** ``shift_bits``, the result is the average, rounded towards minus infinity.
         """
         self._expect(x, name, "x", "int8", 4)
         wide = self._emit(relax.op.astype(x, "int32"), name)
         return self._finish_layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
 
     def flatten(self, x: relax.Var, name: str) -> relax.Var:
-        """Merge all axes after the first into one."""
+        """Merge all axes after the first axis into one axis."""
         shape = static_shape(x)
         return self.emit(relax.op.reshape(x, (shape[0], prod(shape[1:]))), name)
 
     def emit(self, expression: relax.Expr, name: str) -> relax.Var:
-        """Append a call of ``relax.op`` on tensors of the graph and constants."""
+        """Append a call of ``relax.op``; its arguments are tensors of the graph and constants."""
         return self._emit(expression, name, self._register_name(name))
 
     def module(self) -> tvm.IRModule:
@@ -160,7 +160,7 @@ class Graph:
         act: bool,
         shift_bits: int,
     ) -> relax.Var:
-        """Add the bias to an int32 sum, shift, clip, convert to int8; ReLU if ``act``."""
+        """Add the bias to an int32 sum, shift, clip and convert it to int8; ReLU if ``act``."""
         if not 0 <= shift_bits <= 31:
             raise UserError(f"{name}: shift_bits is {shift_bits}; expected 0 to 31")
         sums = self._emit(total, name)
@@ -175,7 +175,7 @@ class Graph:
         return self.emit(relax.op.clip(self._emit(narrow, name), 0, INT8_RANGE[1]), name)
 
     def _emit(self, expression: relax.Expr, name: str, variable: str = "lv") -> relax.Var:
-        """Bind a call to a variable; raises UserError if Relax rejects the call."""
+        """Bind a call to a variable. Raises UserError if Relax rejects the call."""
         try:
             value = relax.BlockBuilder().normalize(expression)
         except (RuntimeError, TypeError, ValueError) as error:  # the bases of TVM's exceptions
@@ -193,7 +193,6 @@ class Graph:
     def _expect(
         self, value: Any, name: str, role: str, dtype: str, axes: int | None = None
     ) -> None:
-        """Check an argument's type and number of axes."""
         found = (
             (value.dtype, value.ndim)
             if isinstance(value, np.ndarray)
@@ -206,7 +205,7 @@ class Graph:
             )
 
     def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:
-        """Check that no input can make the sums of (outputs, …) and bias (outputs,) leave int32."""
+        """Check that sums of weights (outputs, …) and bias (outputs,) fit int32 for any input."""
         sums = -INT8_RANGE[0] * np.abs(weights.astype("int64")).reshape(len(weights), -1).sum(1)
         if bias is not None:
             self._expect(bias, name, "bias", "int32", 1)

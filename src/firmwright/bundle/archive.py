@@ -1,9 +1,9 @@
 """Writes the archive of a bundle, and reads untrusted archives.
 
 The reader trusts no content and writes no file. It accepts an archive only if :func:`write_archive`
-writes the same bytes for the same files. This rule rejects links, devices, other owners, times and
-orders, and bytes after the end. Separate checks find the usual attacks first, so that the message
-names the attack.
+writes the same bytes for the same files. Therefore links, devices, different owners, times and
+orders, and bytes after the end are rejected. Separate checks first find the usual attacks, so that
+the message names the attack.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from firmwright.errors import UserError
 MAX_PACKED_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 1024**3
 MAX_RATIO = 100
-"""The limit of unpacked bytes per packed byte. Firmware with much padding stays below it."""
+"""The maximum number of unpacked bytes per packed byte. Padded firmware stays below this limit."""
 SMALL_BYTES = 16 * 1024**2
-"""The bytes that may be unpacked at any ratio: a small firmware may contain only zeros."""
+"""The number of bytes that may be unpacked at any ratio: a small firmware may contain only zeros.
+"""
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 16
-"""The limit of nested folders."""
+"""The maximum depth of nested folders."""
 CHUNK_BYTES = 1024**2
 
 
 class BrokenBundleError(UserError):
-    """Raised for a file that is not a bundle, or is damaged or changed."""
+    """Raised if a file is damaged, was changed, or is not a bundle."""
 
 
 def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write sorted files below one folder, with owner root and time 0.
+    """Write sorted files below one folder; the owner is root and the time is 0.
 
     The mode is 755 for .elf files and 644 for other files.
     """
@@ -49,7 +50,7 @@ def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
 def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
     """Return the uncompressed archive; the bytes depend only on the folder and the files.
 
-    If ``folder`` is '', the files are at the top of the archive.
+    The files are at the top of the archive if ``folder`` is ''.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -66,7 +67,7 @@ def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
     """Return the archive's folder, and its files by their names below the folder.
 
     Messages name the archive ``shown``. Raises BrokenBundleError if :func:`write_archive` would
-    write other bytes, or if the archive exceeds a limit of this module.
+    write different bytes, or if the archive exceeds a limit of this module.
     """
     try:
         unpacked = unpack_gzip(content)
@@ -84,7 +85,10 @@ def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
 
 
 def read_capped(path: Path) -> bytes:
-    """Return a file's bytes; BrokenBundleError if it is not a file, or too large for a bundle."""
+    """Return the bytes of a file.
+
+    Raises BrokenBundleError if the path is not a file, or if the file is too large for a bundle.
+    """
     if not path.is_file():  # a pipe or a device might never end
         state = "not a file" if path.exists() else "no such file"
         raise BrokenBundleError(f"{path}: {state}")
@@ -131,15 +135,15 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def read_tar(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by name; all names are checked."""
+    """Return the files of an uncompressed archive by name, after all names are checked."""
     files: dict[str, bytes] = {}
     taken: set[str] = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
             for entry in read_entries(archive):
                 check_name(entry.name)
-                # Some systems ignore case or compose letters: there, two names with one key are
-                # equal.
+                # Some systems ignore case or compose letters. On these systems, two names with one
+                # key are equal.
                 key = unicodedata.normalize("NFC", entry.name).casefold()
                 if key in taken:
                     raise BrokenBundleError(f"two entries are named {entry.name!r}")
@@ -153,7 +157,7 @@ def read_tar(content: bytes) -> dict[str, bytes]:
 
 
 def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the entries. Raises BrokenBundleError at the first entry that is not a plain file."""
+    """Yield the entries. Raises BrokenBundleError if an entry is not a plain file."""
     for number, entry in enumerate(archive, 1):
         if number > MAX_ENTRIES:
             raise BrokenBundleError(f"it has more than {MAX_ENTRIES:,} entries, the maximum")
@@ -173,7 +177,7 @@ def read_exactly(stream: IO[bytes], entry: tarfile.TarInfo) -> bytes:
 
 
 def check_name(name: str) -> None:
-    """Raise BrokenBundleError for a name that could leave the folder of the unpacked files."""
+    """Raise BrokenBundleError if a name could leave the folder of the unpacked files."""
     parts = name.split("/")
     if name.startswith("/") or "\\" in name or name[1:2] == ":":
         raise BrokenBundleError(f"the entry {name!r} has an absolute name, or a backslash")
@@ -186,7 +190,7 @@ def check_name(name: str) -> None:
 
 
 def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
-    """Return the only folder at the top, and the names of the files below it."""
+    """Return the only folder at the top, and the names of the files in the folder."""
     folders = {PurePosixPath(name).parts[0] for name in files}
     if len(folders) != 1 or any("/" not in name for name in files):
         raise BrokenBundleError("a bundle has one folder at its top, and all its files below it")
@@ -195,20 +199,21 @@ def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
 
 
 LEVEL = 5
-"""zlib's level: level 6 needs 1.5 times as long and saves 1.4 % (bundle of DS-CNN)."""
+"""The level of zlib. Level 6 needs 1.5 times as long and saves 1.4 % (bundle of DS-CNN)."""
 
 PART_BYTES = 128 * 1024
 WINDOW_BYTES = 32 * 1024
-"""The maximum distance to earlier bytes that a part may refer to, in deflate (RFC 1951)."""
+"""The maximum distance of a reference to earlier bytes in deflate (RFC 1951)."""
 
 HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
-"""A gzip header (RFC 1952): method deflate, without a name, a time, or an operating system."""
+"""A gzip header (RFC 1952) with the method deflate and no name, time, or operating system."""
 
 
 def compress(content: bytes) -> bytes:
-    """Return the bytes as one gzip stream, whose parts are compressed in parallel threads.
+    """Return the bytes as one gzip stream; parallel threads compress its parts.
 
-    The parts have equal sizes on every machine, so that the stream has equal bytes.
+    The parts have equal sizes on every machine. Therefore the stream has equal bytes on every
+    machine.
     """
     starts = range(0, len(content), PART_BYTES) or [0]
     with ThreadPoolExecutor(count_cores()) as pool:
@@ -218,7 +223,7 @@ def compress(content: bytes) -> bytes:
 
 
 def deflate(content: bytes, start: int) -> bytes:
-    """Return the compressed part that begins at ``start``; its blocks end at a byte boundary."""
+    """Return the compressed part from ``start`` on; its blocks end at a byte boundary."""
     end = start + PART_BYTES
     window = content[max(start - WINDOW_BYTES, 0) : start]
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)

@@ -38,7 +38,7 @@ class Bundle:
 
     @property
     def has_networks(self) -> bool:
-        """Return whether the firmware has several networks; its manifest has another schema."""
+        """Return whether the firmware has several networks, which have a separate schema."""
         return is_of_networks(self.manifest)
 
 
@@ -51,7 +51,7 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
     """Return the bundle in the bytes of an archive; messages name it ``path``.
 
     Raises BrokenBundleError if the archive, the manifest or a file's digest differs from the form
-    that firmwright writes, and if the bundle has several networks.
+    that firmwright writes, or if the bundle has several networks.
     """
     bundle = parse_any_bundle(content, path)
     if bundle.has_networks:
@@ -64,7 +64,10 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def parse_any_bundle(content: bytes, path: Path) -> Bundle:
-    """Return the bundle as :func:`parse_bundle` does; several networks are accepted."""
+    """Return the bundle in the bytes of an archive; the bundle may have several networks.
+
+    Raises the errors of :func:`parse_bundle`.
+    """
     folder, files = read_archive(content, str(path))
     try:
         manifest = read_manifest(files)
@@ -79,7 +82,7 @@ def parse_any_bundle(content: bytes, path: Path) -> Bundle:
 def read_json(content: bytes, name: str) -> Any:
     """Return the value of untrusted JSON.
 
-    Raises BrokenBundleError for damaged JSON, a duplicate key, NaN and infinity.
+    Raises BrokenBundleError if the JSON is damaged or has a duplicate key, NaN or infinity.
     """
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -114,7 +117,10 @@ def load_manifest_schema(name: str) -> dict[str, Any]:
 
 
 def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the manifest; BrokenBundleError if it is missing or does not fit its schema."""
+    """Return the manifest.
+
+    Raises BrokenBundleError if the manifest is missing or does not fit its schema.
+    """
     if MANIFEST not in files:
         raise BrokenBundleError(
             f"not a bundle: it has no {MANIFEST}; expected a .tar.gz of a build"
@@ -139,7 +145,7 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def compare_recipe(manifest: Mapping[str, Any]) -> None:
-    """Raise BrokenBundleError unless ``recipe.sha256`` is the digest of the resolved recipe."""
+    """Raise BrokenBundleError if ``recipe.sha256`` is not the digest of the resolved recipe."""
     recipe = manifest["recipe"]
     text = json.dumps(recipe["resolved"], sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode("ascii")).hexdigest() != recipe["sha256"]:

@@ -12,12 +12,15 @@ from importlib.metadata import PackageNotFoundError, metadata
 
 LICENSE_CLASSIFIER = "License :: OSI Approved :: "
 LONGEST_LICENSE = 60
-"""The limit in characters; some packages state the whole text of their license."""
+"""The maximum number of characters. Some packages state the whole text of their license."""
 
 
 @dataclass(frozen=True)
 class License:
-    """An SPDX ``expression``, or the ``name`` in a package's metadata; empty if not stated."""
+    """A license: an SPDX ``expression``, or the ``name`` in a package's metadata.
+
+    Both fields are empty if no license is stated.
+    """
 
     expression: str = ""
     name: str = ""
@@ -27,8 +30,8 @@ class License:
 class Component:
     """A part: ``kind`` is ``library``, ``model``, ``data`` or ``tool``.
 
-    Parts that are ``included`` are in the firmware; the build used the other parts to make it.
-    ``version``, ``purl`` and ``sha256`` are empty if they are unknown.
+    A part is in the firmware if it is ``included``. The build used the other parts to make the
+    firmware. ``version``, ``purl`` and ``sha256`` are empty if they are unknown.
     """
 
     kind: str
@@ -43,7 +46,7 @@ class Component:
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """The facts that the recipe states about a release; ``time`` is in UTC, as ISO 8601."""
+    """The facts that the recipe states about a release; ``time`` is in UTC, in ISO 8601."""
 
     version: str
     supplier: str
@@ -55,8 +58,8 @@ class ReleaseFacts:
 class BillOfMaterials:
     """A firmware with its parts; ``sha256`` is the digest of the firmware's image.
 
-    ``stages`` are the build stages in order, each with its description. ``metrics`` are measured
-    accuracies of the firmware by name. ``release`` is None if it is not stated.
+    ``stages`` are the descriptions of the build stages, in order. ``metrics`` are measured
+    accuracies of the firmware by name. ``release`` is None if the recipe states no release.
     """
 
     name: str
@@ -70,7 +73,7 @@ class BillOfMaterials:
 
     @property
     def identity(self) -> str:
-        """The SHA-256 of the image, together with the facts of the release if it is stated."""
+        """The SHA-256 of the image, or of the image's digest and the facts of the release."""
         if self.release is None:
             return self.sha256
         facts = json.dumps((self.sha256, *astuple(self.release)))
@@ -78,7 +81,9 @@ class BillOfMaterials:
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package with the license in its metadata. Other names become tools."""
+    """Return a Python package with the license in its metadata, or a tool if no package has the
+    name.
+    """
     try:
         license = read_license(name)
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
 """Writes the SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
-The SBOM has no random number, and no time except the release time of the recipe. Therefore one
-bundle always results in the same bytes.
+The SBOM has no random number, and its only time is the release time of the recipe. Therefore the
+SBOM of a bundle always has the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASKS = {"run": "test", "accuracy": "test", "bundle": "release"}
 
 
 def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the document: parts under ``components``, tools under ``formulation``."""
+    """Return the document: parts are in ``components``, tools are in ``formulation``."""
     root = f"firmware:{bill.name}"
     included = [c for c in bill.components if c.included]
     made_by = [c for c in bill.components if not c.included]
@@ -65,12 +65,12 @@ def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
 
 
 def describe_release(release: ReleaseFacts | None) -> dict[str, Any]:
-    """Return the time and the author of the SBOM; empty without a release."""
+    """Return the time and the author of the SBOM, or {} if there is no release."""
     return {"timestamp": release.time, "authors": [{"name": release.author}]} if release else {}
 
 
 def describe_supply(release: ReleaseFacts | None) -> dict[str, Any]:
-    """Return the version and the supplier of the firmware; empty without a release."""
+    """Return the version and the supplier of the firmware, or {} if there is no release."""
     return {"version": release.version, "supplier": {"name": release.supplier}} if release else {}
 
 
@@ -79,7 +79,7 @@ def make_reference(component: Component) -> str:
 
 
 def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
-    """Return a component; unknown facts are omitted."""
+    """Return a component without unknown facts."""
     optional = {
         "version": component.version,
         "description": component.description,
@@ -107,7 +107,6 @@ def list_licenses(license: License) -> Iterator[dict[str, Any]]:
 
 
 def make_workflow(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the stages as tasks of one workflow."""
     kinds = {stage: TASKS.get(stage, "build") for stage in bill.stages}
     return {
         "bom-ref": "workflow",

@@ -22,7 +22,7 @@ Explain = Callable[[bytes, bytes], str]
 def find_difference(first: bytes, second: bytes, name: str) -> str:
     """Return the first difference: JSON path, section, line or byte; '' if the files are equal.
 
-    The arrays of an ``.npz`` are compared, because its archive differs between Python versions.
+    For an ``.npz``, the arrays are compared, because the archive differs between Python versions.
     """
     if first == second:
         return ""
@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the first file by name that differs, with the position; '' if all files are equal."""
+    """Return the first differing file by name, and the position; '' if all files are equal."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in only one of them"

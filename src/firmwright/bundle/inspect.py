@@ -24,15 +24,16 @@ from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
-"""The suffix of memory contents, which are not inspected as ELF files. The memory of a Linux
-program begins with its ELF header."""
+"""The suffix of memory contents. They are not inspected as ELF files, because the memory of a Linux
+program begins with its ELF header.
+"""
 
 
 def inspect_file(path: Path) -> Inspection:
     """Return the contents of a bundle, an ELF file, an MCUboot image or a network's image.
 
-    Also reads archives of the compilers of firmwright's devices.
-    Raises BrokenBundleError for other files.
+    Archives of the compilers of firmwright's devices are also supported. Raises BrokenBundleError
+    for other files.
     """
     content = read_capped(path)
     digest = hashlib.sha256(content).hexdigest()
@@ -64,7 +65,7 @@ def inspect_file(path: Path) -> Inspection:
 def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
     """Return the contents of an archive of a device's compiler; None for other files.
 
-    Raises UserError for a damaged archive.
+    Raises UserError if the archive is damaged.
     """
     for name in target_names():
         module, _, function = load_target(name).archive_reader.partition(":")
@@ -76,7 +77,7 @@ def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
 
 
 def inspect_network(content: bytes, name: str) -> NetworkImage:
-    """Return the header of a network's image; BrokenBundleError for a damaged image."""
+    """Return the header of a network's image. Raises BrokenBundleError if the image is damaged."""
     try:
         return network_image.read_image(content)
     except (struct.error, ValueError) as error:
@@ -86,19 +87,19 @@ def inspect_network(content: bytes, name: str) -> NetworkImage:
 
 
 def inspect_image(content: bytes, name: str) -> InspectedImage:
-    """Return the facts of an ELF image; BrokenBundleError for a damaged image."""
+    """Return the facts of an ELF image. Raises BrokenBundleError if the image is damaged."""
     try:
         image = ELFFile(io.BytesIO(content))
         order = "little" if image.little_endian else "big"
         machine = f"{image.get_machine_arch()}, {image.elfclass} bits, {order}-endian"
         return InspectedImage(name, machine, find_build_id(image), read_sections(image))
-    # pyelftools trusts the tables of a file: damaged tables raise any of these errors.
+    # pyelftools trusts the tables of a file. Damaged tables raise any of these errors.
     except (ELFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BrokenBundleError(f"{name}: a damaged ELF image: {error}; build it again") from None
 
 
 def find_build_id(image: ELFFile) -> str | None:
-    """Return the linker's build id (a note of type GNU), None if the image has no build id."""
+    """Return the linker's build id (a note of type GNU); None if the image has no build id."""
     notes = (s for s in image.iter_sections() if isinstance(s, NoteSection))
     for note in (note for section in notes for note in section.iter_notes()):
         if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -107,7 +108,6 @@ def find_build_id(image: ELFFile) -> str | None:
 
 
 def compare_bundles(before: Bundle, after: Bundle) -> Difference:
-    """Return the changes from the first bundle to the second."""
     changes = tuple(find_changes(before.manifest, after.manifest))
     names = before.path.name, after.path.name
     verdict = make_verdict(before.manifest, after.manifest)

@@ -27,7 +27,7 @@ HEADER = struct.Struct("<4sIHHIIBBHII")
 AREA = struct.Struct("<HH")
 ENTRY = struct.Struct("<HH")
 PROTECTED, OPEN = 0x6908, 0x6907
-"""The marks of the two areas of entries; the image's digest covers only the first area."""
+"""The marks of the two areas of entries. The image's digest covers only the first area."""
 
 KINDS = {
     0x01: "digest of the key",
@@ -53,7 +53,7 @@ DIGESTS = {0x10: hashlib.sha256, 0x11: hashlib.sha384, 0x12: hashlib.sha512}
 def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
     """Return the header of an image, and whether the image's digest matches.
 
-    Signatures are not checked. Raises BrokenBundleError for an image that is cut off or damaged.
+    Signatures are not checked. Raises BrokenBundleError if the image is truncated or damaged.
     """
     try:
         return read_parts(content)
@@ -64,7 +64,9 @@ def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
 
 
 def read_parts(content: bytes) -> McubootImage:
-    """Return the parts of an image; struct.error or ValueError for contradictions."""
+    """Return the parts of an image. Raises struct.error or ValueError if they contradict each
+    other.
+    """
     _, load, header, protected, size, flags, major, minor, revision, build, _ = HEADER.unpack_from(
         content
     )
@@ -94,7 +96,7 @@ def read_parts(content: bytes) -> McubootImage:
 def read_area(
     content: bytes, start: int, mark: int, size: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the entries of an area as type and data; ``size`` is the size in the header."""
+    """Yield the type and the data of each entry in an area; ``size`` is the size in the header."""
     found, total = AREA.unpack_from(content, start)
     if found != mark or size not in (None, total) or start + total > len(content):
         raise ValueError(f"no area of entries at byte {start:,}")
@@ -124,9 +126,9 @@ class ImageLayout:
 def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) -> bytes:
     """Return the image; its bytes depend only on the bundle, the key and the layout.
 
-    The security counter is the ``counter`` of the bundle's recipe, if it has one. Raises UserError
-    if the bundle has no bare-metal firmware, the key is not an ed25519 key, the version is wrong,
-    or the slot is too small.
+    The security counter is the ``counter`` of the bundle's recipe, if the recipe has a counter.
+    Raises UserError if the bundle has no bare-metal firmware, the key is not an ed25519 key, the
+    version is wrong, or the slot is too small.
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:

@@ -1,9 +1,9 @@
-"""Verifies the signature of a model by its supplier, in the format OpenSSF Model Signing 1.0.
+"""Verifies the supplier's signature of a model, in the format OpenSSF Model Signing 1.0.
 
-A Sigstore bundle contains a DSSE envelope with an in-toto statement. The statement lists the
-model's files with their digests. Signing has three methods; this module supports the method with a
-key: ECDSA over P-256, P-384 or P-521. Sources: sections 4 to 8 of the format's specification, its
-registry of algorithms, and the protocol of DSSE for the signed bytes.
+A Sigstore bundle contains a DSSE envelope, which contains an in-toto statement. The statement lists
+the digests of the model's files. Signing has three methods; this module supports keys: ECDSA over
+P-256, P-384 or P-521. Sources: sections 4 to 8 of the format's specification, its registry of
+algorithms, and the protocol of DSSE for the signed bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Envelope(msgspec.Struct, rename="camel"):
 
     @property
     def signed_bytes(self) -> bytes:
-        """Return the signed bytes: DSSE's pre-authentication encoding."""
+        """The signed bytes, in DSSE's pre-authentication encoding."""
         kind = self.payload_type.encode()
         return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(self.payload), self.payload)
 
@@ -94,11 +94,11 @@ def verify_model(
 ) -> ModelSignature:
     """Check that a key's owner signed a model and all its files; return the signature's facts.
 
-    ``data`` are the model's bytes, ``others`` the other files of the model that the build reads.
-    Paths are absolute, without ``..``. A model without a path was downloaded as a single file.
-    Other files in a signed folder are ignored. Raises UserError if the signature cannot be read,
-    has another method, or is from another key or for another model. Also raises UserError if a
-    signed file is missing or was changed.
+    ``data`` is the content of the model. ``others`` are the other files of the model that the build
+    reads. Paths are absolute and have no ``..``. ``model`` is None if the model was downloaded as a
+    single file. Other files in a signed folder are ignored. Raises UserError if the signature
+    cannot be read, uses another method, or is from another key or for another model. Also raises
+    UserError if a signed file is missing or was changed.
     """
     payload = verify_envelope(signature, key)
     subject, signed = read_statement(payload, str(signature))
@@ -122,7 +122,7 @@ def list_signed_files(signature: Path, model: Path) -> list[Path]:
 
 
 def read_model_key(path: Path) -> Any:
-    """Return a public key on one of the supported curves; UserError for any other file."""
+    """Return a public key. Raises UserError if the key is not on one of the supported curves."""
     key = load_public_key(path)
     curve = getattr(getattr(key, "curve", None), "name", "")
     if curve not in HASHES:
@@ -134,7 +134,7 @@ def read_model_key(path: Path) -> Any:
 
 
 def digest_key(key: Any) -> str:
-    """Return the SHA-256 of a public key in PEM: signatures name the key by it (``hint``)."""
+    """Return the SHA-256 of a public key in PEM; signatures store it as the ``hint``."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -142,7 +142,7 @@ def digest_key(key: Any) -> str:
 
 
 def read_sigstore(path: Path) -> SigstoreBundle:
-    """Return the content of a signature's file; UserError for other files and methods."""
+    """Return the content of a signature file. Raises UserError for other files and methods."""
     shown = str(path)
     bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
     if bundle.media_type != BUNDLE_TYPE:
@@ -159,7 +159,7 @@ def read_sigstore(path: Path) -> SigstoreBundle:
 
 
 def verify_envelope(path: Path, key: Any) -> bytes:
-    """Return the statement that the key signed; UserError for other signatures."""
+    """Return the signed statement. Raises UserError if the key did not sign it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -186,7 +186,7 @@ def verify_envelope(path: Path, key: Any) -> bytes:
 def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]:
     """Return the subject of a statement, and the digests of its files by name.
 
-    Raises UserError unless the subject's digest is the digest of all these digests.
+    Raises UserError if the subject's digest is not the digest of all file digests.
     """
     statement = convert(read_json(payload, shown), Statement, shown)
     if (statement.type, statement.predicate_type) != (STATEMENT_TYPE, PREDICATE_TYPE):
@@ -217,7 +217,7 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
 
 
 def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
-    """Raise UserError unless the file, under any name, is the only signed file."""
+    """Raise UserError if the file is not the only signed file; the name may differ."""
     digest = hashlib.sha256(data).hexdigest()
     if [*signed.values()] != [digest]:
         listed = list_names(signed)
@@ -230,7 +230,7 @@ def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
 def check_files(
     signed: Mapping[str, str], model: Path, data: bytes, others: Iterable[Path], shown: str
 ) -> None:
-    """Raise UserError if a signed file is missing or differs, or a file to read is not signed."""
+    """Raise UserError if a signed file is missing or differs, or if a file is not signed."""
     digest = hashlib.sha256(data).hexdigest()
     root = find_root(signed, model, digest)
     if root is None:
@@ -251,19 +251,19 @@ def check_files(
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
     """Return the signed folder: the model's folder or a parent; None if neither fits.
 
-    In the signed folder, the model's name and digest are in the statement.
+    The statement lists the model's digest, with the model's name relative to the signed folder.
     """
     names = ((folder, model.relative_to(folder).as_posix()) for folder in model.parents)
     return next((folder for folder, name in names if signed.get(name) == digest), None)
 
 
 def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
-    """Return the digests by name; if only one file was signed, it has the model's name."""
+    """Return the digests by name; a file that was signed alone gets the model's name."""
     return {model.name if name == ALONE else name: digest for name, digest in signed.items()}
 
 
 def list_names(signed: Mapping[str, str]) -> str:
-    """Return the first names of the signed files, at most MAX_LISTED."""
+    """Return at most MAX_LISTED names of the signed files."""
     names = [repr(name) for name in sorted(signed)]
     return ", ".join([*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])])
 
@@ -279,7 +279,7 @@ def read_signed(path: Path, shown: str) -> bytes:
 
 
 def convert(content: Any, kind: Any, shown: str) -> Any:
-    """Return a record of external JSON; UserError for anything else."""
+    """Return a record of external JSON. Raises UserError if the JSON does not fit the record."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

@@ -22,9 +22,9 @@ class Outcome:
 
     ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is the cost of one
     inference; its ``unit`` is "cycles" or "instructions", and ``source`` is the method of
-    measurement. ``flash`` and ``ram`` are bytes. ``offload`` is the percentage of
-    multiply-accumulates that do not run on the target's last device. A number is None if it is
-    unknown.
+    measurement. ``flash`` and ``ram`` are in bytes. ``offload`` is the percentage of
+    multiply-accumulates that run on devices other than the target's last device. A number is None
+    if it is unknown.
     """
 
     job: str
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def time(self) -> str:
-        """Return e.g. ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``; empty if it is unknown."""
+        """Return e.g. ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``; '' if it is unknown."""
         time = "" if self.total is None else f"{self.total:,} {self.unit}"
         if self.milliseconds is not None:
             time = format_milliseconds(self.milliseconds)
@@ -52,19 +52,17 @@ class Outcome:
 
 
 def read_outcome(job: str, path: Path) -> Outcome:
-    """Return the outcome of a bundle; BrokenBundleError for another file."""
+    """Return the outcome of a bundle. Raises BrokenBundleError if the file is not a bundle."""
     bundle = parse_any_bundle(read_capped(path), path)
     return make_outcome(job, bundle.manifest, bundle.sha256)
 
 
 def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Outcome:
-    """Return the outcome in the manifest of a bundle."""
     read = read_networks if is_of_networks(manifest) else read_network
     return Outcome(job, sha256=sha256, **read(manifest))
 
 
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outcome in the manifest of a bundle of one network."""
     memory, batch, timeline = (manifest.get(key) for key in ("memory", "batch", "timeline"))
     assert memory is not None  # the manifest's schema requires it
     keys = ("total", "unit", "source", "milliseconds", "microjoules")
@@ -80,7 +78,6 @@ def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outcome in the manifest of a firmware of several networks."""
     run = manifest["run"]
     return {
         "exact": describe_outputs(*run["networks"].values()) if run else NOT_RUN,
@@ -90,7 +87,10 @@ def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compute_offload(manifest: Mapping[str, Any]) -> float | None:
-    """Return the percentage of multiply-accumulates that the target's last device does not run."""
+    """Return the percentage of multiply-accumulates that other devices than the last device run.
+
+    None if the target has only one device, or if the network has no multiply-accumulates.
+    """
     *offered, last = (device["device"] for device in manifest["recipe"]["resolved"]["target"])
     layers = manifest["layers"]
     total: int = sum(layer["macs"] for layer in layers)

@@ -23,7 +23,9 @@ CORRECT = "verify another bundle, or correct the policy"
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
-    """Raised with each policy requirement that the bundle does not meet, and its line."""
+    """Raised with each policy requirement that the bundle does not meet, and the requirement's
+    line.
+    """
 
 
 @cache
@@ -37,7 +39,7 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     """Return a complete bundle that has the policy's signatures and meets its requirements.
 
     Raises BrokenBundleError if the bundle or the envelope cannot be read, UntrustedBundleError if
-    they do not meet the policy, and DiagnosticError for a wrong policy.
+    they do not meet the policy, and DiagnosticError if the policy is wrong.
     """
     stated = load_document(policy, load_policy_schema())
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
@@ -84,7 +86,7 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
 
 
 def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
-    """Return the parts of the firmware with their licenses, from the bundle's SBOM.
+    """Return the parts of the firmware and their licenses according to the bundle's SBOM.
 
     Raises BrokenBundleError if the SBOM is missing or is not in the form that firmwright writes.
     """

@@ -76,6 +76,6 @@ def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
 
 
 def encode_statement(statement: dict[str, Any]) -> bytes:
-    """Return the bytes that are signed, which depend only on the statement."""
+    """Return the bytes for the signature, which depend only on the statement."""
     text = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8")

@@ -1,9 +1,9 @@
-"""Sends the requests that bundles need to OCI registries, which store container images.
+"""Sends the requests of bundles to OCI registries, which store container images.
 
-The client trusts no answer: it compares content with its digest and limits the bytes of each
-answer. Sources: OCI's image specification 1.1 (manifests, indexes, descriptors), OCI's
-distribution specification 1.1 (blobs, manifests, referrers, the tag that replaces the referrers
-API), and Docker's page "Token authentication".
+The client trusts no answer: it compares content with the digest and limits the bytes of each
+answer. Sources: OCI's image specification 1.1 (manifests, indexes, descriptors), OCI's distribution
+specification 1.1 (blobs, manifests, referrers, the tag that replaces the referrers API), and
+Docker's page "Token authentication".
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ EMPTY = b"{}"
 """The specification's replacement for the configuration of a container image."""
 
 MAX_MANIFEST_BYTES = 4 * 1024**2
-"""The size of a manifest that a registry has to accept, by the specification."""
+"""The size of a manifest that a registry must accept according to the specification."""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_PAGES = 20
-"""The limit of pages of a registry's list of references to a manifest."""
+"""The maximum number of pages of a registry's list of references to a manifest."""
 
 REFERENCE = re.compile(
     r"(?P<host>[a-z0-9.-]+(:[0-9]+)?)"
@@ -45,7 +45,7 @@ REFERENCE = re.compile(
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
 )
 LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:[0-9]+)?")
-"""The hosts that the client contacts without TLS, like other clients."""
+"""The hosts that the client contacts without TLS, as other clients do."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Return the parts of ``registry.example/team/net:1.2``; UserError for other forms."""
+    """Return the parts of ``registry.example/team/net:1.2``. Raises UserError for other forms."""
     found = REFERENCE.fullmatch(text)
     if found is None:
         raise UserError(
@@ -115,7 +115,7 @@ def describe(content: bytes, media_type: str) -> Descriptor:
 
 
 def decode(content: bytes, record: type[T], shown: str) -> T:
-    """Return a record from JSON; BrokenBundleError for anything else."""
+    """Return a record from JSON. Raises BrokenBundleError if the JSON does not fit the record."""
     try:
         return msgspec.convert(read_json(content, shown), record)
     except msgspec.ValidationError as error:
@@ -127,8 +127,8 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
 class Registry:
     """A connection to one repository of a registry.
 
-    The methods raise UserError if the registry rejects a request, and BrokenBundleError if it
-    returns other content than requested.
+    The methods raise UserError if the registry rejects a request, and BrokenBundleError if the
+    registry returns wrong content.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -140,7 +140,9 @@ class Registry:
         self.token = ""
 
     def get_manifest(self, version: str, record: type[T]) -> tuple[T, Descriptor] | None:
-        """Return the manifest or index of a tag or digest; None if it does not exist."""
+        """Return the manifest or index of a tag or digest, and its descriptor; None if it is
+        missing.
+        """
         shown = f"{self.shown}, manifest {version}"
         url = f"{self.address}/manifests/{version}"
         accepted = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
@@ -172,7 +174,10 @@ class Registry:
         return described
 
     def get_blob(self, wanted: Descriptor, most: int) -> bytes:
-        """Return a blob, compared with its digest; BrokenBundleError above ``most`` bytes."""
+        """Return a blob after a check of its digest.
+
+        Raises BrokenBundleError if the blob has more than ``most`` bytes or another digest.
+        """
         shown = f"{self.shown}, blob {wanted.digest}"
         if wanted.size > most:
             raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; the maximum is {most:,}")
@@ -185,7 +190,7 @@ class Registry:
         return content
 
     def put_blob(self, content: bytes, media_type: str) -> Descriptor:
-        """Upload a blob, unless the registry already has it."""
+        """Upload a blob if the registry does not have it."""
         described = describe(content, media_type)
         answer, _ = self.ask("HEAD", f"{self.address}/blobs/{described.digest}", MAX_ANSWER_BYTES)
         if answer.status_code == 200:
@@ -203,7 +208,7 @@ class Registry:
     def list_referrers(self, digest: str) -> list[Descriptor]:
         """Return the references to a manifest, from the registry's list or from a tag.
 
-        A registry without such lists answers with 404, or with a page for people.
+        A registry without such lists answers with 404 or with an HTML page.
         """
         first = url = f"{self.address}/referrers/{digest}"
         found: list[Descriptor] = []
@@ -224,12 +229,14 @@ class Registry:
         )
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
-        """Return the references in the tag of a manifest, for a registry without such lists."""
+        """Return the references in the tag of a manifest, for a registry without lists of
+        references.
+        """
         found = self.get_manifest(digest.replace(":", "-"), Index)
         return found[0].manifests if found else []
 
     def tag_referrer(self, content: Manifest, described: Descriptor) -> None:
-        """Add a reference to the manifest's tag, for a registry that keeps no such list."""
+        """Add a reference to the manifest's tag, for a registry without lists of references."""
         if content.subject is None:
             return
         others = self.list_tagged(content.subject.digest)
@@ -259,7 +266,9 @@ class Registry:
 
     @property
     def sign(self) -> Callable[[PreparedRequest], PreparedRequest] | None:
-        """Return a function that adds the token to requests for the host; None without token."""
+        """Return a function that adds the token to requests for the host; None if there is no
+        token.
+        """
 
         def add(request: PreparedRequest) -> PreparedRequest:
             if urlsplit(request.url or "").netloc == self.host:
@@ -269,7 +278,7 @@ class Registry:
         return add if self.token else None
 
     def fetch_token(self, challenge: str) -> str:
-        """Return a token from the server that the registry names; "" if it does not name one."""
+        """Return a token from the server that the registry names; '' if it names no server."""
         from requests.utils import parse_dict_header
 
         scheme, _, rest = challenge.partition(" ")
@@ -291,7 +300,7 @@ class Registry:
         return token if token.isprintable() and token.isascii() else ""
 
     def require(self, answer: Response, content: bytes, status: int) -> None:
-        """Raise UserError for another status, with the error code of the registry."""
+        """Raise UserError with the registry's error code if the answer has another status."""
         if answer.status_code != status:
             said = re.search(rb'"code": *"([A-Z_]{1,40})"', content)
             raise UserError(f"{self.shown}: {web.refuse(answer, said[1].decode() if said else '')}")

@@ -14,12 +14,19 @@ REPORT = "report/report.json"
 
 
 def render_bundles(before: Bundle, after: Bundle, found: Difference) -> str:
-    """Return the page that compares two bundles; BrokenBundleError for an unreadable report."""
+    """Return the page that compares two bundles.
+
+    Raises BrokenBundleError if a report cannot be read.
+    """
     return render_comparison(read_report(before), read_report(after), found)
 
 
 def read_report(bundle: Bundle) -> Report:
-    """Return a bundle's report; BrokenBundleError if it is missing or has another version."""
+    """Return a bundle's report.
+
+    Raises BrokenBundleError if the report is missing, has another version or does not fit its
+    schema.
+    """
     if REPORT not in bundle.files:
         raise BrokenBundleError(f"{bundle.path}: it has no {REPORT}; build it with this firmwright")
     content = read_json(bundle.files[REPORT], f"{bundle.path}: {REPORT}")

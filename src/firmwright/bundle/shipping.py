@@ -1,8 +1,8 @@
 """Pushes bundles to a registry and pulls them: the archive, its SBOMs and its signatures.
 
-A bundle is an artifact with one layer. Each SBOM and each signature of its provenance is a separate
-artifact that names the bundle's manifest as its subject. Therefore a second signature does not
-change existing artifacts, and other programs find it. All artifacts depend only on the files.
+A bundle is an artifact with one layer. Each SBOM and each signature of the provenance is a separate
+artifact whose subject is the bundle's manifest. Therefore a second signature does not change
+existing artifacts, and other programs find the signatures. All artifacts depend only on the files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_ENVELOPE_BYTES = 64 * 1024**2
 
 
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
-    """Put a bundle, its SBOMs and its signatures into a registry; yield a line for each."""
+    """Put a bundle, its SBOMs and its signatures into a registry; yield a line per file."""
     if reference.is_digest:
         raise UserError(f"{reference}: the bundle decides the digest; name a tag: HOST/NAME:TAG")
     content = read_capped(path)
@@ -78,7 +78,7 @@ def put_artifact(
     subject: Descriptor | None,
     tag: str = "",
 ) -> Descriptor:
-    """Put one file; its manifest refers to the manifest ``subject``, if one is passed."""
+    """Put one file; the file's manifest refers to the manifest ``subject``, if it is not None."""
     layer = registry.put_blob(content, media_type)
     manifest = Manifest(
         schema_version=2,
@@ -92,7 +92,7 @@ def put_artifact(
 
 
 def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
-    """Write a checked bundle and its signatures into a folder; yield a line for each file.
+    """Write a checked bundle and its signatures into a folder; yield a line per file.
 
     All content is read before the first file is written. Raises BrokenBundleError if the content is
     not a bundle, and UserError if a different file exists at the bundle's path.
@@ -158,7 +158,11 @@ def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) 
 
 
 def get_layer(registry: Registry, manifest: Manifest, media_type: str, most: int) -> bytes:
-    """Return the only file of an artifact; BrokenBundleError for other kinds of artifacts."""
+    """Return the only file of an artifact.
+
+    Raises BrokenBundleError if the artifact does not have exactly one file of the type
+    ``media_type``.
+    """
     if [layer.media_type for layer in manifest.layers] != [media_type]:
         kinds = ", ".join(layer.media_type for layer in manifest.layers) or "nothing"
         raise BrokenBundleError(

@@ -1,4 +1,4 @@
-"""Signs a bundle's provenance: writes a DSSE envelope with ed25519 next to the bundle."""
+"""Signs a bundle's provenance: writes a DSSE envelope with an ed25519 signature."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SIGN_AGAIN = "sign it again with `firmwright sign`"
 
 
 class UntrustedBundleError(UserError):
-    """Raised if the signatures or the policy of a complete bundle are not met."""
+    """Raised if a complete bundle does not have the signatures or does not meet the policy."""
 
 
 def envelope_path(bundle: Path) -> Path:
-    """Return the path of a bundle's signed provenance, next to the bundle."""
+    """Return the path of a bundle's signed provenance, which is next to the bundle."""
     return bundle.with_name(f"{bundle.name.removesuffix('.tar.gz')}.intoto.json")
 
 
@@ -47,10 +47,11 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
 
 
 def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[Envelope, Any]:
-    """Return the envelope to sign, a new one if the file is missing, and the signer.
+    """Return the envelope for a new signature, and the signer.
 
-    Raises UserError for a key that others can read, or that is not an ed25519 key. Raises
-    UntrustedBundleError if the envelope belongs to another bundle.
+    The envelope is new if the file is missing. Raises UserError if other users can read the key, or
+    if the key is not an ed25519 key. Raises UntrustedBundleError if the envelope belongs to another
+    bundle.
     """
     pem = read_private_key(key)
     require_extra()
@@ -63,7 +64,10 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
 
 
 def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
-    """Return the envelope of a bundle; UntrustedBundleError if it belongs to another bundle."""
+    """Return the envelope of a bundle.
+
+    Raises UntrustedBundleError if the envelope belongs to another bundle.
+    """
     found = read_envelope(path)
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
@@ -73,7 +77,7 @@ def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
 
 
 def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
-    """Return a separate envelope for each signature, by the ids of the keys."""
+    """Return a separate envelope for each signature, by the id of the key."""
     found = read_own_envelope(bundle, path)
     return {
         key: encode_envelope(make_envelope(found.payload, {key: signature}))
@@ -110,8 +114,8 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:
     """Check that at least ``wanted`` of the keys signed the statement of the bundle.
 
-    Raises BrokenBundleError for an envelope that cannot be read. Raises UntrustedBundleError for
-    an envelope with too few good signatures or of another bundle.
+    Raises BrokenBundleError if the envelope cannot be read. Raises UntrustedBundleError if the
+    envelope has too few correct signatures or belongs to another bundle.
     """
     from securesystemslib.exceptions import VerificationError
 
@@ -155,7 +159,7 @@ def read_key_file(path: Path) -> bytes:
 
 
 def load_private_key(pem: bytes) -> Ed25519PrivateKey:
-    """Return an ed25519 key; UserError for any other key."""
+    """Return an ed25519 key. Raises UserError for other keys."""
     require_extra()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -177,7 +181,7 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: Path) -> SSlibKey:
-    """Return an ed25519 key from a PEM file. Raises UserError for any other file."""
+    """Return an ed25519 key from a PEM file. Raises UserError for other files."""
     key = load_public_key(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import SSlibKey
@@ -191,7 +195,7 @@ def read_public_key(path: Path) -> SSlibKey:
 
 
 def load_public_key(path: Path) -> Any:
-    """Return a key of any kind from a PEM file. Raises UserError for any other file."""
+    """Return a key of any kind from a PEM file. Raises UserError for other files."""
     require_extra()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -218,7 +222,7 @@ class StatedEnvelope(msgspec.Struct, rename="camel"):
 
 
 def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:
-    """Return an envelope with the signatures by the ids of their keys."""
+    """Return an envelope; ``signatures`` has the signatures by the ids of the keys."""
     from securesystemslib.dsse import Envelope
 
     return Envelope(payload, PAYLOAD_TYPE, dict(signatures))
@@ -229,7 +233,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(path: Path) -> Envelope:
-    """Read an untrusted envelope. Raises BrokenBundleError for any other file."""
+    """Read an untrusted envelope. Raises BrokenBundleError for other files."""
     return parse_envelope(read_capped(path), str(path))
 
 

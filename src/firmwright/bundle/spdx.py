@@ -1,7 +1,7 @@
 """Writes the SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
 
-SPDX requires a time of creation: the time of the recipe's release, or the beginning of 1970 if the
-recipe states no release.
+SPDX requires a time of creation. The time is the release time in the recipe, or the beginning of
+1970 if the recipe states no release.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Element = dict[str, Any]
 
 
 def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the document: the firmware contains its parts, the build used the other parts."""
+    """Return the document: the firmware contains some parts, and the build used the other parts."""
     space = f"urn:sha256:{bill.identity}"
     agent = make_element("SoftwareAgent", f"{space}#firmwright", name="firmwright")
     release = bill.release
@@ -73,7 +73,6 @@ def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
 
 
 def list_agents(space: str, release: ReleaseFacts) -> dict[str, Element]:
-    """Return the firmware's supplier and the author of the SBOM."""
     return {
         "supplier": make_element("Organization", f"{space}#supplier", name=release.supplier),
         "author": make_element("Agent", f"{space}#author", name=release.author),
@@ -81,7 +80,7 @@ def list_agents(space: str, release: ReleaseFacts) -> dict[str, Element]:
 
 
 def make_element(kind: str, identifier: str, **properties: Any) -> Element:
-    """Return an element; properties without a value are omitted."""
+    """Return an element without the properties that have no value."""
     known = {key: value for key, value in properties.items() if value}
     return {"type": kind, "spdxId": identifier, "creationInfo": CREATION, **known}
 
@@ -91,7 +90,7 @@ def make_hash(digest: str) -> Element:
 
 
 def make_part(component: Component, name: str) -> Element:
-    """Return a package: SPDX has separate kinds for models and for data."""
+    """Return a package. SPDX has separate types for models and for data."""
     common = {
         "name": component.name,
         "description": component.description,
@@ -109,7 +108,7 @@ def make_part(component: Component, name: str) -> Element:
 
 
 def make_license(component: Component, part: Element) -> list[Element]:
-    """Return a part's license and the relationship to it; empty without an expression."""
+    """Return a part's license and the relationship to it; empty if there is no SPDX expression."""
     name = part["spdxId"]
     if not component.license.expression:
         return []
@@ -123,7 +122,7 @@ def make_license(component: Component, part: Element) -> list[Element]:
 
 
 def relate(name: str, source: Element, kind: str, others: Sequence[str]) -> Element:
-    """Return a relationship; if ``others`` is empty, it refers to SPDX's ``NoneElement``."""
+    """Return a relationship. It refers to SPDX's ``NoneElement`` if ``others`` is empty."""
     none = "https://spdx.org/rdf/3.0.1/terms/Core/NoneElement"
     return make_element(
         "Relationship",

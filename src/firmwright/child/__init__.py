@@ -1,8 +1,8 @@
 """Starts Python programs that do not import from the current folder.
 
 ``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
-exists only from Python 3.11 on. A script puts its folder there instead. Therefore this folder
-contains only ``start.py``, which removes the folder from the path.
+requires Python 3.11. A script puts its folder there instead. Therefore this folder contains only
+``start.py``, which removes the folder from the path.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def make_command(module: str, *arguments: str) -> list[str]:
 def make_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return ``variables`` with absolute entries in PYTHONPATH, and without its empty entries.
 
-    Relative entries refer to the folder of the command. In the child's current folder, which may
-    belong to another user, they would refer to other files.
+    Relative entries refer to the folder of the command. The child has another current folder, which
+    may belong to another user. There, relative entries would refer to different files.
     """
     start = Path(get_initial_workdir() or Path.cwd())
     entries = variables.get(PATH_VARIABLE, "").split(os.pathsep)
@@ -49,8 +49,8 @@ def run_python(
     """Run a Python module in a separate process and wait for its end.
 
     ``wrapper`` is the start of a command line that runs the remaining arguments. ``env`` has the
-    variables of the process, by default the variables of this process. ``settings`` are further
-    arguments of :func:`subprocess.run`. The exit code is not checked.
+    variables of the process; the default is the environment of this process. ``settings`` are
+    further arguments of :func:`subprocess.run`. The exit code is not checked.
     """
     command = [*wrapper, *make_command(module, *arguments)]
     variables = make_environment(os.environ if env is None else env)

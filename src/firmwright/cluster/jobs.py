@@ -1,4 +1,4 @@
-"""Runs jobs on the workers of a dask cluster, one at a time on each.
+"""Runs jobs on the workers of a dask cluster; each worker runs one job at a time.
 
 This process assigns each job to a worker. dask connects the workers and reports their presence.
 Workers may join and leave during a run. A worker gets no job if its versions or its code differ
@@ -34,7 +34,7 @@ POLL = 0.5
 IDLE_TIMEOUT_S = 300.0
 """The time in seconds without any worker after which the run ends."""
 MAX_WORKER_DEATHS = 10
-"""The number of workers that may die during one job, before the job counts as the cause."""
+"""The maximum number of workers that may die during a job. Then the job counts as the cause."""
 CONNECTION = 10
 """The time in seconds in which a scheduler must accept a connection."""
 ANSWER_S = 300.0
@@ -54,7 +54,7 @@ class ClusterError(UserError):
 class Stop:
     """The reason why jobs must stop; empty while they may continue.
 
-    ``code`` is the exit code of a command that a signal stops, otherwise 0.
+    ``code`` is the exit code of the command if a signal stops it, and 0 in other cases.
     """
 
     reason: str = ""
@@ -72,7 +72,7 @@ class Watcher(Protocol):
 
 
 def require_extra() -> None:
-    """Raise UserError without the packages of the extra ``fleet``."""
+    """Raise UserError if the packages of the extra ``fleet`` are not installed."""
     try:
         import distributed
     except ImportError as error:
@@ -84,7 +84,10 @@ def require_extra() -> None:
 
 @contextmanager
 def connect(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address. Raises ClusterError if it does not answer."""
+    """Yield a client of the scheduler at an address.
+
+    Raises ClusterError if the scheduler does not answer.
+    """
     require_extra()
     from distributed import Client
 
@@ -100,9 +103,9 @@ def connect(scheduler: str) -> Iterator[Client]:
 
 
 def refuse_stranger(scheduler: str) -> None:
-    """Raise OSError if the server is not a scheduler. dask itself would wait or accept it.
+    """Raise OSError if the server is not a scheduler. dask itself would wait or accept the server.
 
-    A scheduler first sends the length of its greeting in bytes, as a 64-bit number.
+    The first bytes of a scheduler are the length of its greeting in bytes, as a 64-bit number.
     """
     from distributed.comm.addressing import normalize_address, parse_address, parse_host_port
 
@@ -127,7 +130,7 @@ def tell_gone() -> Iterator[None]:
 
 
 def silence_dask() -> None:
-    """Hide dask's messages. This module reports the events instead."""
+    """Hide dask's messages, because this module reports the events."""
     for name in [*logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -143,7 +146,7 @@ def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> 
 
 
 class Workers:
-    """The workers of a cluster, by address. Workers that may get jobs are in ``accepted``."""
+    """The workers of a cluster by address; ``accepted`` workers may get jobs."""
 
     def __init__(
         self,
@@ -185,8 +188,8 @@ class Workers:
 
     def list_present(self) -> dict[str, str]:
         """Return the workers' names by their addresses."""
-        # `Client.scheduler_info` may return a list that dask updates only every 2 s, without
-        # workers.
+        # `Client.scheduler_info` may return a list without workers, because dask updates it only
+        # every 2 s.
         ask = self.client.scheduler.identity
         try:
             found = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]
@@ -195,7 +198,7 @@ class Workers:
         return {address: str(worker["name"]) for address, worker in found.items()}
 
     def judge(self, address: str, name: str) -> None:
-        """Accept a worker, or reject it by name with the reasons."""
+        """Accept a worker, or reject it and report the reasons."""
         answer = self.asked.pop(address)
         found = read_result(answer)
         if found is not None:
@@ -235,7 +238,7 @@ class Dispatch(Generic[T]):
     def collect(self) -> Iterator[T]:
         """Yield the results of finished jobs.
 
-        If a job's worker died, the job waits for another worker.
+        A job waits for another worker if its worker died.
         """
         for address, (order, future) in [*self.running.items()]:
             if address in self.workers.accepted and not future.done():
@@ -250,7 +253,9 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job; None if its worker died or is silent: the job is repeated."""
+        """Return the answer of a job; None if its worker died or is silent, and the job must be
+        repeated.
+        """
         from distributed import KilledWorker
 
         answer: T | None = read_result(future)
@@ -266,7 +271,7 @@ class Dispatch(Generic[T]):
         return self.fail(name, f"{MAX_WORKER_DEATHS} workers ended while they ran it")
 
     def hand_out(self) -> None:
-        """Assign a waiting job to each worker without a job."""
+        """Assign a waiting job to each worker that has no job."""
         idle = [address for address in self.workers.accepted if address not in self.running]
         for address in idle[: len(self.waiting)]:
             order = self.waiting.popleft()
@@ -277,7 +282,7 @@ class Dispatch(Generic[T]):
             self.workers.watcher.start(order.name, self.workers.accepted[address])
 
     def pause(self) -> None:
-        """Wait until a job or a question ends, or until the next check of the workers."""
+        """Wait until a job or a request ends, or until the next check of the workers."""
         from distributed import wait
 
         asked = [*(future for _, future in self.running.values()), *self.workers.asked.values()]
@@ -289,7 +294,7 @@ class Dispatch(Generic[T]):
 
 
 def read_result(future: Future[Any]) -> Any:
-    """Return the result of a job; None if it has no result or does not arrive in time."""
+    """Return the result of a job; None if there is no result or if it does not arrive in time."""
     if future.status == "finished":
         with suppress(asyncio.TimeoutError):
             return future.result(ANSWER_S)
@@ -297,7 +302,7 @@ def read_result(future: Future[Any]) -> Any:
 
 
 def run_alone(work: Callable[[Order, int], T], order: Order) -> T:
-    """Run a job on a worker. Programs that the job starts end with the worker."""
+    """Run a job on a worker. Programs that the job starts end when the worker ends."""
     with hold_lifeline() as watched:
         return work(order, watched)
 
@@ -310,12 +315,12 @@ def run_jobs(
     stop: Stop,
     patience: float = IDLE_TIMEOUT_S,
 ) -> Iterator[T]:
-    """Yield the result of each job, in the order in which they end.
+    """Yield the result of each job, in the order in which the jobs end.
 
-    ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes the result of
-    a failed job from its name and a message. The job of a worker that dies is assigned to another
-    worker. Raises ClusterError if ``stop`` has a reason, if the scheduler is gone or does not
-    answer, or if there is no worker for ``patience`` seconds.
+    ``work`` runs on a worker; its arguments are the job and an end of a lifeline. ``fail`` makes
+    the result of a failed job from the job's name and a message. If a worker dies, its job is
+    assigned to another worker. Raises ClusterError if ``stop`` has a reason, if the scheduler is
+    gone or does not answer, or if there is no worker for ``patience`` seconds.
     """
     dispatch = Dispatch(orders, work, fail, workers)
     last_seen = time.monotonic()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from firmwright.system import KILL, fork
 
 _held: set[int] = set()
-"""The ends of pipes that this process holds. A forked process inherits copies of them."""
+"""The pipe ends that this process holds. A forked process inherits copies of them."""
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def hold_lifeline() -> Iterator[int]:
 def follow_lifeline(watched: int) -> None:
     """End this process and its group as soon as no process holds the other end of the pipe.
 
-    A separate process waits for this, so that the group also ends if this process was killed.
+    A separate process waits for this event, so that the group also ends if this process was killed.
     """
     for held in _held:
         os.close(held)

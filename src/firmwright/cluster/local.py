@@ -1,4 +1,4 @@
-"""Runs jobs on this machine, each in a copy of this process, which has imported their modules."""
+"""Runs jobs on this machine, in copies of this process, which has imported their modules."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ T = TypeVar("T")
 class Memory:
     """The data that a job passes to later jobs, as text.
 
-    ``report`` runs in the job, with the names of the modules that were imported before the job.
-    ``learn`` runs in the process that starts the jobs.
+    ``report`` runs in the job; its argument has the names of the modules that were imported before
+    the job. ``learn`` runs in the process that starts the jobs.
     """
 
     report: Callable[[Collection[str]], str]
@@ -45,9 +45,9 @@ NO_MEMORY = Memory(lambda _: "", lambda _: None)
 
 @dataclass(frozen=True)
 class Copy:
-    """A running job: its process, and the lane that the job has on the screen.
+    """A running job: its process, and the job's ``lane`` on the screen.
 
-    ``files`` are its output, its errors, and its report for the memory.
+    ``files`` are the job's output, its errors, and its report for the memory.
     """
 
     order: Order
@@ -58,8 +58,8 @@ class Copy:
     def end(self) -> None:
         """End the job and its remaining programs, such as the follower of its lifeline.
 
-        The follower is in the job's process group, so the system cannot assign the group's number
-        again.
+        The follower is in the job's process group. Therefore the system cannot reuse the group's
+        number.
         """
         assert self.process.pid is not None
         self.process.join(0)
@@ -69,7 +69,7 @@ class Copy:
         self.process.join()
 
     def read(self) -> str:
-        """Return the output of the job, which has ended; UserError with its errors."""
+        """Return the output of an ended job. Raises UserError with its errors if it failed."""
         code = self.process.exitcode
         assert code is not None
         texts = (file.read_text("utf-8", "replace") for file in self.files[:2])
@@ -84,9 +84,9 @@ def run_here(
     stop: Stop,
     memory: Memory = NO_MEMORY,
 ) -> Iterator[T]:
-    """Yield the result of each job, in the order in which they end; at most ``most`` run at once.
+    """Yield the result of each job, in the order in which the jobs end; ``most`` run at once.
 
-    ``finish`` makes the result from the job and its output. Jobs end with this process, and if the
+    ``finish`` makes the result from the job and its output. Jobs end if this process ends or if the
     caller stops. Raises ClusterError if ``stop`` has a reason.
     """
     if not CAN_FORK:
@@ -121,7 +121,7 @@ def start(order: Order, lane: str, watched: int, scratch: Path, memory: Memory =
     for file in files:
         file.write_bytes(b"")
     process = get_context("fork").Process(target=live, args=(order, watched, files, memory))
-    gc.freeze()  # else a garbage collection in the copy would copy all objects
+    gc.freeze()  # without this, a garbage collection in the copy would copy all objects
     with hold_signals():
         process.start()
     return Copy(order, lane, process, files)

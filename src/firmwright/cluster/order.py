@@ -15,18 +15,18 @@ from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 
 LOG = "build.log"
-"""The file in the folder of a job with the output of its program."""
+"""The file in a job's folder that contains the output of the job's program."""
 
 ReadOutput = Callable[[], str]
-"""Returns the output of a job's program. Raises UserError with its errors if it failed."""
+"""Returns the output of a job's program. Raises UserError with its errors if the program failed."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A job for a worker, which has access to the same files. ``root`` is the repository.
+    """A job for a worker, which can read the same files. ``root`` is the repository.
 
-    ``program`` is a module; its ``main`` gets ``folder``, ``arguments`` and ``text``, and returns
-    the exit code. As a separate program, the module gets the end of a lifeline, the folder and the
+    ``program`` is a module. Its ``main`` has the arguments ``folder``, ``arguments`` and ``text``,
+    and returns the exit code. A separate program gets the end of a lifeline, the folder and the
     arguments, and reads the text from its standard input. ``environment`` has variables that
     replace the worker's variables. ``files`` has the SHA-256 of each file of the recipe, by its
     path from ``root``.
@@ -69,7 +69,7 @@ def digest_file(path: Path) -> str:
 def run_program(order: Order, watched: int) -> str:
     """Return the output of a job's program. Raises UserError with its errors if it fails.
 
-    ``watched`` is the end of a lifeline with which the program ends.
+    The program ends when the lifeline ``watched`` closes.
     """
     prepare_folder(order)
     done = run_python(
@@ -102,7 +102,7 @@ def prepare_folder(order: Order) -> None:
 def read_output(order: Order, done: CompletedProcess[str]) -> str:
     """Return the output of a program that has ended, and add its errors to the job's log.
 
-    Raises UserError with the errors of a program that failed.
+    Raises UserError with the program's errors if the program failed.
     """
     folder = Path(order.root, order.folder)
     if done.stderr and folder.is_dir():
@@ -113,9 +113,9 @@ def read_output(order: Order, done: CompletedProcess[str]) -> str:
 
 
 def refuse_failure(done: CompletedProcess[str], hint: str = "") -> None:
-    """Raise UserError with the errors of a build that failed.
+    """Raise UserError with the errors of a failed build.
 
-    ``hint`` ends the message if the build printed none.
+    The message ends with ``hint`` if the build printed no error.
     """
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
