@@ -1,1 +1,3 @@
-"""Stores constants in fewer bytes; the C decodes an array into scratch before its layer runs."""
+"""Stores constants in fewer bytes; the C code decodes an array into scratch before its layer
+runs.
+"""

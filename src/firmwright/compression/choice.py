@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from firmwright.compression.coders import Array, Encoded, list_encoded
 
 Encodings = Mapping[str, Encoded]
-"""The encoded arrays by name; arrays that keep their bytes are not included."""
+"""The encoded arrays by name. Arrays that are not encoded are missing."""
 
 
 class LimitError(Exception):
-    """Raised if no choice of coders reaches the limit; at least ``missing`` bytes are too many."""
+    """Raised if no choice of coders saves enough bytes; at least ``missing`` more bytes are
+    needed.
+    """
 
     def __init__(self, missing: int) -> None:
         super().__init__(missing)
@@ -22,7 +24,7 @@ class LimitError(Exception):
 def choose_smallest(arrays: Mapping[str, Array]) -> Encodings:
     """Return the smallest encoding of each array that a coder makes smaller.
 
-    A coder that saves fewer bytes than its function needs is not used.
+    A coder is not used if it saves fewer bytes than its C function needs.
     """
     found = {name: list_encoded(array) for name, array in arrays.items()}
     while True:
@@ -40,15 +42,14 @@ def choose_smallest(arrays: Mapping[str, Array]) -> Encodings:
 def choose_for_limit(arrays: Mapping[str, Array], excess: int) -> Encodings:
     """Return encodings that save at least ``excess`` bytes.
 
-    Each step replaces the encoding of one array by a smaller encoding. The next step is the step
-    that saves the most bytes per instruction, and then the first by name. The instructions are not
-    always minimal. Raises LimitError if all steps together save less.
+    Each step replaces the encoding of one array by a smaller encoding. The chosen step saves the
+    most bytes per instruction; the array's name decides between equal steps. The number of
+    instructions is not always minimal. Raises LimitError if all steps together save fewer bytes.
     """
     found = {name: list_encoded(arrays[name]) for name in sorted(arrays)}
     chosen = dict[str, Encoded]()
 
     def rate(step: tuple[str, Encoded]) -> float:
-        """Return the bytes that a step saves per instruction."""
         name, encoded = step
         before = chosen.get(name)
         saved, instructions = (before.saved, before.instructions) if before else (0, 0)

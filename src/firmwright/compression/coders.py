@@ -1,8 +1,8 @@
-"""Lists the coders of constants. The C function with a coder's name decodes its bytes.
+"""Lists the coders of constants. The C function with a coder's name decodes the coder's bytes.
 
 An array is encoded as bytes. The bytes of wider integers are signed digits: an integer is the sum
-of its digits times powers of 256. Therefore the digits of a word with two weights are these
-weights: a negative weight does not change the other digit.
+of its digits times powers of 256. Therefore the two digits of a word with two weights are these
+weights, because a negative weight does not change the other digit.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from firmwright.compression.huffman import Bytes, encode_huffman
 Array = npt.NDArray[Any]
 
 JOIN_INSTRUCTIONS = 12
-"""The approximate number of instructions per byte for joining the digits of an integer."""
+"""The approximate number of instructions per byte that join the digits of an integer."""
 
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 LEAST_BYTES = 64
-"""The minimum number of bytes that a coder must save per array, because a call needs about as
-many."""
+"""The minimum number of bytes that a coder must save per array. A call needs about 64 bytes."""
 
 
 @dataclass(frozen=True)
 class Coder:
-    """A method to encode bytes; ``encode`` returns None if it does not support them.
+    """A method to encode bytes; ``encode`` returns None if the method does not support the bytes.
 
-    ``instructions`` is the approximate number per decoded byte on a Cortex-M4, and ``code_bytes``
-    is about the size of the C function and a call there.
+    ``instructions`` is the approximate number per decoded byte on a Cortex-M4. ``code_bytes`` is
+    the approximate size of the C function and a call on a Cortex-M4.
     """
 
     name: str
@@ -45,9 +44,9 @@ class Coder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An array encoded by a coder: its bytes, and the instructions that decode them.
+    """An encoded array: its bytes, and the number of instructions that decode them.
 
-    If ``joined``, the decoded bytes are signed digits, which the C code joins to integers.
+    If ``joined`` is set, the decoded bytes are signed digits, which the C code joins to integers.
     """
 
     coder: Coder
@@ -58,9 +57,10 @@ class Encoded:
 
 
 def encode_table(data: Bytes, bits: int) -> Bytes | None:
-    """Return a table of at most 2^bits different bytes, then each byte's index, lowest bits first.
+    """Return a table of at most 2^bits different bytes, then the index of each byte, lowest bits
+    first.
 
-    Return None if there are more different bytes.
+    None if there are more different bytes.
     """
     values, numbers = np.unique(data, return_inverse=True)
     if len(values) > 1 << bits:
@@ -73,9 +73,9 @@ def encode_table(data: Bytes, bits: int) -> Bytes | None:
 
 
 def encode_zeros(data: Bytes) -> Bytes:
-    """Return runs: n < 128 and n + 1 bytes that follow it, or n >= 128 for n - 127 zeros.
+    """Return runs: n < 128 and n + 1 literal bytes, or n >= 128 for n - 127 zeros.
 
-    A single zero between other bytes is one of these bytes.
+    A single zero between other bytes is a literal byte.
     """
     runs = bytearray()
     start = 0
@@ -104,12 +104,10 @@ def write_literals(runs: bytearray, data: Bytes) -> None:
 
 
 def split_run(length: int) -> list[int]:
-    """Return the lengths of the parts of a run, 128 at most."""
     return [min(128, length - start) for start in range(0, length, 128)]
 
 
 def make_table_coder(bits: int) -> Coder:
-    """Return the coder with a table of 2^bits values."""
     sentence = f"a table of {1 << bits} values"
     return Coder(f"decode_table_{bits}", sentence, lambda data: encode_table(data, bits), 4, 90)
 
@@ -122,7 +120,7 @@ CODERS = (
 
 
 def split_digits(array: Array) -> Bytes:
-    """Return the bytes of an array; for wider integers, the lowest digit of each is first."""
+    """Return the bytes of an array, or the digits of wider integers, lowest digit first."""
     size = array.dtype.itemsize
     rest = array.reshape(-1).astype(np.int64)
     digits = np.empty((rest.size, size), np.int64)
@@ -135,7 +133,7 @@ def split_digits(array: Array) -> Bytes:
 def list_encoded(array: Array) -> list[Encoded]:
     """Return the useful encodings of integers, from the fewest instructions to the fewest bytes.
 
-    The result is empty for other types, and for arrays that no coder makes smaller.
+    The list is empty for other types, and for arrays that no coder makes smaller.
     """
     if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
         return []
@@ -152,7 +150,7 @@ def list_encoded(array: Array) -> list[Encoded]:
 
 
 def encode(array: Array, data: Bytes, joined: bool) -> list[Encoded]:
-    """Return the bytes or digits of an array in the codes of all coders that support them."""
+    """Return the encodings of an array by all coders that support its bytes or digits."""
     joining = JOIN_INSTRUCTIONS if joined else 0
     return [
         Encoded(

@@ -1,8 +1,8 @@
-"""Encodes bytes by canonical Huffman codes of at most 15 bits.
+"""Encodes bytes with canonical Huffman codes of at most 15 bits.
 
-The result begins with 15 bytes: the numbers of codes of 1 to 15 bits. The different bytes follow in
-the order of their codes, then the codes, the highest bit first. The decoder may read two more bytes
-at the end, but does not use them.
+The result begins with 15 bytes: the numbers of codes of 1 to 15 bits. Then the different bytes
+follow, in the order of their codes. Then the codes follow, the highest bit first. The decoder may
+read two more bytes at the end, but does not use them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 LONGEST = 15
-"""The maximum length of a code in bits, which lets the decoder compare 16-bit numbers."""
+"""The maximum length of a code in bits. The decoder can therefore compare 16-bit numbers."""
 
 READ_AHEAD = 2
-"""The bytes after the last code that the decoder may read."""
+"""The number of bytes that the decoder may read after the last code."""
 
 
 def encode_huffman(data: Bytes) -> Bytes | None:
-    """Return the codes of bytes, with their table; None if all bytes are equal.
+    """Return the codes of bytes and their table; None if all bytes are equal.
 
-    The result is also None if 256 codes have one length, because a count is stored in a byte.
+    Also None if 256 codes have one length, because a count is stored in one byte.
     """
     symbols, counts = np.unique(data, return_counts=True)
     if len(symbols) == 1:
@@ -48,7 +48,7 @@ def encode_huffman(data: Bytes) -> Bytes | None:
 
 
 def find_lengths(counts: list[int]) -> npt.NDArray[np.int64]:
-    """Return the lengths of optimal codes of at most ``LONGEST`` bits, by package-merge.
+    """Return the lengths of optimal codes of at most ``LONGEST`` bits, according to package-merge.
 
     Source: Larmore and Hirschberg, A Fast Algorithm for Optimal Length-Limited Huffman Codes, 1990.
     """
@@ -65,7 +65,7 @@ def find_lengths(counts: list[int]) -> npt.NDArray[np.int64]:
 
 
 def pack_codes(codes: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Bytes:
-    """Return codes of these sizes one after the other, the highest bit of each first."""
+    """Return the bits of all codes in sequence; the highest bit of each code is first."""
     starts = np.cumsum(sizes) - sizes
     bits = np.zeros(int(sizes.sum()), np.uint8)
     for position in range(LONGEST):

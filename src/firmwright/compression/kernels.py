@@ -15,14 +15,14 @@ JOIN = "join_digits"
 
 
 def encode_arrays(arrays: Mapping[str, Array], encodings: Encodings) -> dict[str, Array]:
-    """Return the arrays of the firmware: the codes of encoded arrays, and all other arrays."""
+    """Return the arrays of the firmware; arrays with an encoding are replaced by their codes."""
     return {n: encodings[n].code if n in encodings else a for n, a in arrays.items()}
 
 
 def decode_in_kernel(kernel: Kernel, encodings: Encodings) -> Kernel:
-    """Return a kernel that decodes the encoded arrays among its constants when it runs.
+    """Return a kernel that decodes its encoded constants when it runs.
 
-    The decoded array has the name of the constant in C, so the body of the kernel is unchanged.
+    A decoded array has the constant's name in C. Therefore the body of the kernel is unchanged.
     """
     encoded = [p for p in kernel.weights if p.tensor in encodings]
     if not encoded:
@@ -50,7 +50,6 @@ def decode_in_kernel(kernel: Kernel, encodings: Encodings) -> Kernel:
 def reduce_weights(
     stored: StoredWeights, encoded: Sequence[Parameter], encodings: Encodings
 ) -> StoredWeights:
-    """Return the size of weights, with the encoded size of each encoded array."""
     saved = sum(encodings[p.tensor].saved for p in encoded if p.name.startswith("weights"))
     return replace(stored, bytes=stored.bytes - saved)
 
@@ -60,7 +59,6 @@ def make_code(parameter: Parameter, encoded: Encoded) -> Parameter:
 
 
 def write_calls(parameter: Parameter, encoded: Encoded) -> list[str]:
-    """Return the lines of C that decode a constant."""
     bytes_ = parameter.name if parameter.dtype == "uint8" else f"(uint8_t *){parameter.name}"
     lines = [f"{encoded.coder.name}({parameter.name}_coded, {bytes_}, {parameter.bytes});"]
     if encoded.joined:
@@ -70,13 +68,12 @@ def write_calls(parameter: Parameter, encoded: Encoded) -> list[str]:
 
 
 def describe(parameter: Parameter, encoded: Encoded) -> str:
-    """Return the sentence about an encoded constant in the comment of a kernel."""
     sizes = f"{encoded.code.size:,} of {parameter.bytes:,} bytes"
     return f"{parameter.name}: {sizes} by {encoded.coder.sentence}."
 
 
 def make_files(function: str) -> tuple[SourceFile, SourceFile]:
-    """Return the header and the source of a function that decodes."""
+    """Return the header and the source of a function that decodes or joins."""
     environment = make_environment()
     source = render(environment, f"{FOLDER}/{function}.c.j2", {}).strip("\n")
     prototype = next(line for line in source.splitlines() if line.startswith("void "))

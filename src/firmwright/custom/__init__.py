@@ -1,1 +1,1 @@
-"""Imports the Python files of a user and reports their errors with file and line."""
+"""Imports the user's Python files and reports their errors with file and line."""

@@ -1,8 +1,9 @@
 """Imports and calls custom Python code: ``module:function``, as a recipe names functions.
 
-The module is a file of the recipe's folder or an installed module. The import works as if Python
-had been started in that folder. Afterwards the module is removed, because two recipes may each have
-a ``network.py``. Python writes no file next to the module, and reads no stale byte code.
+The module is a file in the recipe's folder or an installed module. The import works as if Python
+had been started in the recipe's folder. Afterwards the module is removed, because each of two
+recipes may have a ``network.py``. Python writes no file next to the module, and reads no stale byte
+code.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from .reads import is_recipe_file, record_reads
 
 IMPORT_LOCK = RLock()
 """Protects ``sys.path`` and ``sys.modules``, which all threads share. The lock is reentrant,
-because custom code may load other custom code."""
+because custom code may load other custom code.
+"""
 
 
 @contextmanager
 def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
-    """Yield the function ``module:function`` of the recipe's ``folder``, to be called in the block.
+    """Yield the function ``module:function`` of the recipe's ``folder`` for calls in the block.
 
-    Raises UserError if the module or the function does not exist. It also replaces each exception
-    of the import or of the call by a UserError with the file and the line of the custom code.
+    Raises UserError if the module or the function does not exist. An exception of the import or of
+    the call becomes a UserError with the file and the line of the custom code.
     """
     with load_custom_functions(folder) as function:
         yield function(reference)
@@ -42,7 +44,7 @@ def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[...,
 
 @contextmanager
 def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
-    """Yield a loader of functions of the recipe's ``folder``, which find each other in the block.
+    """Yield a loader of functions of the recipe's ``folder``; the functions can import each other.
 
     Raises the errors of :func:`load_custom_function`.
     """
@@ -61,7 +63,7 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     root = str(folder.resolve())
     path, byte_code = list(sys.path), (sys.dont_write_bytecode, sys.pycache_prefix)
     sys.path.insert(0, root)
-    # This prefix cannot be a folder: Python neither finds nor writes byte code there.
+    # This prefix cannot be a folder. Python neither finds nor writes byte code there.
     sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
     importlib.invalidate_caches()
     linecache.clearcache()  # TVMScript reads the module's source text through linecache
@@ -72,8 +74,8 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     finally:
         sys.path[:] = path
         sys.dont_write_bytecode, sys.pycache_prefix = byte_code
-        # Complete the list before the deletions: a package without a file needs its parent in
-        # sys.modules.
+        # Complete the list before the deletions, because a package without a file needs its parent
+        # in sys.modules.
         modules = [name for name, each in sys.modules.items() if name not in before
                    and is_module_in(each, root)]  # fmt: skip
         for name in modules:
@@ -89,7 +91,6 @@ def is_module_in(module: ModuleType, root: str) -> bool:
 
 
 def import_function(reference: str, folder: Path) -> Callable[..., Any]:
-    """Import the module and return its function."""
     module_name, _, function_name = reference.partition(":")
     refuse_taken_name(module_name, folder)
     module = run_custom_code(lambda: importlib.import_module(module_name), reference, folder)
@@ -111,7 +112,7 @@ def refuse_taken_name(module: str, folder: Path) -> None:
 
 
 def run_custom_code(action: Any, reference: str, folder: Path) -> Any:
-    """Run the custom code; raise its exceptions as a UserError with their location."""
+    """Run the custom code. Raises UserError with the location of an exception."""
     try:
         return action()
     except (Exception, SystemExit) as error:
@@ -142,7 +143,9 @@ def explain_error(error: BaseException, reference: str, folder: Path) -> str:
 
 
 def locate_definition(reference: str, folder: Path) -> str:
-    """Return ``file:line:column`` of a function's definition, or its file if it is not found."""
+    """Return ``file:line:column`` of a function's definition; only the file if it has no
+    definition.
+    """
     module, _, function = reference.partition(":")
     file = folder / Path(*module.split(".")).with_suffix(".py")
     tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
@@ -152,7 +155,6 @@ def locate_definition(reference: str, folder: Path) -> str:
 
 
 def locate_function(function: Any, reference: str, folder: Path) -> str:
-    """Return ``file:line`` of a custom function."""
     code = getattr(function, "__code__", None)
     if code is None:  # a class, a partial
         return locate_definition(reference, folder)
@@ -160,7 +162,7 @@ def locate_function(function: Any, reference: str, folder: Path) -> str:
 
 
 def format_path(filename: str, root: str, folder: Path) -> str:
-    """Return a file of the recipe's folder as the user would name it."""
+    """Return a file's path as the user would write it; paths outside the folder are unchanged."""
     path = Path(filename)
     return str(folder / path.relative_to(root)) if path.is_relative_to(root) else filename
 

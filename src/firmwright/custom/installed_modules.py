@@ -1,7 +1,7 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
 A small package is listed by its files. A large package and its requirements are listed by their
-versions, because reading thousands of files needs seconds per build.
+versions, because reading thousands of files takes seconds per build.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]+")
 class InstalledCode:
     """The ``files`` whose contents count, and the ``packages`` (pip's names) whose versions count.
 
-    ``folders`` has the folder of each module or package whose files count, by its name.
+    ``folders`` has the folder of each module or package whose files count, by name.
     """
 
     files: tuple[Path, ...]
@@ -97,7 +97,7 @@ def find_locations(module: str) -> list[Path]:
 
 
 def list_files(location: Path) -> list[Path]:
-    """Return a file, or the files below a package's folder, sorted; at most MAX_FILES + 1."""
+    """Return a file, or the sorted files below a package's folder, at most MAX_FILES + 1."""
     if location.is_file():
         return [location]
     found = (p for p in location.rglob("*") if "__pycache__" not in p.parts and p.is_file())
@@ -105,7 +105,7 @@ def list_files(location: Path) -> list[Path]:
 
 
 def list_imported(files: Iterable[Path], package: str) -> list[str]:
-    """Return the top-level names that the sources of a package import, sorted."""
+    """Return the sorted top-level names that the sources of a package import."""
     sources = (path for path in files if path.suffix == ".py")
     imports = (name for path in sources for name in list_imports(path, f"{package}."))
     return sorted({name.partition(".")[0] for name in imports})
@@ -126,7 +126,7 @@ def find_owners(module: str, folder: Path) -> frozenset[str]:
 
 
 def find_requirements(packages: Iterable[str]) -> set[str]:
-    """Return the names of these packages and of all packages that they require, if installed."""
+    """Return the names of these packages and of all installed packages that they require."""
     found: set[str] = set()
     waiting = list(packages)
     while waiting:
@@ -138,7 +138,7 @@ def find_requirements(packages: Iterable[str]) -> set[str]:
 
 
 def list_required(installed: Distribution) -> Iterator[str]:
-    """Yield the names of the packages that a package requires, without its extras."""
+    """Yield the names of the packages that a package requires without its extras."""
     for requirement in installed.requires or ():
         name = NAME.match(requirement)
         if name and "extra ==" not in requirement:
@@ -170,7 +170,8 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
 
 
 def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements of a tree in order, without their expressions, which import no modules.
+    """Yield the statements of a tree in order, without expressions, because these import no
+    modules.
 
     A stack replaces recursion, because a chain of ``elif`` may be deeper than Python's limit.
     """

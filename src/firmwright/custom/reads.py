@@ -1,8 +1,8 @@
 """Records the files of a recipe's folder that its custom code reads.
 
-A stage runs again if one of its inputs changes. The sources of the custom code are known before it
-runs; the files that it opens are recorded during its run. A change of an unnamed file would not
-start a stage, so firmwright rejects code that reads such a file.
+A stage runs again if one of its inputs changes. The sources of the custom code are known before the
+run. The files that the code opens are recorded during the run. A change of an unnamed file would
+not start a stage, so firmwright rejects code that reads such a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ sys.addaudithook(record_open)
 
 @contextmanager
 def record_reads() -> Iterator[set[str]]:
-    """Yield a set, and add the path of each file that is opened for reading in the block."""
+    """Yield a set, and add the path of each file that the block opens for reading."""
     opened: set[str] = set()
     RECORDS.append(opened)
     try:
@@ -54,10 +54,10 @@ def record_reads() -> Iterator[set[str]]:
 
 @contextmanager
 def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
-    """Raise UserError if custom code of the block reads files that are not inputs of its stage.
+    """Raise UserError if custom code of the block reads a file that is not an input of its stage.
 
-    Only files of the recipe's ``folder`` are checked. Files in ``known`` and in the folders
-    ``own``, which firmwright itself writes, are allowed.
+    Only files of the recipe's ``folder`` are checked. Files in ``known`` are allowed. Files in the
+    folders ``own``, which firmwright itself writes, are also allowed.
     """
     opened: set[str] = set()
     GUARDED.append(opened)
@@ -90,7 +90,7 @@ def list_unknown(
 
 
 def is_recipe_file(path: str, root: str) -> bool:
-    """Return whether a file is in the recipe's folder, but not in a virtual environment there."""
+    """Return whether a file is in the recipe's folder, but not in its virtual environment."""
     real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
     inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
     return real.is_relative_to(root) and not inside_environment

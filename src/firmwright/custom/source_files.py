@@ -1,7 +1,7 @@
 """Lists the source files of a ``python: module:function`` of a recipe.
 
-The search reads the sources and does not run them: an up-to-date build must not execute custom
-code. Other files that the code reads have to be named under ``files``. Examples are data, and a
+The search reads the sources and does not run them, because an up-to-date build must not execute
+custom code. Other files that the code reads must be named under ``files``. Examples are data, and a
 module whose name is composed at run time. :mod:`firmwright.models.relax.python_call` rejects a
 function that reads an unnamed file in the recipe's folder.
 """
@@ -17,7 +17,7 @@ from .installed_modules import find_installed, list_imports
 def list_source_files(module: str, folder: Path) -> list[Path]:
     """Return the files of ``module`` and of all its imports except the standard library.
 
-    The files in ``folder`` come first, sorted, then the files of installed modules. Imports inside
+    The sorted files in ``folder`` are first; the files of installed modules follow. Imports inside
     functions count.
     """
     own, installed = trace_imports(module, folder)
@@ -25,10 +25,7 @@ def list_source_files(module: str, folder: Path) -> list[Path]:
 
 
 def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
-    """Return the files in ``folder`` that a module consists of, and the names of other imports.
-
-    The names are names of top-level modules and packages.
-    """
+    """Return the files of a module in ``folder``, and the top-level names of its other imports."""
     found: dict[Path, None] = {}
     others: set[str] = set()
     waiting = [module]
@@ -49,9 +46,9 @@ def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
 
 
 def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of the packages ``a`` and ``a.b``, then the file of ``a.b.c``, with names.
+    """Yield the names and files of the packages ``a`` and ``a.b``, then of the module ``a.b.c``.
 
-    The name of a package ends in a dot, because its relative imports are relative to itself.
+    The name of a package ends in a dot, because its relative imports start at the package.
     """
     parent = folder
     parts = module.split(".")

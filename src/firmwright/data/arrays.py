@@ -28,20 +28,20 @@ UNREADABLE = (
     EOFError,
     MemoryError,
     OverflowError,
-    RuntimeError,  # a member of an archive is encrypted, or compressed by an unknown method
+    RuntimeError,  # a member of an archive is encrypted, or compressed with an unknown method
     TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""The exceptions of NumPy for files without an array, and for arrays larger than the memory."""
+"""The exceptions of NumPy if a file has no array, or if an array does not fit into memory."""
 
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
-"""Outputs of a network by name, as real numbers, with a leading sample axis."""
+"""Outputs of a network by name, as real numbers; the first axis is the sample axis."""
 
 
 def load_npy(path: Path) -> Array:
-    """Return the array of an ``.npy`` file. Raises UserError unless it contains one plain array."""
+    """Return the array of an ``.npy`` file. Raises UserError if the file is not one plain array."""
     try:
         array = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
@@ -54,7 +54,7 @@ def load_npy(path: Path) -> Array:
 
 
 def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the named arrays of an ``.npz`` file; UserError with the names of missing arrays."""
+    """Return the named arrays of an ``.npz`` file. Raises UserError if an array is missing."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in names if name in archive}
@@ -79,7 +79,7 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
 
 
 def load_raw(path: Path, tensor: Tensor) -> Array:
-    """Return one sample from little-endian bytes, in the input's shape."""
+    """Return one sample in the input's shape; the file has little-endian bytes."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -100,9 +100,9 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     """Check the type, size and values of an array; return it as (samples, *the input's shape).
 
-    Float32 numbers for an integer input with a scale are quantized. Raises UserError if the type
-    differs or a value is NaN. The array has a sample axis, followed by the input's axes. Axes of
-    length 1 may be missing, and the input's axes may be joined to one axis.
+    Float32 numbers are quantized if the input is an integer with a scale. Raises UserError if the
+    type differs or a value is NaN. The array has a sample axis, followed by the input's axes. Axes
+    of length 1 may be missing, and the input's axes may be joined to one axis.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if tensor.model_dtype is not None and array.dtype != np.float32:
@@ -131,8 +131,8 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
 def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
     """Return data as the firmware stores it: types that C99 lacks are stored as other types.
 
-    NumPy reads such a type from an ``.npy`` file as bytes without a meaning. Raises UserError for
-    stored integers beyond the type's limits.
+    NumPy reads such a type from an ``.npy`` file as untyped bytes. Raises UserError if stored
+    integers exceed the type's limits.
     """
     dtype = tensor.stated_dtype
     if dtype == STRING:
@@ -150,7 +150,9 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
-    """Return whether a sample has one flat axis, or the input's axes apart from length 1."""
+    """Return whether a sample has one flat axis, or the input's axes; axes of length 1 do not
+    count.
+    """
     axes = [length for length in shape if length != 1]
     return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 
@@ -163,7 +165,7 @@ def quantize_array(array: Array, tensor: Tensor) -> Array:
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return integers with a scale, and small floats, as float32; other arrays are unchanged."""
+    """Return integers with a scale, and small floats, as float32. Other arrays are unchanged."""
     if is_small_float(tensor.stated_dtype):
         return to_model_type(array, tensor).astype("float32")
     if tensor.scale is None:

@@ -28,7 +28,10 @@ class WrongDigestError(UserError):
 
 
 def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
-    """Return the bytes of a local model file; check its digest if the recipe states one."""
+    """Return the bytes of a local model file.
+
+    Its digest is checked if the recipe states a digest.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -44,8 +47,8 @@ def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
 def fetch_model(url: str, sha256: str) -> bytes:
     """Return the file with this digest from the first mirror folder that has it, or download it.
 
-    Mirror folders are listed in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A mirror's file is
-    found by its content, not by its name. Raises UserError if the download fails or its digest
+    ``FIRMWRIGHT_MIRROR`` lists the mirror folders, separated as in ``PATH``. The content of a
+    mirror's file decides, not its name. Raises UserError if the download fails or its digest
     differs.
     """
     data = find_in_mirror(Path(urlsplit(url).path).name, sha256)
@@ -53,9 +56,9 @@ def fetch_model(url: str, sha256: str) -> bytes:
 
 
 def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
-    """Return the bytes of the file with this digest, None if no mirror folder has it.
+    """Return the bytes of the file with this digest; None if no mirror folder has it.
 
-    FIRMWRIGHT_MIRROR names the folders, in order. ``likely_name`` is the name to try first.
+    ``FIRMWRIGHT_MIRROR`` lists the folders in order. ``likely_name`` is the first name to try.
     """
     for candidate in list_mirror_files(likely_name):
         data = candidate.read_bytes()
@@ -65,7 +68,7 @@ def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
 
 
 def list_mirror_files(likely_name: str) -> Iterator[Path]:
-    """Yield every file of the mirror folders; in each folder, the expected name comes first."""
+    """Yield all files of the mirror folders; in each folder, the expected name comes first."""
     for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
         root = Path(folder)
         if not root.is_dir():
@@ -78,7 +81,7 @@ def list_mirror_files(likely_name: str) -> Iterator[Path]:
 
 
 def download(url: str, sha256: str, what: str) -> bytes:
-    """Return the file at an address; UserError if the download fails or its digest differs."""
+    """Return the file at a URL. Raises UserError if the download fails or its digest differs."""
     from firmwright import web
 
     signed = add_query(url)
@@ -98,9 +101,9 @@ def add_query(url: str) -> str:
     """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` contains for this address.
 
     The variable contains addresses that are separated by spaces. An address that ends with ``/``
-    before the query is valid for all files below it. It is not valid for paths with ``..``, which
-    lead out of the folder. Therefore a query is sent only to the server and folder in its entry.
-    Raises UserError if an entry has no query.
+    before the query is valid for all files in this folder. Paths with ``..`` are excluded, because
+    they lead out of the folder. Therefore a query is sent only to the server and folder in its
+    entry. Raises UserError if an entry has no query.
     """
     address, _, query = url.partition("?")
     is_plain = {".", ".."}.isdisjoint(unquote(address).replace("\\", "/").split("/"))
@@ -117,7 +120,9 @@ def add_query(url: str) -> str:
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return a server's message without the query of its address, which some servers repeat."""
+    """Return a server's message without the query of its address, because some servers repeat
+    it.
+    """
     query = urlsplit(url).query
     for secret in (query, *(value for _, value in parse_qsl(query))):
         text = text.replace(secret, "…") if secret else text
@@ -148,7 +153,7 @@ def fetch_file(file: DataFile, cache: Path) -> Path:
     if data is None:
         data = download(file.url or "", file.sha256, "the file")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # Parallel builds may fetch one file, so each has a separate unfinished file.
+    # Parallel builds may fetch one file. Therefore each build has a separate unfinished file.
     unfinished = kept.with_name(f".{secrets.token_hex(8)}")
     unfinished.write_bytes(data)
     unfinished.replace(kept)

@@ -21,10 +21,10 @@ MOST_ENTRIES = 100_000
 
 
 def find_matches(pattern: str, start: Path) -> list[Path]:
-    """Return the files that a pattern names from a folder, sorted.
+    """Return the sorted files that a pattern matches, from a folder on.
 
-    Raises UserError for a pattern that is absolute, leaves the git repository, or has to search
-    more than MOST_ENTRIES files and folders.
+    Raises UserError if the pattern is absolute, leaves the git repository, or has to search more
+    than MOST_ENTRIES files and folders.
     """
     path = PurePath(os.path.normpath(pattern))
     if path.is_absolute():
@@ -35,7 +35,7 @@ def find_matches(pattern: str, start: Path) -> list[Path]:
 
 
 def refuse_leaving(pattern: str, path: PurePath, start: Path) -> None:
-    """Raise UserError if a pattern leads out of the git repository around a folder."""
+    """Raise UserError if a pattern leads out of the git repository that contains a folder."""
     folder = Path(os.path.realpath(start))
     levels = path.parts.count("..")
     top = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
@@ -52,7 +52,9 @@ class Search:
         self.seen = 0
 
     def match(self, folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-        """Yield the files below a folder that match the parts of a pattern; a file may repeat."""
+        """Yield the files below a folder that match the parts of a pattern; duplicates are
+        possible.
+        """
         first, rest = parts[0], parts[1:]
         if first == "**":
             yield from self.match(folder, rest or ("*",))

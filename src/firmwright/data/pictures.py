@@ -1,8 +1,8 @@
 """Reads pictures as inputs. Pillow resizes with integers, so results are equal on all machines.
 
-Its ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a picture.
-OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore the results
-differ slightly from OpenCV's if a picture shrinks strongly.
+Pillow's ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a
+picture. OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore
+the results differ slightly from the results of OpenCV if a picture becomes much smaller.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PIXELS = 100_000_000
-"""The maximum number of pixels. Larger pictures are rejected before decoding, because a small file
-can state a size of gigabytes."""
+"""The maximum number of pixels. Larger pictures are rejected before decoding, because a small
+file can state a size of gigabytes.
+"""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The accepted formats. For some other formats, Pillow starts programs of this machine."""
+"""The accepted formats. For some other formats, Pillow starts external programs."""
 WIDE_MODES = ("I", "F")
-"""The first letters of Pillow modes whose pixels it would clamp to 0..255 instead of scaling."""
+"""The first letters of Pillow modes whose pixels Pillow would clamp to 0..255 instead of
+scaling.
+"""
 
 Part = tuple[float, float, float, float]
 
 
 def open_picture(data: bytes, label: str) -> Image.Image:
-    """Decode a picture to 8-bit RGB, rotated upright by its camera's orientation tag."""
+    """Decode a picture to 8-bit RGB, and rotate it according to its orientation tag."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -63,7 +66,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
 
 
 def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
-    """Return the (width, height) that a picture of ``size`` is resized to."""
+    """Return the (width, height) of a resized picture; ``size`` is its original size."""
     wanted = preprocess.resize
     if wanted is None:
         return size
@@ -92,7 +95,7 @@ def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
 def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
     """Return a picture as (1, *the input's shape) in the input's type.
 
-    Raises UserError if it does not fit.
+    Raises UserError if the picture does not fit.
     """
     from PIL import Image
 
@@ -146,9 +149,10 @@ def normalize_pixels(
 
 
 def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
-    """Convert values to the input's type: quantize by its scale, round half to even, saturate.
+    """Convert values to the input's type: quantize with its scale, round half to even, saturate.
 
-    Values for integers without a scale must already be integers within the type's range.
+    Values must already be integers within the type's range if the input is an integer without a
+    scale.
     """
     kind = np.dtype(tensor.dtype)
     if kind.kind == "f":

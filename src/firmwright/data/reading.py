@@ -30,13 +30,14 @@ def read_columns(
     count: int | None,
     least: int | None = None,
 ) -> dict[str, Column]:
-    """Return the first ``count`` samples (None: all of them) of every input.
+    """Return the first ``count`` samples of every input, or all samples if ``count`` is None.
 
-    If the sources have fewer, ``least`` samples are enough. ``given`` is one ``.npz`` with an array
-    for each input, one ``.npy`` for a network with one input, or a source for each input.
+    ``least`` samples are enough if the sources have fewer than ``count``. ``given`` is one ``.npz``
+    with an array for each input, one ``.npy`` for a network with one input, or a source for each
+    input.
 
-    Raises one UserError with all problems: inputs without a source and sources without an
-    input, files that cannot be read, data of another shape or type, NaN, too few samples.
+    Raises one UserError with all problems: inputs without a source, sources without an input, files
+    that cannot be read, data of another shape or type, NaN, too few samples.
     """
     if isinstance(given, str):
         if not given.endswith(".npz") and len(inputs) > 1:
@@ -96,7 +97,7 @@ def read_column(
             continue
         for i, array in enumerate(samples):
             name = origin.name if len(samples) == 1 else f"{origin.name}[{i}]"
-            column.arrays.append(np.asarray(array))  # a sample of a scalar is an array, too
+            column.arrays.append(np.asarray(array))  # a sample of a scalar is also an array
             column.origins.append(
                 Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
             )
@@ -112,7 +113,7 @@ Reader = Callable[[], tuple[Array, Origin]]
 def make_readers(
     tensor: Tensor, source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[Reader]:
-    """Yield each file's reader, which returns (samples, *shape), and the file's origin."""
+    """Yield each file's reader; it returns an array (samples, *shape) and the file's origin."""
     if source.function is not None:
         name = source.function
         yield lambda: (call_function(name, folders.folder), Origin(name, ""))
@@ -127,7 +128,7 @@ def make_readers(
 def files_of(
     source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield every file of a source, with its name in messages."""
+    """Yield every file of a source, and the file's name in messages."""
     for file in source.files:
         try:
             if file.path is None:
@@ -150,7 +151,7 @@ def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Arr
 
 
 def call_function(reference: str, folder: Path) -> Array:
-    """Call ``module:function``; UserError if that fails, or does not return an array."""
+    """Call ``module:function``. Raises UserError if it fails or does not return an array."""
     with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):

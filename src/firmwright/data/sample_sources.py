@@ -1,6 +1,6 @@
 """Defines a recipe's data sources for one input.
 
-Task creators import this module, so its imports are light.
+Task creators import this module, so it has few imports.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class DataFile(msgspec.Struct, frozen=True):
     """One file, the files of a folder, or the files that match a pattern.
 
     ``path`` starts at the recipe's folder, or at the folder of an installed Python ``package``.
-    Alternatively, ``sha256`` names one file in a mirror folder or at ``url``. Messages use the name
-    in ``url``, or ``name``.
+    Without ``path``, ``sha256`` names one file in a mirror folder or at ``url``. Messages use
+    ``name``, or the name in ``url``.
     """
 
     path: str | None = None
@@ -43,9 +43,9 @@ class Preprocess(msgspec.Struct, frozen=True):
     """The steps from a picture to an input, in this order.
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
-    side, by Pillow's ``filter``; ``crop`` is the (width, height) of the middle part to keep. Then
-    every channel is (pixel - mean) / std with pixels 0 to 255, in single precision, and the axes
-    are permuted to ``layout``.
+    side; ``filter`` is a filter of Pillow. ``crop`` is the (width, height) of the middle part to
+    keep. Then every channel is (pixel - mean) / std with pixels 0 to 255, in single precision. At
+    the end, the axes are permuted to ``layout``.
     """
 
     colour: str = "RGB"
@@ -60,9 +60,10 @@ class Preprocess(msgspec.Struct, frozen=True):
 class DataSource(msgspec.Struct, frozen=True):
     """The data of one input; ``kind`` is one of KINDS.
 
-    ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes
-    each, little-endian; ``pictures``: files that Pillow reads. ``python``: ``function``, as in
-    ``module:function`` of a module next to the recipe, returns an array with a sample axis.
+    ``arrays`` are ``.npy`` files with a leading sample axis. ``raw`` are files with the
+    little-endian bytes of one sample. ``pictures`` are files that Pillow reads. ``python`` is a
+    ``function`` ``module:function`` of a module next to the recipe; it returns an array with a
+    sample axis.
     """
 
     kind: str
@@ -72,10 +73,10 @@ class DataSource(msgspec.Struct, frozen=True):
 
 
 def list_files(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names, sorted; empty if no file matches.
+    """Return the sorted local files that an entry names; empty if no file matches.
 
-    A folder stands for the files directly in it. Folders and patterns exclude hidden files. Raises
-    UserError for a pattern that searches too many files.
+    A folder means the files directly in the folder. Folders and patterns exclude hidden files.
+    Raises UserError if a pattern searches too many files.
     """
     if file.path is None:
         return []
@@ -91,19 +92,24 @@ def list_files(file: DataFile, folder: Path) -> list[Path]:
 
 
 def find_folder(file: DataFile, folder: Path) -> Path | None:
-    """Return the start of an entry's path: ``folder``, or the folder of its installed package."""
+    """Return the start of an entry's path: ``folder``, or the folder of its installed package.
+
+    None if the package is not installed.
+    """
     return folder if file.package is None else find_package_folder(file.package)
 
 
 def find_package_folder(package: str) -> Path | None:
-    """Return the folder of an installed package, without importing it."""
+    """Return the folder of an installed package without importing it; None if it is not
+    installed.
+    """
     spec = find_spec(package)
     locations = spec.submodule_search_locations if spec is not None else None
     return Path(locations[0]) if locations else None
 
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names; UserError if there are none."""
+    """Return the local files that an entry names. Raises UserError if there are none."""
     found = list_files(file, folder)
     if not found and file.path is not None:
         path = (find_folder(file, folder) or folder) / file.path

@@ -19,7 +19,6 @@ from firmwright.ir.tensors import STRING, Tensor
 Sample = Mapping[str, Array]
 
 Range = tuple[float, float]
-"""A lower and an upper limit."""
 
 UNIT: Range = (0.0, 1.0)
 
@@ -28,10 +27,10 @@ BYTES: Range = (0.0, 255.0)
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of the data of one input of one sample.
+    """The origin of one input's data in one sample.
 
-    ``name`` is a file's name, with an index if the file contains several samples; ``sha256`` is
-    the digest of the network's input data. ``picture`` is the file of a picture.
+    ``name`` is a file's name, with an index if the file contains several samples. ``sha256`` is the
+    digest of the network's input data. ``picture`` is the path of a picture.
     """
 
     name: str
@@ -42,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Column:
-    """The data of one input and its origin, by sample."""
+    """The data of one input and its origins; the index is the sample."""
 
     arrays: list[Array]
     origins: list[Origin]
@@ -55,12 +54,10 @@ def random_samples(
     ranges: Mapping[str, Range] = MappingProxyType({}),
     whole: Collection[str] = (),
 ) -> list[Sample]:
-    """Draw integers over their whole range, floats from [0, 1), strings of one letter.
+    """Draw integers over their whole range, floats from [0, 1), and strings of one letter.
 
-    A seed always results in equal samples.
-
-    ``ranges`` has the limits of inputs with other ranges. Floats of ``whole`` inputs are whole
-    numbers.
+    A seed always results in equal samples. ``ranges`` has the limits of inputs with other ranges.
+    Floats of ``whole`` inputs are whole numbers.
     """
     columns = {}
     for index, tensor in enumerate(inputs):
@@ -85,7 +82,7 @@ def random_samples(
 
 
 def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
-    """Return ``count`` samples; if there are fewer, repeat them from the first one on."""
+    """Return ``count`` samples; if there are too few, the first samples are repeated."""
     held = min(count, *(len(c.arrays) for c in columns.values()))
     turns = [i % held for i in range(count)]
     return {
@@ -95,7 +92,6 @@ def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Colum
 
 
 def to_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
-    """Return the arrays of ``columns`` by sample."""
     return [{name: column.arrays[i] for name, column in columns.items()} for i in range(count)]
 
 
@@ -150,7 +146,7 @@ def refuse_not_whole(
     limits: Mapping[str, Range],
     which: str = "that `integers` of the recipe's inputs excludes",
 ) -> None:
-    """Raise UserError with the origin of each sample with fractions or numbers beyond limits."""
+    """Raise UserError with the origin of each sample that has fractions or exceeds its limits."""
     bad = []
     for name, (low, high) in limits.items():
         column = columns[name]

@@ -1,4 +1,4 @@
-"""Compares a tensor with the same tensor of another network: signal-to-noise ratio and cosine."""
+"""Compares a tensor with a tensor of another network: signal-to-noise ratio and cosine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LEAST_RATIO = 1e-30
 class SignalQuality:
     """The similarity of a tensor to its reference, over all samples.
 
-    ``snr`` is 10 · log10 of the reference's energy over the energy of the difference, in dB; None
-    if there is no difference. ``cosine`` is the mean over samples.
+    ``snr`` is 10 · log10 of the reference's energy divided by the energy of the difference, in dB.
+    It is None if there is no difference. ``cosine`` is the mean over samples.
     """
 
     snr: float | None
@@ -28,14 +28,14 @@ class SignalQuality:
 
 @dataclass
 class SignalStatistics:
-    """Sums over samples of one tensor compared with its reference."""
+    """Sums over samples for one tensor and its reference."""
 
     energy: float = 0.0
     noise: float = 0.0
     cosines: list[float] = field(default_factory=list)
 
     def add(self, found: Array, wanted: Array) -> None:
-        """Add one sample of the tensor; ``wanted`` is the reference's sample."""
+        """Add one sample of the tensor; ``wanted`` is the sample of the reference."""
         a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             self.noise = inf
@@ -48,7 +48,7 @@ class SignalStatistics:
 
     @property
     def quality(self) -> SignalQuality:
-        """Return the quality, rounded because the last digits differ between processors."""
+        """Return the rounded quality, because the last digits differ between processors."""
         cosine = round(float(np.mean(self.cosines)), 6)
         if not self.noise:
             return SignalQuality(None, cosine)

@@ -1,7 +1,6 @@
 """Merges documents that build on one another: a file, its bases, overlays and values.
 
-The merged document is then checked with a schema. Each value keeps its position in the file that
-states it.
+A schema then checks the merged document. Each value keeps the position in its file.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Layers:
-    """A file, its overlays and values of the command line, each merged over the earlier values.
+    """A file, its overlays, and values of the command line; later layers replace earlier values.
 
-    ``overrides`` has YAML texts by key, such as ``run.samples``. Paths in them start at the file's
-    folder.
+    ``overrides`` has YAML texts by key, such as ``run.samples``. Paths in these texts start at the
+    file's folder.
     """
 
     path: Path
@@ -59,7 +58,7 @@ class Layers:
     def chain(self) -> Chain:
         """The merged document.
 
-        It is read at the first use, so that all parts of a job use the same files.
+        It is read at the first access, so that all parts of a job use the same files.
         """
         return read_chain(self)
 
@@ -69,7 +68,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Chain:
-    """The document of layers, its nodes, and all files, in the order in which they merge.
+    """The document of layers, its nodes, and all files in the order in which they merge.
 
     ``removed`` has the position of each ``null`` that removed a key. ``files`` has the SHA-256 of
     each file. ``findings`` are errors of YAML and of merges.
@@ -84,7 +83,7 @@ class Chain:
 
 @dataclass
 class Reader:
-    """Reads files after their bases. A file that several files extend is read once.
+    """Reads files after their bases. If several files extend one file, it is read once.
 
     ``merged`` are the documents in the order in which they merge.
     """
@@ -121,7 +120,7 @@ class Reader:
         self.files[path] = hashlib.sha256(content).hexdigest()
 
     def list_bases(self, document: Document) -> list[tuple[Pointer, str]]:
-        """Return the names of a document's bases with their pointers."""
+        """Return the pointer and the name of each base of a document."""
         for key in document.data:
             if key != EXTENDS and key.strip("+") == EXTENDS:
                 message = f"unknown key; list all bases in `{EXTENDS}`"
@@ -143,7 +142,7 @@ class Reader:
     ) -> None:
         """Read a base.
 
-        Raises DiagnosticError at the value that names the base, with all files above.
+        Raises DiagnosticError with the position of the base's name and with all files above.
         """
         try:
             path = find_base(name, above[-1].parent)
@@ -165,27 +164,33 @@ class Reader:
 
 @lru_cache(maxsize=1024)
 def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the document of a file. It is cached, because many recipes share their bases."""
+    """Return the document of a file.
+
+    The document is cached, because many recipes share their bases.
+    """
     return parse_document(content, shown)
 
 
 def split_overlays(text: str, folder: Path) -> list[str]:
     """Return a recipe and its overlays.
 
-    Colons separate them, unless a file with the whole text as its name exists.
+    Colons separate them, unless the whole text is the name of a file.
     """
     is_file = os.path.isfile(folder / text)  # noqa: PTH113  # False for a name that is too long
     return [text] if is_file else text.split(":")
 
 
 def parse_layers(text: str, folder: Path) -> Layers:
-    """Return the files of a text such as ``net.yaml:release.yaml``, with paths from a folder."""
+    """Return the files of a text such as ``net.yaml:release.yaml``; paths start at ``folder``."""
     first, *overlays = split_overlays(text, folder)
     return Layers(folder / first, tuple(folder / overlay for overlay in overlays))
 
 
 def find_base(name: str, folder: Path) -> Path:
-    """Return the file that a document in ``folder`` extends. Raises UserError."""
+    """Return the file that a document in ``folder`` extends.
+
+    Raises UserError if the file is missing or the name is not a file's name.
+    """
     if re.match(r"[A-Za-z][\w+.-]*://", name):
         message = "is an address; expected a file, or one of an installed package (package:path)"
         raise UserError(f"{quote(name)} {message}")
@@ -202,7 +207,7 @@ def find_base(name: str, folder: Path) -> Path:
 def find_packaged(package: str, name: str) -> Path:
     """Return a file of an installed package without importing it.
 
-    Raises UserError if it is missing.
+    Raises UserError if the file is missing.
     """
     *folders, file = name.split("/")
     try:
@@ -244,7 +249,7 @@ def read_chain(layers: Layers) -> Chain:
 def list_chain(layers: Layers) -> list[Path]:
     """Return all files of layers.
 
-    If there are errors, return the named files and the files with errors.
+    If there are errors, only the named files and the files with errors are returned.
     """
     try:
         return [*read_chain(layers).files]
@@ -253,7 +258,7 @@ def list_chain(layers: Layers) -> list[Path]:
 
 
 def drop_fragments(root: Node) -> Node:
-    """Return a document without its bases and its fragments."""
+    """Return a document without its ``extends`` and its fragments."""
     kept = {
         key: node
         for key, node in root.value.items()
@@ -270,6 +275,8 @@ def make_document(path: str, root: Node, merger: Merger) -> Document:
 
 
 def name_files(findings: Sequence[Diagnostic], files: Sequence[Path]) -> list[Diagnostic]:
-    """Return errors of merges with the names of all files, in the order in which they merge."""
+    """Return the errors of merges; each message lists the files in the order in which they
+    merge.
+    """
     order = f"the files merge in this order: {', '.join(map(str, files))}"
     return [replace(each, message=f"{each.message}; {order}") for each in findings]

@@ -1,7 +1,7 @@
-"""Loads YAML files that a user writes, and checks them by a JSON schema.
+"""Loads YAML files that a user writes, and checks them with a JSON schema.
 
-``load_document`` is the only entry point. It reports all findings of a file in one
-DiagnosticError, each with its line and column.
+Use ``load_document``. It reports all findings of a file in one DiagnosticError, with the line and
+column of each finding.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from firmwright.documents.yaml_text import Pointer, Position, format_pointer, re
 from firmwright.errors import Diagnostic, DiagnosticError
 
 MAX_BYTES = 1 << 20
-"""The maximum size of a file. Larger files are rejected before reading; files of users are far
-below 1 MiB."""
+"""The maximum size of a file. Larger files are rejected before reading. Typical files have far
+less than 1 MiB.
+"""
 
 MAX_FINDINGS = 50
-"""The maximum number of findings per file. More findings would hide the first."""
+"""The maximum number of findings per file. More findings would hide the first finding."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class Document:
     """The positions of the ``null`` that removed keys of an earlier document."""
 
     def make_diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
-        """Return ``message`` at a value or its key, or at the nearest value around it."""
+        """Return ``message`` with the position of a value or its key, or of the nearest
+        enclosing value.
+        """
         written = pointer
         while written and written not in self.positions:
             written = written[:-1]
@@ -48,12 +51,14 @@ class Document:
         return Diagnostic(position.file, line, column, f"{name}: {message}" if name else message)
 
     def find_removal(self, pointer: Pointer, name: str) -> str:
-        """Return the end of a message about a missing key: the ``null`` that removed it."""
+        """Return the end of a message about a missing key: the ``null`` that removed the key, or
+        ''.
+        """
         position = self.removed.get((*pointer, name))
         return f"; {position} removes it" if position else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
-        """Return the text of a scalar as it is in the file; empty for other values."""
+        """Return the text of a scalar in the file; '' for other values."""
         position = self.positions.get(pointer)
         return position.source_text if position else ""
 
@@ -61,8 +66,8 @@ class Document:
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
     """Read, validate and complete a YAML file. Its data has the schema's defaults.
 
-    Messages name the file ``shown_as``, or as ``path`` is given. Raises DiagnosticError
-    with all findings if the file cannot be read, is not YAML or does not fit the schema.
+    Messages name the file ``shown_as``; the default is ``path``. Raises DiagnosticError with all
+    findings if the file cannot be read, is not YAML or does not fit the schema.
     """
     shown = shown_as or str(path)
     document, found = check_document(read_bytes(path, shown), schema, shown)
@@ -72,7 +77,9 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
-    """Read a YAML file again; return ``message`` at a value, or at the value around it."""
+    """Read a YAML file again; return ``message`` with the position of a value or the enclosing
+    value.
+    """
     document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 
@@ -80,10 +87,10 @@ def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic
 def check_document(
     content: bytes, schema: Mapping[str, Any], shown: str
 ) -> tuple[Document, list[Diagnostic]]:
-    """Parse and validate ``content``; return it with the defaults, and the findings.
+    """Parse and validate ``content``; return the document with defaults, and the findings.
 
-    A caller can add its findings before it raises all of them. Raises DiagnosticError if
-    ``content`` has no data.
+    A caller can add findings before it raises all of them. Raises DiagnosticError if ``content``
+    has no data.
     """
     document, found = parse_document(content, shown)
     return complete_document(document, schema, found)
@@ -112,7 +119,7 @@ def complete_document(
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
-    """Return a file's content, at most MAX_BYTES. Raises DiagnosticError if it cannot be read."""
+    """Return a file's content. Raises DiagnosticError if it is too large or cannot be read."""
     try:
         if path.is_fifo():  # reading a pipe without a writer would never end
             raise OSError(EINVAL, "it is a pipe; name a file")

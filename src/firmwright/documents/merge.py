@@ -1,7 +1,7 @@
 """Merges documents that extend one another, value by value.
 
-Mappings merge by key, and every other value replaces the earlier one. ``null`` removes a key,
-``key+`` appends to a list and ``+key`` prepends.
+Mappings merge by key. Any other value replaces the earlier value. ``null`` removes a key, ``key+``
+appends to a list and ``+key`` prepends to a list.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Node:
 class Merger:
     """Merges mappings. Collects the errors, and the ``null`` of each removed key.
 
-    A ``null`` of the first document removes no key. If ``keeps_null``, the value stays null, and
-    the schema checks it.
+    A ``null`` of the first document removes no key. If ``keeps_null`` is set, the value stays null,
+    and the schema checks it.
     """
 
     keeps_null: bool = True
@@ -76,11 +76,11 @@ class Merger:
         return self.follow(old, node, pointer)
 
     def follow(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
-        """Return a value with the earlier value, or the earlier ``null``."""
+        """Return a node with its earlier value, or with the earlier ``null``."""
         return follow(old if old is not None else self.removed.get(pointer), node)
 
     def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
-        """Return a list with the items of ``node`` after the items of ``old``, or before them."""
+        """Return a list with the items of ``node`` after or before the items of ``old``."""
         if not isinstance(node.value, list):
             found = describe(to_plain(node))
             self.report(node, pointer, f"expected a list of items to add, found {found}")
@@ -111,14 +111,12 @@ def is_joined(key: str) -> bool:
 
 
 def follow(old: Node | None, node: Node) -> Node:
-    """Return a value with the earlier value."""
     if old is None:
         return node
     return replace(node, earlier=(*old.earlier, replace(old, earlier=())))
 
 
 def make_node(data: Any, positions: Mapping[Pointer, Position], pointer: Pointer = ()) -> Node:
-    """Return data as nodes with their positions."""
     value = data
     if isinstance(data, dict):
         value = {key: make_node(part, positions, (*pointer, key)) for key, part in data.items()}
@@ -128,7 +126,6 @@ def make_node(data: Any, positions: Mapping[Pointer, Position], pointer: Pointer
 
 
 def to_plain(node: Node) -> Any:
-    """Return the data of a node."""
     if isinstance(node.value, dict):
         return {key: to_plain(part) for key, part in node.value.items()}
     if isinstance(node.value, list):

@@ -14,7 +14,7 @@ _MICROJOULES = {"nJ": 0.001, "uJ": 1.0, "mJ": 1000.0}
 
 
 def parse_frequency(frequency: int | str) -> int:
-    """Return a frequency in Hz, stated as a number of Hz or as ``64 MHz``.
+    """Return a frequency in Hz from a number of Hz or a text such as ``64 MHz``.
 
     Raises ValueError if the form is different or the frequency is below 1 Hz.
     """
@@ -30,7 +30,7 @@ def parse_frequency(frequency: int | str) -> int:
 
 
 def parse_time(time: str) -> float:
-    """Return a time in milliseconds, stated as ``10 ms`` (us, ms, s)."""
+    """Return a time in milliseconds from a text such as ``10 ms`` (us, ms, s)."""
     match = _TIME.fullmatch(time)
     if match is None:
         raise ValueError(f"expected a time such as 10 ms, found {time!r}")
@@ -38,7 +38,7 @@ def parse_time(time: str) -> float:
 
 
 def parse_energy(energy: str) -> float:
-    """Return an energy in microjoules, stated as ``50 uJ`` (nJ, uJ, mJ)."""
+    """Return an energy in microjoules from a text such as ``50 uJ`` (nJ, uJ, mJ)."""
     match = _ENERGY.fullmatch(energy)
     if match is None:
         raise ValueError(f"expected an energy such as 50 uJ, found {energy!r}")
@@ -46,7 +46,9 @@ def parse_energy(energy: str) -> float:
 
 
 def format_milliseconds(milliseconds: float) -> str:
-    """Return a text such as ``64.4 ms``: three significant digits, or all whole milliseconds."""
+    """Return a text such as ``64.4 ms``, with three significant digits or all whole
+    milliseconds.
+    """
     return f"{_format_digits(milliseconds)} ms"
 
 
@@ -61,7 +63,9 @@ def _format_digits(number: float) -> str:
 
 
 def format_frequency(hertz: int) -> str:
-    """Return a text such as ``64 MHz``, in the largest unit with a number of at least 1."""
+    """Return a text such as ``64 MHz``; the unit is the largest unit with a number of at least
+    1.
+    """
     unit = max((u for u in _HERTZ if _HERTZ[u] <= hertz), key=_HERTZ.__getitem__)
     return f"{hertz / _HERTZ[unit]:g} {unit}"
 
@@ -71,7 +75,9 @@ _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 def parse_size(size: int | str) -> int:
-    """Return a size in bytes, stated as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
+    """Return a size in bytes from a number of bytes or a text such as ``4 MiB`` (B, KiB, MiB,
+    GiB).
+    """
     if isinstance(size, int):
         return size
     match = _SIZE.fullmatch(size)
@@ -81,7 +87,7 @@ def parse_size(size: int | str) -> int:
 
 
 def read_sizes(value: Any) -> Any:
-    """Return a description with every size in bytes."""
+    """Return a description in which all sizes are in bytes."""
     if isinstance(value, dict):
         return {key: read_sizes(part) for key, part in value.items()}
     return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value

@@ -1,7 +1,7 @@
 """Reports JSON Schema (2020-12) errors in plain words, and fills in the schema's defaults.
 
 Two keywords of editors are also supported: ``patternErrorMessage`` and ``errorMessage`` contain the
-sentence to show.
+message.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ def _find_missing_keys(error: Any, top: Properties) -> Iterator[tuple[str, str]]
 
 
 def _show_example(name: str, properties: Properties) -> str:
-    """Return an example of a block, or '' for a single value."""
+    """Return an example of a block; '' for a single value."""
     examples = properties.get(name, {}).get("examples", ())
     if not examples or not isinstance(examples[0], Mapping):
         return ""
-    import yaml  # needed only for a message
+    import yaml  # only a message needs it
 
     shown = yaml.safe_dump(examples[0], default_flow_style=True, sort_keys=False, width=1000)
     return f"; for example `{name}: {shown.strip()}`"
@@ -182,7 +182,7 @@ def _suggest_key(name: str, schema: Schema, root: Schema) -> str:
 def _report_nearest_alternative(
     error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, root: Schema
 ) -> Iterator[Finding]:
-    """Yield the errors of the nearest alternative: of the correct type, with the fewest errors."""
+    """Yield the errors of the alternative with the correct type and the fewest errors."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.relative_schema_path[0], []).append(part)
@@ -235,7 +235,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return the description of a value for a message, with limited length."""
+    """Return a short description of a value for a message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -249,7 +249,7 @@ def describe(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text in quotes, on one line, of limited length, without secrets of an address."""
+    """Return text in quotes, on one line, shortened, without the secrets of addresses."""
     return _shorten(mask_addresses(repr(text)))
 
 
@@ -303,7 +303,7 @@ def knows(pointer: Pointer, schema: Schema, root: Schema) -> bool:
 
 
 def resolve_reference(schema: Schema, root: Schema) -> Schema:
-    """Return ``schema`` with a local reference (``#/$defs/name``) replaced by its definition."""
+    """Return ``schema``; a definition replaces a local reference (``#/$defs/name``)."""
     if "$ref" not in schema:
         return schema
     target: Any = root

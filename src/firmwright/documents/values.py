@@ -17,7 +17,7 @@ _PART = re.compile(r"""\.?(?:\[(['"])(?P<quoted>.*?)\1\]|(?P<plain>[^.\[\]'"]+))
 
 
 def parse_key(key: str) -> Pointer:
-    """Return the pointer of a key: ``run.inputs['input.1']``, ``cflags+``, ``+cflags``.
+    """Return the pointer of a key such as ``run.inputs['input.1']``, ``cflags+`` or ``+cflags``.
 
     A `+` at the start or the end belongs to the last part. Raises ValueError for other forms.
     """
@@ -40,7 +40,7 @@ def parse_key(key: str) -> Pointer:
 
 
 def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
-    """Return a document with the YAML values of these keys, and its errors."""
+    """Return a document with the YAML values of ``overrides``, and its errors."""
     findings: list[Diagnostic] = []
     positions: dict[Pointer, Position] = {(): make_position(0)}
     data: dict[str, Any] = {}

@@ -8,9 +8,9 @@ from firmwright.errors import UserError
 
 
 def write_whole(path: Path, content: bytes) -> bool:
-    """Write a file completely or not at all; return whether it has changed.
+    """Write a file completely or not at all; return whether the file has changed.
 
-    Raises UserError if it cannot be written.
+    Raises UserError if the file cannot be written.
     """
     try:
         if path.is_file() and path.read_bytes() == content:

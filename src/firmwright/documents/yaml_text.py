@@ -1,8 +1,8 @@
 """Converts YAML text to plain data, with the position of every key and value.
 
-The reader is stricter than YAML 1.1. A key is text, and occurs once. A number is decimal (or 0x…,
-0b…) and finite, and a date is text. The depth and the number of aliases are limited, and no tag
-constructs an object.
+The reader is stricter than YAML 1.1. A key is text and occurs only once. A number is decimal (or
+0x…, 0b…) and finite, and a date is text. The depth and the number of aliases are limited, and tags
+construct no objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# The characters that are not printable in YAML 1.1. Escapes in quotes can represent them.
+# The characters that are not printable in YAML 1.1. Quoted escapes can represent them.
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -44,7 +44,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a value and of its key, 1-based; ``source_text`` is a scalar's text."""
+    """The position of a value and of its key, 1-based; ``source_text`` is the text of a scalar."""
 
     line: int
     column: int
@@ -58,7 +58,7 @@ class Position:
 
 
 def format_pointer(pointer: Pointer) -> str:
-    """Return ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']`` for a pointer."""
+    """Return e.g. ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']`` for a pointer."""
     text = ""
     for part in pointer:
         if isinstance(part, str) and len(part) > 80:
@@ -71,7 +71,7 @@ def format_pointer(pointer: Pointer) -> str:
 
 
 def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list[Diagnostic]]:
-    """Return the data of ``text``, its positions, and the errors after which reading continued.
+    """Return the data of ``text``, its positions, and the errors that did not stop the reader.
 
     Raises DiagnosticError, with the file name ``shown``, if the data cannot be read.
     """
@@ -98,7 +98,7 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
 
 
 def write_yaml(data: Any, **options: Any) -> str:
-    """Return plain data as readable YAML, with control characters as escapes.
+    """Return plain data as readable YAML; control characters are escaped.
 
     ``options`` are the options of ``yaml.safe_dump``.
     """
@@ -197,7 +197,9 @@ class _Builder:
         }
 
     def _merge_pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
-        """Return the pairs of merge keys (``<<``), strongest last, and the direct pairs."""
+        """Return the pairs of merge keys (``<<``) and the direct pairs; the last merged pair
+        wins.
+        """
         self._count(node, depth)
         inherited: list[Any] = []
         own: list[Any] = []
@@ -230,7 +232,7 @@ class _Builder:
         mark = node.start_mark
         if depth > MAX_DEPTH:
             raise DiagnosticError([_make_depth_diagnostic(mark, self.shown)])
-        # The text counts, too, because an alias to long text multiplies the size of the output.
+        # Text also counts, because an alias to long text multiplies the size of the output.
         self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
         if self._visited > MAX_VALUES:
             message = f"too much data: over {MAX_VALUES} values after aliases (*name) are expanded"
