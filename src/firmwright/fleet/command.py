@@ -32,20 +32,18 @@ from firmwright.terminal.guard import end_with_reader
 from .matrix import FleetJob, check_overrides, cross, read_fleet
 
 PRINTED, REFUSED = 0, 2
-"""Exit codes of ``matrix``."""
 
 COMMANDS = ("fleet", "matrix")
 
 FLEET_FILE = "fleet.yaml"
 VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, *list_overrides())
-"""The arguments ``name=value`` with short names. Every other key of a recipe is also accepted."""
+"""The arguments ``name=value`` with short names. All other keys of a recipe are also accepted."""
 
 MOST_IN_MATRIX = 256
 """The maximum number of jobs in one matrix of GitHub."""
 
 
 def add_commands(commands: Any) -> None:
-    """Add the parsers of these commands to the command line."""
     sentence = "build recipes for many platforms, on this machine or on a dask cluster"
     codes = "exit code: 0 all builds succeeded, 1 a build failed, 2 the fleet was stopped"
     fleet = commands.add_parser("fleet", help=sentence, description=sentence, epilog=codes)
@@ -124,7 +122,7 @@ def print_matrix(as_json: bool) -> int:
 
 
 def read_jobs() -> list[FleetJob]:
-    """Return the jobs that the command line names. Raises UserError for a wrong argument."""
+    """Return the jobs that the command line names. Raises UserError if an argument is wrong."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name, value in sorted(given.items()):
@@ -150,7 +148,7 @@ def read_jobs() -> list[FleetJob]:
 def add_overrides(job: FleetJob, overrides: dict[str, str]) -> FleetJob:
     """Return a job with the arguments for all jobs.
 
-    Raises UserError if it already has one of them.
+    Raises UserError if the job already has one of these arguments.
     """
     for name in overrides.keys() & job.overrides.keys():
         raise UserError(

@@ -35,11 +35,10 @@ class FleetJob:
     overrides: dict[str, str]
 
     def list_files(self) -> list[Path]:
-        """Return the files that make up the recipe."""
         return list_chain(parse_layers(self.recipe, Path()))
 
     def list_arguments(self) -> list[str]:
-        """Return the arguments of its build command: ``recipe=…``, ``platform=…``."""
+        """Return the arguments of the job's build command: ``recipe=…``, ``platform=…``."""
         return [
             f"recipe={self.recipe}",
             *(f"{name}={text}" for name, text in self.overrides.items()),
@@ -55,7 +54,7 @@ class Matrix:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, pointer: Pointer, recipe: Layers, overrides: Mapping[str, str]) -> None:
-        """Add a job; two jobs with one name are an error, because they would share a folder."""
+        """Add a job. Two jobs with one name are an error, because they would share a folder."""
         job = make_job(recipe, {name: self.rebase(name, text) for name, text in overrides.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
@@ -66,7 +65,7 @@ class Matrix:
             self.add_error(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def rebase(self, name: str, text: str) -> str:
-        """Return the value of an option, with its paths relative to the current folder."""
+        """Return the value of an option; its paths become relative to the current folder."""
         if name not in list_overrides():
             return rebase_argument(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
@@ -76,7 +75,7 @@ class Matrix:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, argument: str) -> list[Layers]:
-        """Return the recipes that an argument names; record an error if no recipe exists."""
+        """Return the recipes that an argument names. Records an error if no recipe exists."""
         try:
             return find_layers(argument, self.folder)
         except UserError as error:
@@ -84,9 +83,9 @@ class Matrix:
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
-        """Record the errors of an option's value that are independent of the recipe."""
+        """Record the errors of an option's value that do not depend on the recipe."""
         override = list_overrides().get(name)
-        if override is None:  # this value is checked with the recipe
+        if override is None:  # the value is checked with the recipe
             return
         for message in override.find_errors(text):
             self.add_error(pointer, message)
@@ -98,7 +97,7 @@ class Matrix:
             self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
     def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
-        """Return whether all keys at a location are known; record unknown keys."""
+        """Return whether all keys at a position are known. Records unknown keys as errors."""
         unknown = [name for name in names if name not in known]
         for name in unknown:
             message = f"unknown option '{name}'{did_you_mean(name, known)}"
@@ -112,7 +111,7 @@ def list_platform_words() -> set[str]:
 
 
 def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
-    """Return the job of a recipe, named after its files and all overrides."""
+    """Return the job of a recipe; its name contains the recipe's files and all overrides."""
     parts = [file.stem for file in recipe.files]
     for name, text in overrides.items():
         parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
@@ -121,9 +120,9 @@ def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
-    """Return the jobs of a fleet file in order, with paths relative to the current folder.
+    """Return the jobs of a fleet file in order; paths are relative to the current folder.
 
-    Raises DiagnosticError with all errors of the file. The recipes themselves are not read.
+    Raises DiagnosticError with all errors of the file. The recipes are not read.
     """
     content = read_bytes(path, str(path))
     document, found = check_document(content, load_schema("fleet"), str(path))
@@ -141,7 +140,6 @@ def read_fleet(path: Path) -> list[FleetJob]:
 
 
 def fill_matrix(matrix: Matrix, data: Mapping[str, Any]) -> None:
-    """Add the jobs that the data of a fleet file states."""
     if "recipes" in data:
         multiply(matrix, data)
     else:
@@ -177,7 +175,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
-    """Return whether an option is known; record errors of the option and of its values."""
+    """Return whether an option is known. Records errors of the option and of its values."""
     known = [each for each in list_overrides() if each != "platform"]
     if not is_option(name) and not matrix.check_axes(("options",), [name], known):
         return False
@@ -205,7 +203,7 @@ def fits(patterns: Mapping[str, str], overrides: Mapping[str, str]) -> bool:
 
 
 def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
-    """Add the jobs of an entry in addition to the matrix."""
+    """Add the jobs of an ``include`` entry."""
     overrides = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
     known = ("recipe", *list_overrides(), *filter(is_option, overrides))
     if not matrix.check_axes(pointer, overrides, known):
@@ -217,7 +215,7 @@ def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
-    """Raise UserError for a value that no recipe accepts; paths start at the current folder."""
+    """Raise UserError if no recipe accepts a value; paths start at the current folder."""
     matrix = Matrix(Path())
     for name, text in overrides.items():
         matrix.check_value((), name, text)
@@ -231,9 +229,10 @@ def to_text(value: Any) -> str:
 
 
 def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
-    """Return the jobs of recipes and platforms; ``folder`` is the start of platform paths.
+    """Return the jobs of recipes and platforms; paths of platforms start at ``start``.
 
-    Without platforms, each recipe is built for its platform. Raises UserError for errors.
+    If ``platforms`` is empty, each recipe is built for the platform that it states. Raises
+    UserError with all errors.
     """
     matrix = Matrix(start)
     for number, platform in enumerate(platforms):

@@ -47,7 +47,6 @@ class ProgressTable:
 
 
 def describe(outcome: Outcome) -> str:
-    """Return the result of a job as one line."""
     if outcome.failure:
         return outcome.job
     return f"{outcome.job}: {', '.join(filter(None, [outcome.exact, outcome.time]))}"

@@ -18,7 +18,7 @@ from firmwright.ir.records import encode_record
 from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
-"""The file with the outcomes, which the next run reads for its comparison."""
+"""The file with the outcomes. The next run reads it for a comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("flash", "ram", "batch", "offload")
@@ -34,16 +34,16 @@ class Results:
 
 @dataclass(frozen=True)
 class Row:
-    """A job in the table: its cells in the order of COLUMNS, and the message if it failed."""
+    """A job in the table: its cells in the order of COLUMNS, and the message if the job failed."""
 
     cells: tuple[str, ...]
     failure: str
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
-    """Return the outcomes of the last run by their jobs; an empty mapping without a last run.
+    """Return the outcomes of the last run by their jobs; {} if there was no run.
 
-    Raises UserError for a file that is damaged.
+    Raises UserError if the file is damaged.
     """
     try:
         results = msgspec.json.decode(path.read_bytes(), type=Results)
@@ -62,7 +62,7 @@ def write_report(
 ) -> None:
     """Write the results as JSON, Markdown and a page into a folder.
 
-    If the fleet was stopped, a job without an outcome keeps its result from ``before``.
+    A job without an outcome keeps its result from ``before``.
     """
     rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
@@ -84,7 +84,7 @@ def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
 
 
 def describe_sources(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return a sentence about the sources of the times, if any time is known."""
+    """Return a sentence about the sources of the times; [] if no time is known."""
     sources = sorted({outcome.source for outcome in outcomes} - {""})
     return [f"Times: {'; '.join(sources)}"] if sources else []
 
@@ -98,7 +98,7 @@ def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
 
 
 def show(value: object) -> str:
-    """Return a value for a reader; a dash for an unknown value."""
+    """Return a value as a text; a dash if it is unknown."""
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, float):
@@ -107,7 +107,7 @@ def show(value: object) -> str:
 
 
 def describe_change(now: Outcome, before: Outcome | None) -> str:
-    """Return the changes; '' if the bundles have equal bytes."""
+    """Return the changes of an outcome; '' if the bundles have equal bytes."""
     if before is None:
         return "new"
     if now.failure or before.failure:
@@ -122,7 +122,7 @@ def describe_change(now: Outcome, before: Outcome | None) -> str:
 
 
 def compare_times(before: Outcome, now: Outcome) -> str:
-    """Return the change of an inference's time, without a percentage if the units differ."""
+    """Return the change of an inference's time; no percentage if the units differ."""
     if before.unit == now.unit:
         return compare(now.unit, before.total, now.total)
     return compare("time", before.time or None, now.time or None)
@@ -140,7 +140,7 @@ def compare(name: str, before: object, now: object) -> str:
 
 
 def render_markdown(head: str, rows: Sequence[Row]) -> str:
-    """Return the table for a pull request or a summary of CI, and the messages below it."""
+    """Return the table and the messages below it, for a pull request or a summary of CI."""
     lines = ["# Fleet", "", f"{head}.", "", make_line(COLUMNS), make_line(["---"] * len(COLUMNS))]
     lines += [make_line(row.cells) for row in rows]
     for row in rows:

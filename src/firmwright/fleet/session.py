@@ -41,7 +41,7 @@ from .worker import build, read_end
 BUILT, FAILED, STOPPED = 0, 1, 2
 """Exit codes: all jobs were built, some jobs failed, the fleet did not finish.
 
-A signal results in 128 + its number.
+The exit code is 128 plus the number of a signal if the signal stops the fleet.
 """
 
 FOLDER = "fleet"
@@ -50,7 +50,7 @@ FOLDER = "fleet"
 
 @dataclass(frozen=True)
 class Fleet:
-    """The jobs of a command, and their workers: ``scheduler`` is None for this machine alone.
+    """The jobs of a command, and their workers; ``scheduler`` is None if only this machine builds.
 
     ``before`` has the outcomes of the last run by their jobs.
     """
@@ -63,7 +63,7 @@ class Fleet:
 
 
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
-    """Build the jobs that the command line asks for; return the exit code.
+    """Build the jobs that ``read_jobs`` returns; return the exit code.
 
     Errors of ``read_jobs`` are printed like all other user errors.
     """
@@ -77,7 +77,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
 
 
 def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
-    """Return the jobs of the command line. Raises UserError for a wrong argument."""
+    """Return the fleet of the command line. Raises UserError if an argument is wrong."""
     workers = get_var("workers", str(count_cores()))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
@@ -114,11 +114,11 @@ def build_all(fleet: Fleet) -> int:
 
 
 def catch_signals(stop: Stop) -> None:
-    """Set handlers: a signal stops the jobs, and a second signal ends the program at once."""
+    """Set signal handlers: one signal stops the jobs, a second signal ends the program at once."""
 
     def note(number: int, _frame: FrameType | None) -> None:
         if stop.code:
-            os._exit(stop.code)  # the workers of this machine end with this process
+            os._exit(stop.code)  # the workers of this machine end when this process ends
         ending = ENDINGS[signal.Signals(number).name].strip()
         stop.reason, stop.code = f"{ending}; finished stages are kept", 128 + number
 
@@ -130,8 +130,8 @@ def catch_signals(stop: Stop) -> None:
 def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
     """Build the jobs in copies of this process, which imports the modules of the stages once.
 
-    The copies have its working directory and environment. A job without outdated stages needs no
-    copy.
+    The copies have the process's working directory and environment. A job without outdated stages
+    needs no copy.
     """
     enter_repository()
     os.environ.update(list_environment())
@@ -150,7 +150,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
         else:
             yield read_end(order, partial(str, bundle))
     if orders:
-        # Imported late: an up-to-date fleet needs no stage.
+        # Imported late, because an up-to-date fleet needs no stage.
         from firmwright.pipeline import warm
         from firmwright.pipeline.stage_cache import share_results
         from firmwright.pipeline.task import import_stages
@@ -168,7 +168,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
 def take_turns(orders: Sequence[Order]) -> list[Order]:
     """Return the jobs in an order in which jobs of different recipes run in parallel.
 
-    Jobs of one recipe share results. A later job reuses them; a parallel job cannot.
+    Jobs of one recipe share results. A later job can reuse them, but a parallel job cannot.
     """
     seen = Counter[tuple[str, ...]]()
     turns = []
@@ -180,7 +180,6 @@ def take_turns(orders: Sequence[Order]) -> list[Order]:
 
 
 def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
-    """Build the jobs on the workers of the fleet's scheduler."""
     assert fleet.scheduler is not None
     with connect(fleet.scheduler) as client:
         workers = Workers(client, describe_worker, describe_worker(), watch)

@@ -11,12 +11,14 @@ from firmwright.errors import UserError
 
 
 def build(order: Order, watched: int) -> Outcome:
-    """Build a job in a separate process; return the outcome, also if the build fails."""
+    """Build a job in a separate process; return the outcome, even if the build fails."""
     return read_end(order, partial(run_program, order, watched))
 
 
 def read_end(order: Order, read: ReadOutput) -> Outcome:
-    """Return the outcome of a job from the output of its build, also if the build failed."""
+    """Return the outcome of a job according to the output of its build, even if the build
+    failed.
+    """
     try:
         bundle = Path(read().splitlines()[-1])
         return read_outcome(order.name, bundle)

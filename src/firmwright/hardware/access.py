@@ -1,4 +1,4 @@
-"""The file that describes the connection to a board (``run: {board: my-board.yaml}``)."""
+"""Reads the file that describes the connection to a board (``run: {board: my-board.yaml}``)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class SshHost:
 class BoardAccess:
     """The commands that flash and reset a board, and its console: ``serial`` or ``ssh``.
 
-    ``settle`` is the time in seconds from the reset until the board listens. After ``patience``
-    seconds without an answer, the board counts as silent.
+    ``settle`` is the time in seconds from the reset until the board accepts data. A board counts as
+    silent after ``patience`` seconds without an answer.
     """
 
     description: str
@@ -47,12 +47,12 @@ class BoardAccess:
 
 
 def load_access(path: Path) -> BoardAccess:
-    """Return the content of the file. Raises DiagnosticError with all its errors."""
+    """Return the content of the file. Raises DiagnosticError with all errors of the file."""
     return msgspec.convert(load_document(path, read_schema(SCHEMA)).data, BoardAccess)
 
 
 def check_access(path: Path, images: Sequence[str]) -> None:
-    """Raise DiagnosticError for errors in the file, and for unknown names of images.
+    """Raise DiagnosticError if the file has errors or unknown names of images.
 
     ``images`` are the names of the images that the build makes.
     """
@@ -77,6 +77,6 @@ def explain_unknown(name: str, images: Sequence[str]) -> str:
 
 
 def list_images(bare_metal: bool, slot: bool) -> list[str]:
-    """Return the placeholders for images in the arguments of a command."""
+    """Return the placeholders for images that the arguments of a command may contain."""
     kinds = ["elf", "bin", "hex"] if bare_metal else ["elf"]
     return [*kinds, *(f"network_{kind}" for kind in kinds if slot)]

@@ -1,6 +1,6 @@
 """Reads the cycles of each layer from a raw log of a board: the output of a demo application.
 
-templates/demo/demo.c.j2 prints this output with ``profile: individual``.
+templates/demo/demo.c.j2 prints this output if ``profile`` is ``individual``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NoReturn
 from firmwright.errors import UserError
 
 BUILD = re.compile(r"build: ([0-9a-f]{40})")
-"""The first line of a pass, with the id of the build."""
+"""The first line of a pass, which has the id of the build."""
 CYCLES = re.compile(r"(\w+): ([0-9]{1,20}) cycles")
 OUTPUT = re.compile(r"(\w+): ([0-9]{1,20}) of ([0-9]{1,20}) elements differ")
 LAST = re.compile(r"allocated: \d+ bytes, at most \d+")
 NO_COUNTER = "this board has no cycle counter"
 WHOLE = "network"
-"""The name of the line with the cycles of the whole inference."""
+"""The name in the line with the cycles of the whole inference."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MeasuredCycles:
 
 
 class CycleLog:
-    """A log of a board, read line by line; lines of other programs are ignored.
+    """A log of a board. Lines of other programs are ignored.
 
     ``layers`` are the names of the regions; a log may have another order. ``outputs`` are the
     outputs that each pass compares. Each UserError names the line.
@@ -53,7 +53,7 @@ class CycleLog:
         self._pending: dict[str, int] | None = None
 
     def read(self, text: str) -> list[MeasuredCycles]:
-        """Return the cycles of each layer, and of the whole inference at the end."""
+        """Return the cycles of each layer; the last item is the whole inference."""
         lines = text.splitlines()
         for number, line in enumerate(lines, 1):
             self._read_line(number, line.strip("\r\0 "))
@@ -125,7 +125,7 @@ class CycleLog:
             self._fail(number, f"the pass ends; {self._list_missing()}")
 
     def _list_missing(self) -> str:
-        """Return at most three of the lines that are missing in the current pass."""
+        """Return the names of at most three lines that are missing in the current pass."""
         assert self._pending is not None
         missing = [name for name in self._names if name not in self._pending]
         if not {*self._pending} - {WHOLE}:

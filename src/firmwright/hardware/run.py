@@ -15,17 +15,17 @@ from firmwright.hardware.serial_console import SerialConsole
 COMMAND_LIMIT = 600
 """The maximum time in seconds for flashing or resetting a board."""
 TAIL = 5
-"""The maximum number of lines that a message shows of a failed command's output."""
+"""The maximum number of output lines of a failed command that a message shows."""
 
 
 def run_on_board(
     access: BoardAccess, firmware: Path, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]
 ) -> Execution:
-    """Flash the board, reset it, and run the samples; instructions are not counted.
+    """Flash the board, reset it, and run the samples. Instructions are not counted.
 
-    ``firmware`` is the folder of its images. Each sample contains the input bytes of each network
-    of the firmware, in order. ``outputs`` has the number of lines with which each network answers.
-    Raises UserError if a command fails or the board does not answer.
+    ``firmware`` is the folder of the images. Each sample contains the input bytes of each network
+    of the firmware, in order. ``outputs`` has the number of lines in each network's answer. Raises
+    UserError if a command fails or the board does not answer.
     """
     run_command(access, access.flash, "flash", firmware)
     if access.ssh is not None:
@@ -40,7 +40,7 @@ def run_on_board(
 
 
 def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: Path) -> None:
-    """Run a command of the board, if it is not empty. Raises UserError if the command fails."""
+    """Run a command of the board if there is one. Raises UserError if the command fails."""
     if not words:
         return
     images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
@@ -65,7 +65,7 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
 
 
 def fill_in(word: str, images: dict[str, str]) -> str:
-    """Return the command with paths in place of image names; other braces stay."""
+    """Return an argument in which paths replace the names of images; other braces stay."""
     for name, path in images.items():
         word = word.replace(f"{{{name}}}", path)
     return word

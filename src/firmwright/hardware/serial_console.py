@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DONE = b"@done"
 ENDS = (b"@status", b"@trap")
-"""The line that a firmware prints if it ends early."""
+"""The start of the line that a firmware prints if it ends early."""
 OUTPUT = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*")
 """A line that answers a sample (``templates/application/outputs.j2``)."""
 
@@ -43,9 +43,10 @@ class SerialConsole:
     def exchange(self, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]) -> list[bytes]:
         """Send the parts of each sample one by one; return the lines of the answers.
 
-        A part is sent after the answer to the previous part, whose number of lines is in
-        ``outputs``. The firmware would lose bytes that arrive earlier. Lines of an answer begin
-        with ``@``; all other lines are noise. Raises UserError if the board stops answering.
+        Each part is sent after the answer to the previous part, because the firmware would lose
+        earlier bytes. ``outputs`` has the number of lines in the answer to each part. Lines of an
+        answer begin with ``@``; all other lines are noise. Raises UserError if the board stops
+        answering.
         """
         lines: list[bytes] = []
         self._line.reset_input_buffer()
@@ -62,7 +63,7 @@ class SerialConsole:
         return lines
 
     def _read_answer(self, what: str) -> bytes:
-        """Return the next line of an answer. Raises UserError if noise is inside the line."""
+        """Return the next line of an answer. Raises UserError if the line contains noise."""
         while not (line := self._read_line(what)).startswith(b"@"):
             pass
         if line.startswith(b"@output") and not OUTPUT.fullmatch(line):

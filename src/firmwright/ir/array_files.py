@@ -26,10 +26,10 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of a ``.npz`` file by name.
+    """Read the arrays of an ``.npz`` file by name.
 
-    numpy stores bfloat16, a type of another package, as raw bytes, which this function converts
-    back.
+    numpy stores bfloat16, a type of another package, as raw bytes. This function converts the bytes
+    back to bfloat16.
     """
     with np.load(path, allow_pickle=False) as stored:
         return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}

@@ -1,7 +1,7 @@
 """Follows the operators of a layer backward: clips, reshapes, an addition, the sums of products.
 
-``definitions`` maps each variable to its value. A function of this module follows a value to the
-operators that computed it, and returns the value before them.
+``definitions`` maps each variable to its value. The functions start at a value, skip the operators
+that computed it, and return the value before these operators.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ Added = TypeVar("Added")
 
 
 def list_definitions(function: Function) -> Definitions:
-    """Return the value of each variable that a function binds."""
     return {b.var: b.value for b in list_bindings(function)}
 
 
 def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
-    """Return the tensor before any reshapes, which has equal elements."""
+    """Return the tensor before any reshapes, which has equal elements in equal order."""
     while (call := definitions.get(value)) is not None and operator_name(call) in RESHAPES:
         value = call.args[0]
     return value
@@ -39,7 +38,7 @@ def skip_clips(
 ) -> tuple[Expr, list[tuple[float, float]]]:
     """Return the value before clips, and the bounds of the clips from the last to the first.
 
-    With ``reshapes``, there may also be reshapes before, between and after the clips.
+    If ``reshapes`` is set, reshapes may also be before, between and after the clips.
     """
     bounds: list[tuple[float, float]] = []
     while True:
@@ -55,10 +54,9 @@ def skip_clips(
 def split_addition(
     value: Expr, definitions: Definitions, read: Callable[[Expr], Added | None]
 ) -> tuple[Expr, Added | None]:
-    """Return both operands of an addition, the second as ``read`` returns it.
+    """Return both operands of an addition; ``read`` converts the second operand.
 
-    If neither operand is accepted by ``read``, or if the value is not an addition, return the value
-    and None.
+    The value and None if ``read`` accepts neither operand, or if the value is not an addition.
     """
     call = definitions.get(value)
     if call is not None and operator_name(call) == "relax.add":

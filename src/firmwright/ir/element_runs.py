@@ -1,6 +1,6 @@
 """Finds the parts of tensors that are runs of adjacent elements, and the tensors that join them.
 
-A part is such a run only along the outermost axis that is longer than 1.
+A part can be a run only along the outermost axis that is longer than 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def keeps_order(value: relax.Expr) -> bool:
 
 
 def list_parts(value: relax.Expr) -> list[relax.Expr]:
-    """Return the tensors that a concatenation stores one after the other, or []."""
+    """Return the tensors that a concatenation stores one after the other; [] for other
+    operators.
+    """
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     shape = static_shape(value)
@@ -37,7 +39,10 @@ def list_parts(value: relax.Expr) -> list[relax.Expr]:
 
 
 def find_first_element(value: relax.Expr) -> int | None:
-    """Return the first element of the part that a constant index or a slice selects, or None."""
+    """Return the first element of the part that a constant index or a slice selects.
+
+    None if the elements are not adjacent, or for other operators.
+    """
     if operator_name(value) == "relax.strided_slice":
         return find_first_of_slice(value)
     if operator_name(value) != "relax.take":
@@ -53,7 +58,7 @@ def find_first_element(value: relax.Expr) -> int | None:
 
 
 def find_first_of_slice(call: tvm.ir.Call) -> int | None:
-    """Return the first element of a slice whose elements are adjacent, or None."""
+    """Return the first element of a slice; None if the slice's elements are not adjacent."""
     shape = static_shape(call.args[0])
     axis = next((i for i, length in enumerate(shape) if length > 1), 0)
     begin = find_begin(call, axis) if prod(static_shape(call)) else None
@@ -61,7 +66,7 @@ def find_first_of_slice(call: tvm.ir.Call) -> int | None:
 
 
 def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
-    """Return the first index of a slice that only cuts this axis, with a step of 1, else None."""
+    """Return the first index of a slice that cuts only ``axis`` with a step of 1; else None."""
     before, after = static_shape(call.args[0]), static_shape(call)
     steps = [int(step.value) for step in call.args[4].fields] if len(call.args) > 4 else []
     cut = [i for i, lengths in enumerate(zip(before, after, strict=True)) if len({*lengths}) > 1]

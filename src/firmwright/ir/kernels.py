@@ -21,12 +21,12 @@ C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A pointer parameter of a kernel: its name in C, and the elements that it points to.
+    """A pointer parameter of a kernel: its name in C, and the elements to which it points.
 
-    ``dtype`` is a name of numpy, such as "int8". ``elements`` is the number of elements.
-    ``tensor`` is the name of a tensor, a weight or a scratch buffer. ``alignment`` is the alignment
-    in bytes that a weight needs: 0 for the alignment of its type, at most 16. Scratch buffers have
-    an alignment of 16.
+    ``dtype`` is a name of numpy, such as "int8". ``elements`` is the number of elements. ``tensor``
+    is the name of a tensor, a weight or a scratch buffer. ``alignment`` is the alignment in bytes
+    that a weight needs, at most 16; 0 means the alignment of its type. Scratch buffers have an
+    alignment of 16.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class FloatOperator:
-    """An operator that computes quantized values in float32: its kind, its name in the model."""
+    """An operator that computes quantized values in float32: its kind and its name in the model."""
 
     kind: str
     source: str
@@ -57,7 +57,7 @@ class FloatOperator:
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """A region's estimated clock cycles on its device: computing, moving data, waiting."""
+    """A region's estimated clock cycles on its device: for computing, moving data, and waiting."""
 
     compute: int
     transfer: int
@@ -77,7 +77,6 @@ class StoredWeights:
 
     @property
     def bits(self) -> float:
-        """The bits per weight."""
         return 8 * self.bytes / self.count
 
     def __str__(self) -> str:
@@ -95,7 +94,7 @@ class LibraryFunction:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A C source or header of the project; all kernels that share the file have equal texts."""
+    """A C source or header of the project. Its text is equal in all kernels that share the file."""
 
     name: str
     text: str
@@ -103,23 +102,24 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
+    """The C function of one region: its parameters and its body.
 
-    ``body`` is the C99 code between the braces. Weights are arrays of ``kernels/weights.npz``.
-    ``quantized_operators`` counts the operators on dequantized values; their ``float_operators``
-    have no integer form. ``functions`` are the functions and macros of the C library and of the
-    project's headers that the body uses. ``library_functions`` are the called functions of the
-    recipe's libraries. ``headers`` names additional headers of the project. ``cycles`` is the
-    estimate of the device's cost model, or of another ``cycles_source``, such as "the vendor's
-    estimate". If the code replaces the result of a closed tool, ``stand_in`` names the tool.
+    The parameters are in the order inputs, weights, outputs, scratch. ``body`` is the C99 code
+    between the braces. Weights are arrays of ``kernels/weights.npz``. ``quantized_operators`` is
+    the number of operators on dequantized values; ``float_operators`` are those without an integer
+    form. ``functions`` are the functions and macros of the C library and of the project's headers
+    that the body uses. ``library_functions`` are the called functions of the recipe's libraries.
+    ``headers`` names additional headers of the project. ``cycles`` is an estimate;
+    ``cycles_source`` names its source, such as "the vendor's estimate", if the device's cost model
+    is not the source. ``stand_in`` names a closed tool if the code replaces the tool's result.
     ``note`` describes the loops that the device chose. ``definitions`` is C code before the
-    function. If the function only starts a job, ``wait_function`` waits for the job; one of the
-    ``headers`` declares it. ``events`` maps the wait function of another device to a function of
-    this device. This function makes the next job wait for the other device's jobs, while the
-    processor continues. ``files`` are sources of the project that the body calls. ``in_place``
-    names the inputs whose memory the only output may use. Such an input has the output's size and
-    type, and each element is read only before the same element of the output is written. ``stored``
-    is None for a kernel without weights.
+    function. If the function only starts a job, ``wait_function`` waits for the end of the job; one
+    of the ``headers`` declares it. ``events`` maps the wait function of another device to a
+    function of this device. This function makes the next job wait for the other device's jobs,
+    while the processor continues. ``files`` are sources of the project that the body calls.
+    ``in_place`` names the inputs whose memory the only output may use. Such an input has the
+    output's size and type. Each of its elements is read only before the output's element at the
+    same index is written. ``stored`` is None for a kernel without weights.
     """
 
     region: str
@@ -147,7 +147,7 @@ class Kernel:
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.
 
-        The kernel has one pointer for both, as C's ``restrict`` requires.
+        The kernel has one pointer for both tensors, as C's ``restrict`` requires.
         """
         (output,) = self.outputs
         (over,) = (p for p in self.inputs if p.name == name)
@@ -165,7 +165,7 @@ class Kernel:
 class LoweredRegion:
     """A device's result for a region: a kernel, and the arrays that it reads.
 
-    ``weights`` has the arrays by their names in the kernel's parameters, in the stored layout.
+    ``weights`` has the arrays in the stored layout, by their names in the kernel's parameters.
     """
 
     kernel: Kernel
@@ -174,7 +174,7 @@ class LoweredRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegion:
-    """The result for a region with this digest, kept for the next build.
+    """The result for a region with this digest. The next build can reuse it.
 
     ``weights`` has the name in ``kernels/weights.npz`` of each array that the kernel reads.
     """
@@ -186,7 +186,7 @@ class KeptRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegions:
-    """The kept results of regions, by region name (file ``kernels/kept.json``)."""
+    """The results of regions for the next build, by region name (file ``kernels/kept.json``)."""
 
     regions: Mapping[str, KeptRegion]
 
@@ -210,7 +210,9 @@ get_all_but_tensor = attrgetter(*(f.name for f in fields(Parameter) if f.name !=
 
 
 def describe(kernel: Kernel) -> Hashable:
-    """Return the parts of a kernel that determine its C, without the names of its arguments."""
+    """Return the parts of a kernel that determine its C code, without the names of its
+    arguments.
+    """
     ports = (kernel.inputs, kernel.weights, kernel.outputs, kernel.scratch)
     return (
         *(tuple(map(get_all_but_tensor, each)) for each in ports),

@@ -1,4 +1,4 @@
-"""Describes linear layers, from which a device chooses, packs and writes its forms."""
+"""Describes linear layers. Devices choose, pack and write the forms of these layers."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ WIDE_KINDS = {
     LayerKind.DENSE: LayerKind.WIDE_DENSE,
 }
 """The kinds of layers with 16-bit activations and 8-bit weights, by the kind for 8-bit
-activations."""
+activations.
+"""
 
 
 class LayerRounding(str, Enum):
-    """How sums become stored integers.
+    """The conversion of sums to stored integers.
 
     ``TWICE`` and ``ONCE`` multiply in fixed point, like TFLite's kernels. ``TWICE`` rounds the high
-    half of the doubled product, and then its right shift. ``ONCE`` rounds the whole product once,
-    ties up. ``FLOAT`` multiplies in float32 and rounds half to even, like ONNX Runtime's kernels.
-    ``SHIFT`` multiplies and adds integers and shifts right, which rounds down.
+    half of the doubled product, and then the result of its right shift. ``ONCE`` rounds the whole
+    product once, ties up. ``FLOAT`` multiplies in float32 and rounds half to even, like ONNX
+    Runtime's kernels. ``SHIFT`` multiplies and adds integers and shifts right, which rounds down.
     """
 
     TWICE = "twice"
@@ -63,8 +64,8 @@ class LayerRounding(str, Enum):
 class Scaling:
     """The factors of a layer's sums, one per output channel.
 
-    A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64; or ``factors`` in float32. With
-    ``SHIFT`` a sum becomes (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
+    A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64, or ``factors`` in float32. For
+    ``SHIFT``, a sum becomes (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
     mantissas · 2^-shifts in float64.
     """
 
@@ -76,7 +77,7 @@ class Scaling:
 
     @property
     def has_offsets(self) -> bool:
-        """Return whether results begin at sums that do not follow only from the factors."""
+        """Return whether the sums at which results begin depend on more than the factors."""
         return self.rounding in (LayerRounding.FLOAT, LayerRounding.SHIFT)
 
 
@@ -135,7 +136,7 @@ class LinearLayer(LayerGeometry):
 
     @property
     def groups(self) -> int:
-        """The number of groups of channels; outputs of a group read only inputs of this group."""
+        """The number of groups of channels. Outputs of a group read only inputs of the group."""
         return self.channels // int(self.weights.shape[3])
 
     @property
@@ -158,7 +159,7 @@ class LinearLayer(LayerGeometry):
 
 @dataclass(frozen=True, eq=False)
 class IntegerLayer(LinearLayer):
-    """The sums of a layer of integers; ``weights`` and ``bias`` are int64. A sum is
+    """A layer of integers; ``weights`` and ``bias`` are int64. A sum is
 
     bias[c] + sum(weights[c] · (x - input_zero_point))
     """
@@ -168,12 +169,12 @@ class IntegerLayer(LinearLayer):
 
     @property
     def is_wide(self) -> bool:
-        """Return whether activations have 16 bits, with zero points of 0."""
+        """Return whether activations have 16 bits; their zero points are then 0."""
         return self.input_dtype == "int16"
 
     @cached_property
     def folded_bias(self) -> Array:
-        """The bias that includes the input's zero point, for sums of the stored integers."""
+        """The bias for sums of stored integers; it includes the input's zero point."""
         folded: Array = self.bias - self.input_zero_point * self.matrix.sum(1)
         return folded
 
@@ -187,7 +188,7 @@ class IntegerLayer(LinearLayer):
 
 @dataclass(frozen=True, eq=False)
 class Layer(IntegerLayer):
-    """One layer of integers: its sums are scaled, moved by a zero point and clamped.
+    """A layer of integers whose sums are scaled, moved by a zero point, and clamped.
 
     A result is clamp(zero_point + scaled(sum), low, high). Every element of the padding counts as
     ``input_zero_point``.
@@ -202,14 +203,14 @@ class Layer(IntegerLayer):
 
 @dataclass(frozen=True, eq=False)
 class Sums(IntegerLayer):
-    """A dense layer of bytes whose sums are its results, such as the gates of an LSTM."""
+    """A dense layer of bytes whose sums are the results, such as the gates of an LSTM."""
 
     output_dtype: ClassVar[str] = "int32"
 
 
 @dataclass(frozen=True, eq=False)
 class FloatLayer(LinearLayer):
-    """One layer of float32: the sum of a bias and products, clamped.
+    """A layer of float32: the clamped sum of a bias and products.
 
     A sum starts with its bias. Products are added in the order height, width, channel of the
     weights. Each product and each sum is rounded, so results have equal bits on every core. Padding
@@ -225,15 +226,14 @@ class FloatLayer(LinearLayer):
 
     @property
     def is_adding(self) -> bool:
-        """Return whether a tensor is added to the sums."""
         return "added" in self.roles
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The requantized result of an operation on two tensors of bytes, with ``elements`` each.
+    """The requantized result of an operation on two tensors of bytes with ``elements`` elements.
 
-    The two tensors have the same shape. ``results`` has the stored result of each pair of integers,
+    The two tensors have equal shapes. ``results`` has the stored result of each pair of integers,
     at [a - smallest a, b - smallest b]. The results are in the range from ``low`` to ``high``.
     """
 
@@ -248,7 +248,6 @@ class Pair:
 
     @property
     def input_elements(self) -> tuple[int, int]:
-        """The number of elements of each input."""
         return self.elements, self.elements
 
 
@@ -294,8 +293,8 @@ class Matrices:
     """The layout of a stack of matrices in a tensor with ``elements`` elements.
 
     The element in a row and a column is at stack · ``steps[0]`` + row · ``steps[1]`` + column ·
-    ``steps[2]``. Thus transposed matrices and heads that are side by side need no copy. A stack
-    step of 0 means that all stacks use one matrix.
+    ``steps[2]``. Therefore transposed matrices and adjacent heads need no copy. A stack step of 0
+    means that all stacks use one matrix.
     """
 
     dtype: str
@@ -306,13 +305,14 @@ class Matrices:
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct:
-    """The products of two stacks of matrices of bytes, requantized.
+    """The requantized products of two stacks of matrices of bytes.
 
-    The left is (stacks, rows, inner), the right (stacks, inner, columns), the result (stacks, rows,
-    columns). ``roles`` names the inputs of the region, "left" and "right", in the region's order.
-    ``sums`` is a layer of one channel that represents every result. It has the zero point of the
-    left and the scaling. All its weights are the largest magnitude that the right can have after
-    its zero point is subtracted. Thus its bounds hold for all results.
+    The left operand is (stacks, rows, inner), the right operand (stacks, inner, columns), the
+    result (stacks, rows, columns). ``roles`` names the inputs of the region, "left" and "right", in
+    the region's order. ``sums`` is a layer of one channel that represents every result. It has the
+    zero point of the left operand and the scaling. All its weights are the largest possible
+    magnitude of the right operand after its zero point is subtracted. Therefore its bounds hold for
+    all results.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.MATMUL
@@ -332,7 +332,7 @@ class MatrixProduct:
 
     @property
     def inputs(self) -> tuple[tuple[str, Matrices], ...]:
-        """The region's inputs in its order, with their roles."""
+        """The roles and matrices of the region's inputs, in the region's order."""
         given = {"left": self.left, "right": self.right}
         return tuple((role, given[role]) for role in self.roles)
 

@@ -15,7 +15,7 @@ Results = Sequence[tuple[Sequence[int], str]]
 
 
 def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Tensor) -> te.Tensor:
-    """Return the tensor that ``function(input ..., output)`` writes; for a strategy's compute.
+    """Return the tensor that ``function(input ..., output)`` writes, for a strategy's compute.
 
     In C, the function is ``void function(DLTensor *, ..., DLTensor *)`` (fw_dltensor.h of the
     generated project). Every tensor is complete and stored in row-major order. The function reads
@@ -28,7 +28,7 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
 def call_library(function: str, results: Results, inputs: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Return the tensors that ``function(input ..., output ...)`` writes.
 
-    ``results`` has the shape and dtype of each of them. See :func:`library_call`.
+    ``results`` has the shape and dtype of each tensor. See :func:`library_call`.
     """
     return create_results(
         function, results, inputs, lambda ins, outs: tirx.call_packed(function, *ins, *outs)
@@ -40,8 +40,8 @@ def call_operator(
 ) -> list[te.Tensor]:
     """Return the tensors that a C function of ``templates/operators`` writes.
 
-    The parameters of the function are pointers to the inputs, the numbers (int32), and pointers to
-    the results.
+    The function's parameters are pointers to the inputs, the numbers (int32), and pointers to the
+    results.
     """
 
     def call(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Expr:
@@ -71,17 +71,17 @@ def create_results(
 
 
 def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
-    # Buffers have no layout, like the buffers of TVM's formulas. Operators with a layout do not
-    # fuse.
+    # Buffers have no layout, like the buffers of TVM's formulas, because operators with a layout do
+    # not fuse.
     return tirx.decl_buffer(shape, dtype, layout=None)
 
 
 def build_call_block(
     function: str, ins: Sequence[Any], outs: Sequence[Any], call: tirx.Expr
 ) -> tirx.Stmt:
-    """Return the call as a block that declares its reads and writes, for schedules.
+    """Return the call as a block that declares its reads and writes.
 
-    Schedules do not see the accesses by pointers.
+    Schedules need the declarations, because they do not see accesses by pointers.
     """
     block = SBlock([], full_regions(ins), full_regions(outs), function, tirx.Evaluate(call))
     return SBlockRealize([], True, block)
@@ -93,7 +93,7 @@ def full_regions(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
 
 
 def unwrap_library_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Remove the block that TVM adds around a call, which declares no reads and no writes."""
+    """Remove the block that TVM adds around a call. The block declares no reads and no writes."""
 
     def unwrap(block: SBlock) -> SBlock:
         inner = block.body

@@ -14,7 +14,7 @@ from firmwright.ir.relax import Constant, constant_array, operator_name, static_
 
 
 class FusionKind(Enum):
-    """How an operator's result depends on its inputs."""
+    """The dependence of an operator's result on its inputs."""
 
     ELEMENTWISE = "a result element depends on the elements at its position (after broadcasting)"
     LAYOUT = "elements move but are not computed"
@@ -53,8 +53,9 @@ MOVEMENTS = LAYOUT - RESHAPES
 VALUE_PRESERVING = LAYOUT | relax_names(
     "image.resize2d maximum minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d where"
 )
-"""Operators whose result elements are all elements of an operand; a resize only if it is
-nearest."""
+"""Operators whose result elements are all elements of an operand. A resize counts only if its
+mode is nearest.
+"""
 
 SCALE_COMMUTING = (LAYOUT - relax_names("concat layout_transform nn.pad")) | relax_names(
     "max min nn.max_pool2d"
@@ -81,7 +82,7 @@ PACKED_PRODUCT = "packed_product"
 
 
 def count_macs(call: tvm.ir.Call) -> int:
-    """Return the multiply-accumulates of a convolution or matrix product, 0 for other operators."""
+    """Return the multiply-accumulates of a convolution or matrix product; 0 for other operators."""
     name = operator_name(call)
     if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d"):
         kernel = static_shape(call.args[1])
@@ -98,9 +99,9 @@ def count_macs(call: tvm.ir.Call) -> int:
 
 
 def count_packed_weights(value: relax.Expr) -> int:
-    """Return the number of weights of a MatMulNBits, 0 for other operators.
+    """Return the number of weights of a MatMulNBits; 0 for other operators.
 
-    The data is (rows, depth), and the result (rows, columns).
+    The data is (rows, depth), and the result is (rows, columns).
     """
     if operator_name(value) != "relax.call_tir":
         return 0
@@ -126,9 +127,9 @@ def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
 
 
 def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]:
-    """Return a function from an operator to its fusion kind.
+    """Return a function that maps an operator to its fusion kind.
 
-    Importers add some operators as TIR functions.
+    The module is needed, because importers add some operators as TIR functions.
     """
     annotated = relax.transform.AnnotateTIROpPattern()(module)
 
@@ -149,7 +150,7 @@ def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]
 def short_name(value: relax.Expr) -> str:
     """Return the name of an operator in reports: ``conv2d``, or a TIR function's name.
 
-    A value that no operator computes is a ``constant``.
+    The name is ``constant`` if no operator computes the value.
     """
     name = operator_name(value)
     if not name:

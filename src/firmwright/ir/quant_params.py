@@ -37,7 +37,6 @@ class QuantParams:
         return find_integer_limits(self.dtype)
 
     def dequantize(self, integer: int) -> float:
-        """Return the real number that an integer represents."""
         return self.scale * (integer - self.zero_point)
 
     def fake_quantize(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

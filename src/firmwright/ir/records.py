@@ -1,8 +1,8 @@
 """Reads and writes the JSON files between stages, each of which contains one dataclass.
 
 The dataclass defines the schema of its file: :func:`build_schema` derives the JSON schema from the
-dataclass, and reading checks every value's type. The dataclasses have slots. Without slots, a
-dataclass that msgspec has read would be written without the fields that have their defaults.
+dataclass. Reading checks the type of every value. The dataclasses have slots, because msgspec omits
+fields with default values if it writes a dataclass without slots that it has read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def write_record(path: Path, record: object) -> None:
-    """Write a dataclass as indented JSON; equal values produce the same bytes."""
+    """Write a dataclass as indented JSON; equal values produce equal bytes."""
     path.write_bytes(encode_record(record))
 
 
@@ -45,7 +45,7 @@ def to_plain(record: object) -> Any:
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:
-    """Read a dataclass from a file. Raises UserError if the file does not match it."""
+    """Read a dataclass from a file. Raises UserError if the file does not match the dataclass."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.DecodeError as error:
@@ -55,7 +55,7 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def find_wrong_field(record: Any, kind: type) -> str:
-    """Return the field of a dataclass whose value has a wrong type, or '' if all types are right.
+    """Return the field of a dataclass whose value has a wrong type; '' if all types are right.
 
     The user's Python makes such dataclasses. Without this check, their files could be written but
     not read.
@@ -88,5 +88,4 @@ def follow(record: Any, location: str) -> Any:
 
 
 def build_schema(kind: type) -> dict[str, Any]:
-    """Return the JSON schema of a record's file."""
     return {"$schema": SCHEMA_DIALECT, **msgspec.json.schema(kind)}

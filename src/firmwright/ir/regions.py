@@ -14,14 +14,14 @@ COPY = "copy"
 TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
 COST_RULE = "cost"
-"""The rule by which a device does not run an operator that it accepts (``placement: cost``)."""
+"""The rule if a device accepts an operator but does not run it (``placement: cost``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of an operator: the quantity to change, its value, and the nearest accepted value.
 
-    ``fact`` is the quantity's name in the rules, ``quantity`` its name in words.
+    ``fact`` is the quantity's name in the rules, ``quantity`` is its name in words.
     """
 
     fact: str
@@ -35,9 +35,10 @@ class Change:
 
 
 Work = Literal["same", "other", "none"]
-"""The work of a region after a change. With ``"same"``, the work is as before, so cost models can
-compute its cycles. With ``"other"``, the work differs. With ``"none"``, the change removes the
-region."""
+"""The work of a region after a change. ``"same"`` means that the work is unchanged, so cost
+models can compute its cycles. ``"other"`` means that the work differs. ``"none"`` means that the
+change removes the region.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,14 @@ class RuleViolation:
 class Region:
     """A group of operators that runs as one function on one device.
 
-    ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
-    ``device`` executes the region; ``lowered_by`` names the device that makes the C, if that is
-    another device. ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no
-    code. Its output is the bytes of its input from ``offset`` on, with another shape; or its inputs
-    are written one after the other at the location of its output. ``macs`` counts
-    multiply-accumulates. ``dequantized`` names the inputs that are floats computed from quantized
-    values. ``refusals`` explain why the earlier devices in the mix did not accept the region's
-    anchor. ``memory`` is the working memory of its device.
+    ``name`` is a C identifier and the name of the region's Relax function in
+    ``partition/module.json``. ``device`` executes the region; ``lowered_by`` names the device that
+    makes the C code, if it differs. ``inputs`` and ``outputs`` name tensors of the partition. A
+    ``view`` needs no code. The output of a view is the bytes of its input from ``offset`` on, with
+    another shape. A view with several inputs joins them: they are written one after the other into
+    the output. ``macs`` is the number of multiply-accumulates. ``dequantized`` names the inputs
+    that are floats computed from quantized values. ``refusals`` explain why the earlier devices in
+    the mix did not accept the region's anchor. ``memory`` is the working memory of the device.
     """
 
     name: str
@@ -117,7 +118,8 @@ class Region:
     @property
     def moves(self) -> bool:
         """Whether the region only moves a tensor and does not represent an operator of the
-        model."""
+        model.
+        """
         return self.anchor in (COPY, TRANSFORM) and not self.sources
 
 
@@ -148,7 +150,7 @@ class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 
     ``tensor_memories`` has the memory of each tensor that is not in RAM. The last ``states`` inputs
-    are kept between runs; as many outputs at the end are their next values.
+    are kept between runs. The last ``states`` outputs are their next values.
     """
 
     inputs: tuple[str, ...]
@@ -160,7 +162,9 @@ class Partition:
 
     @property
     def state_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The tensors of each state: the value at the beginning of a run, and the next value."""
+        """The pair of tensors of each state: the value at the beginning of a run, and the next
+        value.
+        """
         count = self.states
         pairs = zip(self.inputs[len(self.inputs) - count :], self.outputs[-count:], strict=True)
         return tuple(pairs) if count else ()

@@ -31,7 +31,7 @@ def list_bindings(function: relax.Function) -> list[relax.Binding]:
 
 
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
-    """Return the bindings of ``main`` in order. Raises UserError if it has branches."""
+    """Return the bindings of ``main`` in order. Raises UserError if ``main`` has branches."""
     bindings = list_bindings(module["main"])
     for binding in bindings:
         if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
@@ -68,12 +68,12 @@ def dtype_of(value: relax.Expr) -> str:
 
 
 def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
-    """Return a constant's value as a numpy array with the shape and dtype of the constant."""
+    """Return a constant as a numpy array of its shape and dtype."""
     return np.asarray(value.value.numpy())
 
 
 def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return the value that a variable is bound to; return any other expression unchanged."""
+    """Return the value that a variable is bound to; other expressions are unchanged."""
     bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
     return value if bound is None else bound
 
@@ -81,8 +81,7 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of exactly this name, even if another variable has the name."""
     value = builder.normalize(value)
-    # With a different name, TVM's canonical form would replace the variable in all values that read
-    # it.
+    # If the name differed, TVM's canonical form would replace the variable in all its readers.
     kind = relax.DataflowVar if builder.current_block_is_dataflow() else relax.Var
     variable = kind(name, value.ty)
     builder.emit_normalized(relax.VarBinding(variable, value))
@@ -90,7 +89,7 @@ def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) ->
 
 
 def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
-    """Return the number of times that the values and the result of ``main`` read a variable."""
+    """Return how often the values and the result of ``main`` read each variable."""
     found: Counter[relax.Var] = Counter()
 
     def count(part: relax.Expr) -> None:
@@ -105,7 +104,7 @@ def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
 def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
     """Apply ``rewrite`` to every operator call of ``main``, after its arguments are rewritten.
 
-    ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it
+    ``rewrite`` may emit bindings into the builder. It returns the call itself if the call is
     unchanged. Variables keep their names. If no call changes, the result is the module itself.
     """
     changed = False
@@ -167,8 +166,8 @@ def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRMo
 def copy_variables(function: relax.Function) -> relax.Function:
     """Return a function with new variables, because a module binds each variable only once.
 
-    Unlike TVM's copy, this function does not infer types again, which needs a millisecond per
-    convolution.
+    TVM's copy infers types again, which takes a millisecond per convolution. This function does not
+    infer types.
     """
     copies: dict[relax.Var, relax.Var] = {}
 
@@ -193,7 +192,7 @@ def rewrite_bindings(
 ) -> tvm.IRModule:
     """Replace each binding of ``main`` by the bindings that ``rewrite`` returns for it.
 
-    The new bindings have to bind each variable that other bindings read.
+    The new bindings must bind each variable that other bindings read.
     """
     blocks = [
         type(block)([new for binding in block.bindings for new in rewrite(binding)])
@@ -203,7 +202,7 @@ def rewrite_bindings(
 
 
 def replace_blocks(module: tvm.IRModule, blocks: list[relax.BindingBlock]) -> tvm.IRModule:
-    """Return the module with other bindings in ``main``, which returns the same variables."""
+    """Return the module with new bindings in ``main``, which returns the same variables."""
     main = module["main"]
     body = relax.SeqExpr(blocks, main.body.body)
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
@@ -221,7 +220,7 @@ def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
 def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
     """Remove dataflow bindings of ``main`` that have no reader, in one pass from the end.
 
-    TVM's pass compares each dead binding with each live binding. It needs seconds if 2,000 of
+    TVM's pass compares each dead binding with each live binding. It takes seconds if 2,000 of
     10,000 bindings are dead.
     """
     main = module["main"]
@@ -264,7 +263,6 @@ def list_constants(function: relax.Function) -> list[npt.NDArray[np.generic]]:
 
 
 def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
-    """Return the variables that bindings read, in their order, with repetitions."""
     return [variable for b in bindings for variable in read_variables(b.value)]
 
 
@@ -279,7 +277,7 @@ def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function])
 
 
 def list_result_types(function: relax.Function) -> list[tvm.ir.Type]:
-    """Return the types of the results of a function, one per output."""
+    """Return the type of each output of a function."""
     returned = function.ret_ty
     return list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
 

@@ -1,7 +1,7 @@
-"""Converts numbers of 8, 4 or 2 bits whose types C99 lacks; each is stored in one byte.
+"""Converts numbers of 8, 4 or 2 bits whose types C99 lacks; one byte stores each number.
 
-An integer is stored as its value, a float as its bit pattern in the low bits. Strings, which have
-no type of fixed size in C99, are stored as :mod:`firmwright.ir.strings` describes.
+An integer is stored as its value, a float as its bit pattern in the low bits. Strings have no C99
+type of fixed size; :mod:`firmwright.ir.strings` describes their storage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def find_limits(dtype: str) -> ml_dtypes.iinfo:
 
 
 def to_bytes(array: Array) -> Array:
-    """Return the stored form of an array of such numbers or of strings, other arrays unchanged."""
+    """Return the stored form of an array of such numbers or of strings; other arrays are
+    unchanged.
+    """
     if are_strings(array):
         return encode_strings(array)
     dtype = array.dtype.name
@@ -60,5 +62,4 @@ def from_bytes(array: Array, dtype: str) -> Array:
 
 
 def to_model_type(array: Array, tensor: Tensor) -> Array:
-    """Return a tensor's data in the type that the tensor has in the model."""
     return array if tensor.model_dtype is None else from_bytes(array, tensor.model_dtype)

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 def to_storage(array: Array, storage: Storage | None) -> Array:
     """Return a tensor's bytes in their order in memory, as a flat array; padding is 0.
 
-    If ``storage`` is None, return the tensor unchanged.
+    The tensor is unchanged if ``storage`` is None.
     """
     if storage is None:
         return array

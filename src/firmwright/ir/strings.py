@@ -1,6 +1,6 @@
-"""Stores strings in 32 bytes each, as the last axis, because a C99 string has no fixed size.
+"""Stores strings in 32 bytes, as the last axis, because a C99 string has no fixed size.
 
-At least one zero follows the bytes of a string, like the result of ``strncpy(x, string, 32)``.
+At least one zero follows the bytes of a string, as after ``strncpy(x, string, 32)``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def are_strings(array: Array) -> bool:
 
 
 def encode_strings(array: Array) -> Array:
-    """Return uint8 (..., STRING_BYTES) for strings, in UTF-8.
+    """Return strings in UTF-8 as uint8 (..., STRING_BYTES).
 
-    Raises UserError for a string that is too long or contains a zero.
+    Raises UserError if a string is too long or contains a zero.
     """
     texts = [s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1).tolist()]
     for text in texts:
@@ -39,7 +39,7 @@ def encode_strings(array: Array) -> Array:
 
 
 def decode_strings(array: Array) -> Array:
-    """Return the strings that uint8 (..., STRING_BYTES) contains, as objects."""
+    """Return the strings in uint8 (..., STRING_BYTES) as objects."""
     stored = np.ascontiguousarray(array).view(f"S{STRING_BYTES}")[..., 0]
     texts = np.empty(stored.shape, object)
     for position, text in np.ndenumerate(stored):

@@ -10,7 +10,7 @@ from tvm import relax
 
 
 def make_virtual_machine(module: tvm.IRModule) -> relax.VirtualMachine:
-    """Compile a module with LLVM for this computer; errors of TVM are passed on."""
+    """Compile a module with LLVM for this computer. Raises the errors of TVM."""
     load_host_functions()
     return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
 
@@ -19,7 +19,7 @@ def make_virtual_machine(module: tvm.IRModule) -> relax.VirtualMachine:
 def load_host_functions() -> None:
     """Load TVM's functions for sorting and random numbers.
 
-    TVM loads these functions only together with its backends.
+    TVM itself loads these functions only together with its backends.
     """
     tvm_ffi.libinfo.load_lib_ctypes(
         "tvm", "tvm_runtime_extra", "RTLD_LOCAL", tvm.libinfo.package_lib_paths()
