@@ -1,1 +1,1 @@
-"""Lowers operators to C for CPU cores, by integer arithmetic, TIR, loops and text."""
+"""Lowers operators to C code for CPU cores."""

@@ -1,4 +1,7 @@
-"""Reads a region as one float32 layer: convolution or product, bias, sum, activation."""
+"""Reads a region as one float32 layer.
+
+A layer is a convolution or a product, and an optional bias, sum and activation.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ KINDS = {
 
 
 def read_float_layer(function: relax.Function) -> FloatLayer | None:
-    """Return the float32 layer that a region's function computes; None for other functions."""
+    """Return the float32 layer that a region's function computes, or None for other functions."""
     results = function.body.body.fields
     if len(results) != 1:
         return None
@@ -77,10 +80,11 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
 
 
 def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, tuple[int, ...]]:
-    """Return the tensor that an anchor reads, and the axes of the tensor's permutation, or ().
+    """Return the tensor that an anchor reads, and the axes of the tensor's permutation.
 
-    A convolution may read a tensor with channels first. A product may read a tensor with channels
-    last, although the model's rows have channels first.
+    The axes are () if the anchor reads the tensor directly. A convolution may read a tensor with
+    channels first. A product may read a tensor with channels last, although the model's rows have
+    channels first.
     """
     moved = skip_reshapes(anchor.args[0], definitions)
     call = definitions.get(moved)
@@ -97,16 +101,17 @@ def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr
 
 
 def spread_bias(bias: Array, channels: int) -> Array | None:
-    """Return one number per channel; None for a constant that differs within a channel."""
+    """Return one number per channel, or None if the constant differs within a channel."""
     if bias.size == 1:
         return np.full(channels, bias.item(), "float32")
     return bias.reshape(-1) if bias.size == bias.shape[-1] == channels else None
 
 
 def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> LinearLayer | None:
-    """Return the sums of a float32 convolution or product with constants, without a bias.
+    """Return the sums of a float32 convolution or product that has constant weights.
 
-    A product is a convolution of one tap. The rows of the product are pixels of one line.
+    The sums have no bias. A product is a convolution with one tap. The rows of the product are the
+    pixels of one line.
     """
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None

@@ -1,4 +1,4 @@
-"""Finds the operators of a region that compute quantized values in float32, for the report."""
+"""Finds the operators of a region that compute quantized values in float32."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def summarize_use(
     values: Mapping[Var, Value],
     finished: Function,
 ) -> ArithmeticUse:
-    """Return which of a region's operators run in float32.
+    """Return the operators of a region that run in float32.
 
-    ``values`` has the new value of each variable of the region's old ``function``. An operator runs
-    in float32 if the ``finished`` function still contains its float result. If a rounding computed
-    the operator again on integers, the float result was removed as dead code.
+    ``values`` maps each variable of the region's old ``function`` to the new value. An operator
+    runs in float32 if the ``finished`` function still contains the operator's float result. If a
+    rounding computed the operator again on integers, the float result was removed as dead code.
     """
     kept = {b.var for b in list_bindings(finished)}
     operators = list_quantized_operators(region, function)
@@ -60,12 +60,15 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
             dequantized.add(binding.var)
         if name not in CONVERSIONS and any(v in dequantized for v in read):
             dequantized.add(binding.var)
-            if name:  # results of an operator with several results
+            if name:  # an operator with several results has no name
                 found.append(binding)
     return found
 
 
 def find_source_name(region: Region, variable: Var) -> str:
-    """Return an operator's name in the model; without one, the first source name of the region."""
+    """Return an operator's name in the model.
+
+    If the operator has no name in the model, the result is the region's first source name.
+    """
     name = str(variable.name)
     return name if is_source_name(name) else next(iter(region.sources), "")

@@ -17,13 +17,13 @@ from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.kernels import Parameter
 
 BYTES = frozenset({"int8", "uint8"})
-"""Types with which C may read and write the same bytes."""
+"""C may read and write the same bytes with each of these types."""
 
 POINTER_OPERATIONS = frozenset(
     f"tirx.{name}"
     for name in ("address_of", "tvm_access_ptr", "tvm_call_packed", "tvm_call_cpacked")
 )
-"""Operations that pass on a buffer; the elements that they read and write are not known."""
+"""Operations that pass a buffer to unknown code, which may read and write any element."""
 
 
 def find_in_place(
@@ -33,8 +33,8 @@ def find_in_place(
 
     The parameters are the inputs, ``between`` other parameters, and the outputs. The proof has two
     parts. First, one statement writes the output and runs once per element. All elements are
-    written, so each element is written once. Second, no other statement reads the input, and this
-    statement reads the input only at the position that it writes.
+    written, so each element is written once. Second, no other statement reads the input, and the
+    writing statement reads the input only at the position that it writes.
     """
     alike = [p.name for p in inputs if len(outputs) == 1 and is_alike(p, outputs[0])]
     if not alike:
@@ -59,8 +59,10 @@ def find_in_place(
 
 
 def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
-    """Return the number of runs of a statement; None if it is unknown, also for pointers and while
-    loops."""
+    """Return the number of runs of a statement, or None if the number is unknown.
+
+    Pointer operations and while loops make the number unknown.
+    """
     calls = find_nodes(body, tvm.ir.Call)
     names = {call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)}
     if names & POINTER_OPERATIONS or find_nodes(body, tirx.While):
@@ -71,13 +73,12 @@ def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
 
 
 def is_alike(one: Parameter, other: Parameter) -> bool:
-    """Return whether two parameters may share memory: same size, compatible types in C."""
+    """Return whether two parameters have equal sizes and compatible types in C."""
     same = one.dtype == other.dtype or {one.dtype, other.dtype} <= BYTES
     return same and one.elements == other.elements
 
 
 def find_nodes(tree: tirx.Stmt | tirx.Expr, kind: type[Any]) -> list[Any]:
-    """Return all nodes of a tree that have a type."""
     found: list[Any] = []
     structural_walk(tree, (kind, found.append))
     return found

@@ -1,7 +1,7 @@
-"""Keeps the quantized values of a CPU region as integers while the results are exact.
+"""Keeps the quantized values of a CPU region as integers if the results are exact.
 
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear, so
-they run on the integers and only their sum is scaled. Max-pooling, ReLU and layout changes commute
+they run on the integers, and only the sum is scaled. Max-pooling, ReLU and layout changes commute
 with a positive scale. The rounding of the scaled sum depends on the model format
 (:mod:`firmwright.lowering.kernels.rounding`).
 """
@@ -43,7 +43,7 @@ CONVOLUTION_ATTRIBUTES = (
 
 
 class IntegerRewriter:
-    """Rebuilds one region function; use :func:`use_integer_arithmetic`."""
+    """Rebuilds one region function on behalf of :func:`use_integer_arithmetic`."""
 
     def __init__(self, region: Region, module: tvm.IRModule, rounding: Rounding) -> None:
         self.region = region
@@ -53,7 +53,7 @@ class IntegerRewriter:
 
     def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
         name, block_builder = self.region.name, self.builder.block_builder
-        # TVM derives the names of temporaries from these.
+        # TVM derives the names of temporaries from the names of the parameters.
         parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
         self.builder.values.update(zip(self.function.params, parameters, strict=True))
         with block_builder.function(name, parameters):
@@ -64,15 +64,16 @@ class IntegerRewriter:
                 returned = self.function.body.body.fields
                 results = [block_builder.emit_output(self.compute_result(r)) for r in returned]
             block_builder.emit_func_output(relax.Tuple(results))
-        # An operator may be emitted twice: in float32, and on integers by a rounding.
+        # The translation emits an operator in float32, and a rounding may emit it again on
+        # integers.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 
     def compute_result(self, returned: relax.Var) -> relax.Expr:
-        """Return a result as a value that an operator computes; constants are copied.
+        """Return a result as a value that an operator computes, and copy constants.
 
-        The cast of a constant counts as a constant. TVM evaluates the cast at build time, so the
-        function would have no operator.
+        The cast of a constant counts as a constant, because TVM evaluates the cast at build time.
+        The function would then have no operator.
         """
         value = self.builder.materialize_argument(returned)
         call = self.builder.definitions.get(returned)
@@ -88,10 +89,10 @@ class IntegerRewriter:
         self.builder.values[binding.var] = self.translate(binding.value)
 
     def translate(self, call: relax.Expr) -> Value:
-        """Return the value that a call computes, as integers with a scale if integers are exact.
+        """Return the value of a call as integers with a scale if the integers are exact.
 
-        A constant is returned unchanged. If an operator has several results, each of them is an
-        ordinary tensor.
+        A constant is returned unchanged. The results of an operator with several results are
+        ordinary tensors.
         """
         if isinstance(call, Constant):
             return call
@@ -128,7 +129,7 @@ class IntegerRewriter:
         return read_dequantize(call, self.builder.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
-        """Round integers to new parameters; keep integers whose parameters match."""
+        """Round integers to new parameters, or keep integers whose parameters match."""
         params = read_quant_params(call)
         if params is None:
             return None
@@ -138,7 +139,10 @@ class IntegerRewriter:
         return self.rounding.quantize(self.builder, call.args[0], params)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
-        """Convolve integers; a grouped transposed convolution needs weights with one scale."""
+        """Convolve integers.
+
+        A grouped transposed convolution needs weights with one scale.
+        """
         operator = operator_name(call).removeprefix("relax.nn.")
         if operator.endswith("transpose") and int(call.attrs.groups) != 1:
             weights = self.builder.value(call.args[1])
@@ -225,7 +229,10 @@ class IntegerRewriter:
         return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
-        """Remove a clip to the whole range of the integers, which importers may emit."""
+        """Remove a clip to the whole range of the integers.
+
+        Importers may emit such clips.
+        """
         source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
@@ -258,17 +265,16 @@ class IntegerRewriter:
 
 
 def is_cast_constant(call: tvm.ir.Call) -> bool:
-    """Return whether a call casts a constant to another type."""
     return operator_name(call) == "relax.astype" and isinstance(call.args[0], Constant)
 
 
 def sum_type(largest: int) -> str:
-    """Return the narrowest type, int32 or int64, that can store sums up to a magnitude."""
+    """Return int32 if it can store sums up to the magnitude ``largest``, else int64."""
     return "int32" if largest < INT32_LIMIT else "int64"
 
 
 def copy_tensor(data: te.Tensor) -> te.Tensor:
-    """Copy a tensor that needs no computation, because a region writes to a separate output."""
+    """Return a copy of a tensor, because a region writes to a separate output."""
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
@@ -277,6 +283,6 @@ def use_integer_arithmetic(
 ) -> tuple[tvm.IRModule, ArithmeticUse]:
     """Return a module in which the region's function uses integers if the results are exact.
 
-    The second result reports which operators still run in float32.
+    The second result lists the operators that still run in float32.
     """
     return IntegerRewriter(region, module, rounding).run()

@@ -1,7 +1,8 @@
-"""Reads a region as one integer layer: convolution or product, bias, activation, quantize.
+"""Reads a region as one integer layer.
 
-The results equal the results of :mod:`firmwright.lowering.integer_arithmetic`, and a test compares
-both modules.
+A layer is a convolution or a product, an optional bias and activation, and a quantization. The
+results equal the results of :mod:`firmwright.lowering.integer_arithmetic`. A test compares both
+modules.
 """
 
 from __future__ import annotations
@@ -62,16 +63,20 @@ from firmwright.lowering.layer_arithmetic import fold_constant_channels
 ACTIVATIONS = (*BYTES, "int16")
 
 WIDE_LIMIT = 2**46
-"""Sums of 16-bit activations stay below this limit, so they can be scaled in two halves of 64
-bits."""
+"""Sums of 16-bit activations stay below this limit.
+
+Such sums can be scaled in two halves of 64 bits.
+"""
 
 ROWS_OF_A_PICTURE = 4
-"""The minimum number of rows for which a product with a matrix becomes a convolution of as many
-pixels."""
+"""The minimum number of rows for which a matrix product becomes a convolution.
+
+The convolution has one pixel per row.
+"""
 
 
 def read_layer(function: relax.Function, rounding: str) -> Layer | None:
-    """Return the layer that a region's function computes; None for other functions.
+    """Return the layer that a region's function computes, or None for other functions.
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
@@ -99,8 +104,8 @@ def find_quantized(
 ) -> tuple[Definitions, relax.Expr, OutputQuantParams] | None:
     """Return the definitions, the value that a function quantizes, and the output parameters.
 
-    The function has ``inputs`` parameters and only one result, which has one of the ``dtypes``. The
-    definitions map its variables to their values.
+    The definitions map the function's variables to their values. The result is None unless the
+    function has ``inputs`` parameters and only one result, which has one of the ``dtypes``.
     """
     results = function.body.body.fields
     if len(function.params) != inputs or len(results) != 1:
@@ -113,7 +118,10 @@ def find_quantized(
 def find_quantized_call(
     function: relax.Function, rounding: str, inputs: int, operators: Collection[str]
 ) -> tuple[Definitions, tvm.ir.Call, OutputQuantParams] | None:
-    """Return the call of one of the operators that such a function quantizes to bytes."""
+    """Return the call of one of the operators if the function quantizes the call's result to bytes.
+
+    The other results are the results of :func:`find_quantized`.
+    """
     found = find_quantized(function, rounding, inputs)
     call = None if found is None else found[0].get(found[1])
     if found is None or call is None or operator_name(call) not in operators:
@@ -124,7 +132,7 @@ def find_quantized_call(
 def read_output(
     result: relax.Expr, definitions: Definitions, rounding: str, dtypes: Sequence[str]
 ) -> tuple[relax.Expr, OutputQuantParams] | None:
-    """Return the value that a region's result quantizes, and the parameters of its integers."""
+    """Return the value that a region's result quantizes, and the output's parameters."""
     result, bounds = skip_clips(result, definitions, reshapes=True)
     call = definitions.get(result)
     if call is None or operator_name(call) != "relax.quantize":
@@ -142,13 +150,13 @@ def read_output(
 
 
 def read_bias(added: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the constant integers that a dequantize reads, else None."""
+    """Return the constant integers that a dequantize operator reads, or None."""
     bias = read_quantized(added, definitions)
     return bias if bias is not None and isinstance(bias.data, Constant) else None
 
 
 def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the integers that a dequantize with constant parameters reads, else None."""
+    """Return the integers that a dequantize operator with constant parameters reads, or None."""
     call = definitions.get(argument)
     if call is None or operator_name(call) != "relax.dequantize":
         return None
@@ -158,7 +166,7 @@ def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedT
 
 
 def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the bytes that a per-tensor dequantize reads, else None."""
+    """Return the bytes that a per-tensor dequantize operator reads, or None."""
     data = read_quantized(argument, definitions)
     if data is None or not data.is_per_tensor or dtype_of(data.data) not in BYTES:
         return None
@@ -168,9 +176,9 @@ def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTenso
 def read_operands(
     anchor: tvm.ir.Call | None, definitions: Definitions
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
-    """Return an anchor's activations and constant 8-bit weights; None for other operands.
+    """Return an anchor's activations and constant 8-bit weights, or None for other operands.
 
-    The activations have the same scale and zero point.
+    All activations have one scale and one zero point.
     """
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None
@@ -183,12 +191,12 @@ def read_operands(
 
 
 def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
-    """Return whether a value is the region's input, possibly with another shape."""
+    """Return whether a value is the region's input or a reshaped input."""
     return bool(skip_reshapes(data, definitions).same_as(parameter))
 
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
-    """Return the sums of a convolution without a bias; None if no layer supports its layout."""
+    """Return the sums of a convolution without a bias, or None if no layer supports the layout."""
     layout = str(call.attrs.kernel_layout)
     if not weights.is_per_tensor and weights.axis != layout.index("O"):
         return None
@@ -196,7 +204,7 @@ def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer
 
 
 def describe_convolution(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
-    """Return the sums of a convolution with these weights; None if the layout is not NHWC."""
+    """Return the sums of a convolution with these weights, or None if the layout is not NHWC."""
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
     if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
@@ -231,7 +239,7 @@ def describe_convolution(call: tvm.ir.Call, weights: Array) -> LinearLayer | Non
 
 
 def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
-    """Return the sums of a product with a matrix (I, O), without a bias."""
+    """Return the sums, without a bias, of a product with an (I, O) matrix."""
     if not (weights.is_per_tensor or weights.axis == 1):
         return None
     sums = describe_product(call, center(weights))
@@ -241,13 +249,13 @@ def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | N
 
 
 def describe_product(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
-    """Return the sums of a product with these weights; None if the weights are not one matrix."""
+    """Return the sums of a product, or None if the weights are not one matrix."""
     rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
     return make_dense(int(np.prod(rows[:-1])), weights.T) if len(matrix) == 2 else None
 
 
 def make_dense(batch: int, weights: Array) -> LinearLayer:
-    """Return the sums of a dense layer with weights (O, I) and no bias."""
+    """Return the sums of a dense layer with (O, I) weights and no bias."""
     outputs, inputs = weights.shape
     return LinearLayer(
         kind=LayerKind.DENSE,
@@ -268,7 +276,7 @@ def make_dense(batch: int, weights: Array) -> LinearLayer:
 
 
 def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
-    """Return the sums of a product as a convolution's sums; each row is a pixel."""
+    """Return a product's sums as a convolution's sums, with one pixel per row."""
     return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 
@@ -288,7 +296,7 @@ def make_layer(
     params: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
-    """Return the layer that computes the sums; None if the sums might not fit their type."""
+    """Return the layer that computes the sums, or None if a sum might not fit its type."""
     values, channels = linear.weights, linear.out_channels
     largest = int(values[0].size) * data.largest * weights.largest
     limit = find_limit(data, params)
@@ -325,9 +333,10 @@ def make_layer(
 
 
 def find_limit(data: QuantizedTensor, params: OutputQuantParams) -> int:
-    """Return the limit of the sums in magnitude; 0 if the result's width is not supported.
+    """Return the maximum magnitude of the sums, or 0 if the width of the result is not supported.
 
-    8-bit activations need an 8-bit result. 16-bit activations need int16 with the zero point 0.
+    8-bit activations need an 8-bit result. 16-bit activations need an int16 result with the zero
+    point 0.
     """
     if data.width == 8:
         return INT32_LIMIT if params.dtype in BYTES else 0
@@ -337,10 +346,10 @@ def find_limit(data: QuantizedTensor, params: OutputQuantParams) -> int:
 def make_scaling(
     sums: QuantizedTensor, params: OutputQuantParams, rounding: str, channels: int
 ) -> Scaling | None:
-    """Return the factors from sums to steps of the output.
+    """Return the factors that convert sums to steps of the output.
 
-    The result is None for a factor of 1 or more, and for ties that are rounded neither up nor to
-    even. Sums of 16-bit activations have forms only in TFLite's rounding.
+    The result is None if a factor is 1 or more, or if ties are rounded neither up nor to even. Sums
+    of 16-bit activations are supported only in TFLite's rounding.
     """
     if rounding == "onnx" and sums.has_wide_sums:
         return None

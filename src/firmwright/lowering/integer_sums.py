@@ -1,7 +1,7 @@
-"""Reads a region as sums of products of bytes, stored as int32: matmul -> [add bias].
+"""Reads a region as int32 sums of products of bytes, with an optional bias.
 
-Sums of int32 wrap, so the addition is done in uint32, between two casts. A layer whose sums fit 31
-bits does not need casts.
+Sums of int32 wrap, so the addition runs in uint32 between two casts. A layer whose sums fit 31 bits
+does not need casts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WORDS = ("int32", "uint32")
 
 
 def read_sums(function: Function) -> Sums | None:
-    """Return the sums that a region's function computes; None for other functions."""
+    """Return the sums that a region's function computes, or None for other functions."""
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1 or dtype_of(results[0]) != "int32":
         return None
@@ -50,7 +50,7 @@ def read_sums(function: Function) -> Sums | None:
 
 
 def skip_casts(value: Expr, definitions: Definitions) -> Expr:
-    """Return the 32-bit words before any casts between signed and unsigned types."""
+    """Return the 32-bit words before all casts between signed and unsigned types."""
     while (
         (call := definitions.get(value)) is not None
         and operator_name(call) == "relax.astype"

@@ -1,4 +1,4 @@
-"""Computes a layer's results from the sums in numpy, and finds constant channels."""
+"""Computes a layer's results from the sums with NumPy, and finds constant channels."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
         real = np.rint(sums.astype("float32") * scaling.factors)
         steps = np.clip(real, -(2.0**20), 2.0**20).astype("int64")
     elif scaling.rounding is LayerRounding.ONCE:
-        # The product has two halves, because sums of 16-bit activations times a factor exceed 64
-        # bits.
+        # The product has two halves, because the product of a factor and a sum of 16-bit
+        # activations exceeds 64 bits.
         low = ((sums & 0xFFFF) * mantissas + (np.int64(1) << (30 + shifts))) >> 16
         steps = ((sums >> 16) * mantissas + low) >> (15 + shifts)
     elif scaling.rounding is LayerRounding.SHIFT:
@@ -40,8 +40,8 @@ def fold_constant_channels(layer: Layer) -> Layer:
     """Return the layer with simple parameters for channels that do not depend on the input.
 
     Training can produce channels that a ReLU always clamps. Some forms do not support the biases
-    and factors of such channels. These channels get zero weights, a factor of 1/4, and four times
-    the result as the bias.
+    and factors of such channels. These channels get zero weights, a factor of 1/4, and a bias of
+    four times the result.
     """
     limits = np.iinfo(layer.input_dtype)
     ends = [int(limit) - layer.input_zero_point for limit in (limits.min, limits.max)]
@@ -54,7 +54,7 @@ def fold_constant_channels(layer: Layer) -> Layer:
     constant = found == other
     if not constant.any():
         return layer
-    # 2^30 · 2^(-31 - 1), or 1 · 2^-2.
+    # The factor 1/4 is 2^30 · 2^(-31 - 1), or 1 · 2^-2.
     quarter = (1, 2) if layer.scaling.rounding is LayerRounding.SHIFT else (2**30, 1)
     scaling = replace(
         layer.scaling,

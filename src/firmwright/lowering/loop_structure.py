@@ -23,7 +23,7 @@ CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely", BOUNDED})
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer and its declaration in the C code of a region."""
+    """A pointer in the C code of a region."""
 
     name: str
     declaration: str
@@ -35,7 +35,7 @@ class ScheduledRegion:
 
     The function has ``pointers`` as parameters after the region's parameters. ``functions`` are the
     functions of ``headers`` that the loops call. ``note`` is a comment for the C file that states
-    the choice of loops and the reason. ``cycles`` is the estimate of the device's cost model.
+    the choice of loops and the reason. The device's cost model estimates ``cycles``.
     """
 
     function: tirx.PrimFunc
@@ -67,12 +67,11 @@ def apply_default_loops(schedule: Schedule) -> None:
 
 
 def blocks(schedule: Schedule) -> list[SBlockRV]:
-    """Return the blocks of a function, in order of execution."""
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
 def attempt(step: object) -> bool:
-    """Run one step of a schedule; keep the loops unchanged if TVM rejects the step.
+    """Run one step of a schedule, or keep the loops unchanged if TVM rejects the step.
 
     For a stride other than 1, TVM 0.27 raises InternalError before it changes the loops.
     """
@@ -86,8 +85,8 @@ def attempt(step: object) -> bool:
 def can_be_inlined(schedule: Schedule, block: SBlockRV) -> bool:
     """Return whether other blocks read a block's result and the block is not a reduction.
 
-    TVM also rejects other blocks. However, TVM's first rejection in a process needs a quarter of a
-    second, because TVM reads all its symbols for a traceback.
+    TVM also rejects blocks that cannot be inlined. However, TVM's first rejection in a process
+    needs a quarter of a second, because TVM reads all its symbols for a traceback.
     """
     return bool(schedule.get_consumers(block)) and not is_reduction(schedule, block)
 
@@ -101,20 +100,23 @@ def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
 
 
 def is_cheap(block: SBlock) -> bool:
-    """Return whether computing a value costs about the same as loading the value."""
+    """Return whether a value costs about as much to compute as to load."""
     calls: set[str] = set()
     structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(callee_name(call))))
     return all(c in CHEAP_CALLS or c.startswith(WRAPPED_PREFIX) for c in calls)
 
 
 def callee_name(call: tvm.ir.Call) -> str:
-    """Return the name of a C function or of a TIR operation."""
+    """Return the name of the C function or TIR operation that a call calls."""
     name = str(call.op.name)
     return str(call.args[0].value) if name.endswith("call_pure_extern") else name
 
 
 def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
-    """Return whether each value is read only once, so that inlining does not compute it again."""
+    """Return whether each value is read only once.
+
+    Inlining then does not repeat a computation.
+    """
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return False
@@ -133,7 +135,6 @@ def count_spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
-    """Count how often the producer's result is read in the consumer's formula."""
     result = schedule.get(producer).writes[0].source
     found: list[bool] = []
     structural_walk(

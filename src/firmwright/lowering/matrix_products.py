@@ -1,7 +1,7 @@
 """Reads a region as products of two stacks of matrices that are both activations.
 
 Operators that permute or rename axes before a product change only the positions of the elements.
-Thus the heads of an attention layer are multiplied in the order that they have in memory.
+Therefore an attention layer multiplies its heads in the order that they have in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Axes = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A region's parameter, its quantization parameters, and the axes that a product reads."""
+    """A region's parameter with its quantization parameters and the axes that a product reads."""
 
     parameter: Expr
     params: QuantizedTensor
@@ -47,7 +47,7 @@ class Operand:
 
 
 def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | None:
-    """Return the products that a region's function computes; None for other functions.
+    """Return the products that a region's function computes, or None for other functions.
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
@@ -65,7 +65,7 @@ def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | No
 
 
 def read_operand(argument: Expr, definitions: Definitions) -> Operand | None:
-    """Return the operand that an argument reads; None if it is not quantized bytes."""
+    """Return the operand that an argument reads, or None if the operand is not quantized bytes."""
     seen, source = find_views(argument, definitions)
     params = read_bytes(source, definitions)
     if params is None:
@@ -87,12 +87,11 @@ def find_views(argument: Expr, definitions: Definitions) -> tuple[list[Call], Ex
 
 
 def lay_axes(shape: tuple[int, ...]) -> Axes:
-    """Return the axes of a tensor in row-major order."""
     return tuple((size, prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
 
 
 def change_axes(axes: Axes, view: Call) -> Axes | None:
-    """Return the axes of a view; None if the step of an axis is not constant."""
+    """Return the axes of a view, or None if the step of an axis is not constant."""
     if operator_name(view) == TURNED:
         order = view.attrs.axes
         turned = range(len(axes))[::-1] if order is None else (int(axis) for axis in order)
@@ -108,16 +107,17 @@ def change_axes(axes: Axes, view: Call) -> Axes | None:
 
 
 def join_axes(axes: Axes) -> tuple[int, int] | None:
-    """Return several axes as one axis; None if the distances between elements differ."""
+    """Return several axes as one axis, or None if the distances between elements differ."""
     long = [axis for axis in axes if axis[0] > 1] or [(1, 0)]
     even = all(far == size * near for (_, far), (size, near) in pairwise(long))
     return (prod(size for size, _ in long), long[-1][1]) if even else None
 
 
 def lay_stacks(left: Axes, right: Axes) -> tuple[Axes, Axes] | None:
-    """Return both operands with three axes; a stack of one matrix has a step of 0.
+    """Return both operands with three axes.
 
-    Return None if the matrices do not correspond one by one, or if their distances differ.
+    A stack of one matrix has a step of 0. The result is None if the matrices do not correspond one
+    by one, or if the distances between the matrices differ.
     """
     # Batch axes are aligned at the last batch axis, so only leading axes may be missing.
     sizes = [[*dropwhile(lambda n: n == 1, (n for n, _ in axes[:-2]))] for axes in (left, right)]
@@ -140,7 +140,8 @@ def make_product(
 ) -> MatrixProduct | None:
     """Return the products of two operands.
 
-    Return None if the sums might not fit 32 bits, or if the elements of a row are not adjacent.
+    The result is None if the sums might not fit 32 bits, or if the elements of a row are not
+    adjacent.
     """
     stacks = lay_stacks(left.axes, right.axes)
     if stacks is None or stacks[0][2][1] > 1:

@@ -1,4 +1,4 @@
-"""Implements ONNX's rounding and documents which results are exact."""
+"""Implements ONNX's rounding and documents the exact results."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class OnnxRounding:
       results equal the results of ONNX Runtime's QLinearConv and QLinearMatMul. The sum is
       an exact int32, which is converted to float32 and multiplied by (x scale · w scale) /
       y scale. Both operations round to float32. The float32 graph would add float32
-      products, in an order that ONNX does not define. The graph's result differs only if
+      products in an order that ONNX does not define. The graph's result differs only if
       the real sum is about half way between two integers.
     - An average of stored 8-bit integers: the average is an exact sum that is scaled once.
       Many averages are half way between two integers if both scales are equal and the count
-      is even. Such averages are computed in float32, like the graph.
+      is even. Such averages are computed in float32, like in the graph.
     - A bilinear resize of stored 8-bit integers: the results equal the exact results of the
       graph if the quotient of the scales is a simple fraction. Otherwise each result is an
       exact sum that is scaled once.
     - A layer norm of stored 8-bit integers: the sums are exact integers. The root of each
       row and the later operations are float32.
-    - All other operators (sums of two tensors, softmax …): each operator of the graph is
-      computed in float32. Only sums of many terms depend on an order that ONNX does not
-      define.
+    - All other operators, such as a sum of two tensors or a softmax: each operator of the
+      graph is computed in float32. Only sums of many terms depend on an order that ONNX
+      does not define.
     """
 
     nearest: RoundFunction = staticmethod(np.rint)

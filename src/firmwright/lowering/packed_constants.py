@@ -1,4 +1,4 @@
-"""Packs constants of 1, 2 or 4 bits; the loops that read them split the bytes.
+"""Packs constants of 1, 2 or 4 bits, and unpacks the numbers in the loops that read them.
 
 The lowest bits of a byte contain the first digit. A number is a digit times the constant's step,
 plus the constant's lowest number. Therefore the numbers -1 and 1 need one bit.
@@ -20,11 +20,13 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.codegen.local_arrays import find_array, is_pointer
 
 WIDTHS = (1, 2, 4)
-"""The possible bits per number, which divide the bits of a byte."""
+"""The possible numbers of bits per number, which divide the bits of a byte."""
 
 LEAST_ELEMENTS = 512
-"""The minimum number of elements of a packed constant; smaller constants save less than the C
-needs."""
+"""The minimum number of elements of a packed constant.
+
+The C code that unpacks a smaller constant needs more bytes than packing saves.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Packed:
 
 
 def pack_constant(array: npt.NDArray[Any]) -> Packed | None:
-    """Pack a large constant of bytes in the fewest bits; None if 4 bits are not enough."""
+    """Return a large constant of bytes in the fewest bits, or None if 4 bits are not enough."""
     if array.dtype.name not in ("int8", "uint8") or array.size < LEAST_ELEMENTS:
         return None
     low = int(array.min())
@@ -55,7 +57,10 @@ def pack_constant(array: npt.NDArray[Any]) -> Packed | None:
 
 
 def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[str, Packed]:
-    """Return the constants that are packed, by name."""
+    """Return the packed constants by name.
+
+    Constants that cannot be packed are missing.
+    """
     found = ((name, pack_constant(array)) for name, array in constants)
     return {name: packed for name, packed in found if packed is not None}
 
@@ -63,7 +68,8 @@ def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[st
 def list_shared(function: tirx.PrimFunc) -> list[int]:
     """Return the numbers of the parameters whose address a scheduled function uses.
 
-    The C that gets an address reads a byte per number. A matched buffer counts as an address.
+    C code that receives an address reads one byte per number. A matched buffer counts as an
+    address.
     """
     shared: set[tvm.ir.Var] = set()
 
@@ -80,9 +86,9 @@ def list_shared(function: tirx.PrimFunc) -> list[int]:
 
 
 def read_packed(function: tirx.PrimFunc, packed: Mapping[int, Packed]) -> tirx.PrimFunc:
-    """Return a function that reads packed constants; the keys are parameter numbers.
+    """Return a function that reads packed constants.
 
-    All arrays of the function have one axis.
+    The keys of ``packed`` are parameter numbers. All arrays of the function have one axis.
     """
     constants = {function.params[number]: constant for number, constant in packed.items()}
 
@@ -109,7 +115,7 @@ def read_packed(function: tirx.PrimFunc, packed: Mapping[int, Packed]) -> tirx.P
 
 
 def read_number(load: tvm.ir.TensorLoad, packed: Packed) -> tirx.Expr:
-    """Return the number at the index of a load, from the byte that contains the number."""
+    """Return the number at the index of a load from the byte that contains the number."""
     (index,) = load.indices
     shift = WIDTHS[::-1].index(packed.bits) + 1
     byte = tirx.BufferLoad(load.source, [index >> shift])

@@ -22,13 +22,13 @@ from firmwright.lowering.kernels.fixed_point import (
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 
 LARGEST_TERM = 2**30
-"""The limit for terms of a sum, so that no sum exceeds 32 bits."""
+"""The limit for terms of a sum, which keeps every sum within 32 bits."""
 
 SIGNS = {"relax.add": (1, 1), "relax.subtract": (1, -1)}
 
 
 def read_pair(function: Function, rounding: str) -> Pair | None:
-    """Return the sum, difference or product that a function computes; None for other functions.
+    """Return the sum, difference or product that a function computes, or None for other functions.
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
@@ -63,7 +63,7 @@ def make_addition(
     rounding: str,
     signs: Sequence[int] = (1, 1),
 ) -> Addition | None:
-    """Return the sum of two tensors with signs; None if its arithmetic might exceed 32 bits."""
+    """Return the sum of two tensors with signs, or None if the arithmetic might exceed 32 bits."""
     add = add_in_float32 if rounding == "onnx" else add_in_fixed_point
     steps = add(terms, params, signs)
     if steps is None:
@@ -88,9 +88,10 @@ def make_product(
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
-    """Return the product of two tensors; the second has the shape of the first or is a row.
+    """Return the product of two tensors.
 
-    Return None if the shapes do not match, or if the arithmetic might exceed 32 bits.
+    The second tensor has the shape of the first tensor, or it is a row. The result is None if the
+    shapes do not match, or if the arithmetic might exceed 32 bits.
     """
     channels = prod(shapes[1])
     is_row = all(shape[-1:] == (channels,) for shape in shapes[:2])
@@ -113,19 +114,19 @@ def make_product(
 
 
 def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return all bytes of a tensor's type, minus the zero point."""
+    """Return all values of a tensor's type, minus the zero point."""
     limits = np.iinfo(dtype_of(term.data))
     return np.arange(limits.min, limits.max + 1) - int(term.zero_point[0])
 
 
 def list_reals(term: QuantizedTensor) -> npt.NDArray[np.float32]:
-    """Return all bytes of a tensor's type, dequantized in float32."""
+    """Return all values of a tensor's type, dequantized in float32."""
     return list_values(term).astype("float32") * np.float32(term.scale[0])
 
 
 def divide(real: npt.NDArray[np.float32], params: OutputQuantParams) -> Array:
-    """Return float32 numbers as whole steps of the output, as ONNX rounds them."""
-    # These bounds are far beyond every result, so they do not change it.
+    """Return float32 numbers as whole steps of the output, rounded like in ONNX."""
+    # These bounds are far beyond every result, so the clip does not change results.
     quotient = np.clip(real / np.float32(params.scale), -(2.0**20), 2.0**20)
     steps: Array = np.rint(quotient).astype("int64")
     return steps
@@ -134,13 +135,13 @@ def divide(real: npt.NDArray[np.float32], params: OutputQuantParams) -> Array:
 def add_in_float32(
     terms: Sequence[QuantizedTensor], params: OutputQuantParams, signs: Sequence[int]
 ) -> Array:
-    """Add and divide as in the ONNX graph; each result is rounded to float32."""
+    """Add and divide like the ONNX graph, and round each result to float32."""
     left, right = (list_reals(t) * np.float32(sign) for t, sign in zip(terms, signs, strict=True))
     return divide(left[:, None] + right[None], params)
 
 
 def multiply_in_float32(terms: Sequence[QuantizedTensor], params: OutputQuantParams) -> Array:
-    """Multiply and divide as in the ONNX graph; each result is rounded to float32."""
+    """Multiply and divide like the ONNX graph, and round each result to float32."""
     left, right = (list_reals(t) for t in terms)
     return divide(left[:, None] * right[None], params)
 
@@ -148,7 +149,7 @@ def multiply_in_float32(terms: Sequence[QuantizedTensor], params: OutputQuantPar
 def add_in_fixed_point(
     terms: Sequence[QuantizedTensor], params: OutputQuantParams, signs: Sequence[int]
 ) -> Array | None:
-    """Add like TFLite's kernel; None if its arithmetic might exceed 32 bits.
+    """Add like TFLite's kernel, or return None if the arithmetic might exceed 32 bits.
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
@@ -168,7 +169,7 @@ def add_in_fixed_point(
 def multiply_in_fixed_point(
     terms: Sequence[QuantizedTensor], params: OutputQuantParams
 ) -> Array | None:
-    """Multiply like TFLite's kernel; None for a factor of 1 or more.
+    """Multiply like TFLite's kernel, or return None if the factor is 1 or more.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
@@ -178,7 +179,7 @@ def multiply_in_fixed_point(
 
 
 def scale_steps(values: Array, factor: float) -> Array:
-    """Multiply integers by a factor below one, rounded twice like TFLite's kernels."""
+    """Multiply integers by a factor below one, and round twice like TFLite's kernels."""
     fixed = to_fixed_point(np.array([factor]))
     products = rounding_multiply_high(values, int(fixed.mantissa[0]))
     return rounding_shift_right(products, -int(fixed.shift[0]))

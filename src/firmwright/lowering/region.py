@@ -1,4 +1,4 @@
-"""Lowers a CPU region to one C function: integer arithmetic, TIR, loops, C."""
+"""Lowers a CPU region to one C function: integer arithmetic, TIR, loops and C code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ OWN_STRATEGIES = (
     Strategy("relax.scatter_nd", scatter_nd),
     Strategy("relax.index_put", index_put),
 )
-"""Strategies for operators whose lowering by TVM needs TVM's runtime or is not exact enough."""
+"""Strategies for operators whose lowering in TVM needs TVM's runtime or is not exact enough."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]
 
@@ -86,13 +86,13 @@ def lower_region(
     finish: Scheduler = ScheduledRegion,
     packs: bool = False,
 ) -> LoweredRegion:
-    """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
+    """Return the C function of a region and the arrays of its constants.
 
-    ``strategies`` are the user's strategies, then the device's strategies. ``scheduler`` makes the
-    region's loops if no selected strategy has a schedule. Otherwise ``finish`` adapts the
-    strategy's loops to the device. If ``packs``, constants of 1, 2 or 4 bits are packed,
-    except constants that C functions read. Raises UserError, which names the operators, if TVM
-    cannot lower an operator.
+    ``rounding`` is a key of :data:`ROUNDINGS`. ``strategies`` are the user's strategies, then the
+    device's strategies. ``scheduler`` makes the region's loops if no selected strategy has a
+    schedule. Otherwise ``finish`` adapts the strategy's loops to the device. If ``packs`` is true,
+    constants of 1, 2 or 4 bits are packed, except constants that C functions read. Raises
+    UserError, which names the operators, if TVM cannot lower an operator.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
@@ -107,7 +107,7 @@ def lower_region(
         unshared = [c for i, c in enumerate(constants, len(region.inputs)) if i not in shared]
         packed = pack_constants(unshared) if packs else {}
         kernel = build_kernel(region, module[region.name], constants, packed, scheduled, use)
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # includes TVM's errors
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # and TVM's errors
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
@@ -129,8 +129,8 @@ def build_kernel(
     """Return the C code of a region.
 
     The parameters of the Relax ``function`` are the inputs and then the ``constants``. ``packed``
-    names the packed constants. Raises ValueError for a call of a function that firmware does not
-    have.
+    contains the packed constants by name. Raises ValueError if the C code calls a function that
+    firmware does not have.
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
@@ -168,10 +168,7 @@ def build_kernel(
 def measure_weights(
     function: relax.Function, constants: Sequence[NamedArray], stored: Sequence[NamedArray]
 ) -> StoredWeights | None:
-    """Return the size of a region's weights, from the constants and the stored arrays.
-
-    Return None if the region has no weights.
-    """
+    """Return the size of a region's weights, or None if the region has no weights."""
     packed = map(count_packed_weights, (b.value for b in list_bindings(function)))
     is_weight = [name.startswith("weights") for name, _ in constants]
     count = sum(packed) or sum(int(a.size) for _, a in itertools.compress(constants, is_weight))
@@ -182,7 +179,10 @@ def measure_weights(
 def make_parameters(
     stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
 ) -> tuple[Parameter, ...]:
-    """Return one parameter per tensor, ``<stem>`` or ``<stem>_0`` …, with the variable's type."""
+    """Return one parameter per tensor, with the type of the variable.
+
+    The names are ``<stem>`` for one tensor, and ``<stem>_0``, ``<stem>_1`` … for several tensors.
+    """
     return tuple(
         Parameter(name, dtype_of(variable), prod(static_shape(variable)), tensor)
         for name, variable, tensor in zip(
@@ -192,9 +192,9 @@ def make_parameters(
 
 
 def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tuple[str, ...]:
-    """Return the functions that the C calls, except the functions of the schedule.
+    """Return the functions that the C code calls, except the functions of the schedule.
 
-    Raises ValueError for a function that neither the C library nor the project has.
+    Raises ValueError if neither the C library nor the project contains a function.
     """
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
     unknown = find_unknown_functions(f for f in functions if find_template(f) is None)
@@ -208,21 +208,24 @@ def declare_pointers(scheduled: ScheduledRegion) -> str:
 
 
 def refuse_unlowered(function: relax.Function) -> None:
-    """Raise ValueError if TVM has not lowered an operator to loops."""
+    """Raise ValueError if TVM did not lower an operator to loops."""
     for binding in list_bindings(function):
         if operator_name(binding.value) not in ("", "relax.call_tir"):
             raise ValueError(explain_missing_loops(short_name(binding.value)))
 
 
 def explain_missing_loops(operator: str) -> str:
-    """Return why an operator has no loops: only a device runs it, or TVM does not support it."""
+    """Return the reason why an operator has no loops.
+
+    Either only a device runs the operator, or TVM does not support the operator.
+    """
     if operator == "call_pure_packed":
         return "a vendor's compiler has compiled it; add the vendor's device to `target`"
     return f"TVM has no loops for {operator}"
 
 
 def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Start float maxima and minima at infinity, not at TVM's largest finite number."""
+    """Start float maxima and minima at infinity instead of TVM's largest finite number."""
 
     def infinite(number: tirx.FloatImm) -> tirx.FloatImm:
         dtype = str(number.ty.dtype)
@@ -243,7 +246,7 @@ def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_unused(read: Sequence[Parameter], result: CFunction) -> str:
-    """Return C that marks parameters as unused, for regions with a constant result."""
+    """Return C code that marks parameters as unused, for regions with a constant result."""
     return "".join(f"    (void){p.name};\n" for p in read if p.name in result.unused)
 
 
@@ -252,9 +255,10 @@ def number_names(stem: str, count: int) -> list[str]:
 
 
 def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[NamedArray]]:
-    """Turn constant arrays into parameters after the inputs; equal arrays share a parameter.
+    """Turn constant arrays into parameters after the inputs.
 
-    A constant that is bound to a variable has the name of the variable.
+    Equal arrays share a parameter. A constant that is bound to a variable has the name of the
+    variable.
     """
     names = {
         constant_key(binding.value): str(binding.var.name)
@@ -292,7 +296,10 @@ def constant_key(constant: Constant) -> ConstantKey:
 
 
 def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
-    """Fuse the region's TIR functions into one by a temporary ``main`` that calls them."""
+    """Fuse the region's TIR functions into one function.
+
+    A temporary function ``main`` calls the region.
+    """
     region = module.get_global_var(name)
     module.update_func(region, module[name].with_attr("Primitive", 1))
     builder = relax.BlockBuilder(module)

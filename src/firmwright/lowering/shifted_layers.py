@@ -34,7 +34,7 @@ ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 
 
 def read_shifted_layer(function: Function) -> Layer | None:
-    """Return the layer that a region's function computes; None for other functions."""
+    """Return the layer that a region's function computes, or None for other functions."""
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
         return None
@@ -62,7 +62,10 @@ def read_shifted_layer(function: Function) -> Layer | None:
 
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
-    """Return a value that is clipped and cast to bytes, and the clip's limits; else None."""
+    """Return a value that is clipped and cast to bytes, and the clip's limits.
+
+    The result is None for other values.
+    """
     call = definitions.get(skip_reshapes(result, definitions))
     if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
         return None
@@ -88,7 +91,7 @@ def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | No
 
 
 def spread(numbers: Array, channels: int) -> Array | None:
-    """Return one number per channel, along the last axis; None for other shapes."""
+    """Return one number per channel along the last axis, or None for other shapes."""
     flat = numbers.reshape(-1)
     if flat.size == 1:
         return np.resize(flat, channels)
@@ -102,7 +105,7 @@ def make_layer(
     output_dtype: str,
     limits: tuple[int, int],
 ) -> Layer | None:
-    """Return the layer that computes the sums; None if its weights do not fit bytes.
+    """Return the layer that computes the sums, or None if its weights do not fit bytes.
 
     The sign of a negative factor moves to the weights. Whole multiples of the factor in the added
     number become the bias.

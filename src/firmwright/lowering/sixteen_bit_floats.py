@@ -1,6 +1,7 @@
-"""Lowers 16-bit floats in TIR to bit patterns; casts call functions of sixteen_bit_floats.h.
+"""Lowers 16-bit floats in TIR to bit patterns.
 
-:mod:`firmwright.transforms.sixteen_bit_floats` replaces all other computations on 16-bit floats.
+Casts call functions of sixteen_bit_floats.h. :mod:`firmwright.transforms.sixteen_bit_floats`
+replaces all other computations on 16-bit floats.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 
 
 def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return 16-bit floats as uint16, any other array unchanged."""
+    """Return 16-bit floats as uint16, and any other array unchanged."""
     return array.view(np.uint16) if array.dtype.name in SIXTEEN_BIT_FLOATS else array
 
 
 def store_bit_patterns(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Store 16-bit floats as uint16; raise ValueError if the function computes with them."""
+    """Store 16-bit floats as uint16.
+
+    Raises ValueError if the function computes with 16-bit floats.
+    """
     replaced = [(tirx.Cast, replace_cast), (tvm.ir.Call, replace_reinterpretation)]
     function = structural_map(function, replaced)
     structural_walk(function, (tvm.ir.Expr, refuse_arithmetic))
@@ -46,7 +50,7 @@ def is_16bit_float(kind: Any) -> bool:
 
 
 def replace_cast(cast: tirx.Cast) -> tirx.Expr:
-    """Replace a cast by a call of the C function that converts from or to bit patterns."""
+    """Replace a cast with a call of the C function that converts from or to bit patterns."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not {before, after} & SIXTEEN_BIT_FLOATS:
         return cast

@@ -1,4 +1,7 @@
-"""Reads a region as a softmax of rows in ONNX's rounding, from bytes by float32 to bytes."""
+"""Reads a region as a softmax of rows of bytes in ONNX's rounding.
+
+The softmax is computed in float32.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, 
 
 
 def read_softmax(function: Function, rounding: str) -> Softmax | None:
-    """Return the softmax that a region's function computes; None for other functions.
+    """Return the softmax that a region's function computes, or None for other functions.
 
     ``rounding`` is the recipe's rounding. TFLite's kernel computes a softmax on integers, so the
     result is None for "tflite".

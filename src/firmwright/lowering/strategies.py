@@ -1,6 +1,6 @@
 """Selects strategies, which are custom loops that replace TVM's lowering of an operator.
 
-A device passes the user's strategies, and then its strategies, to
+A device passes the user's strategies, and then the device's strategies, to
 :func:`firmwright.lowering.region.lower_region`. The first strategy whose condition is true lowers
 an operator. TVM lowers the other operators. Strategies run after the integer arithmetic, so they do
 not receive operators that were rebuilt on integers. An operator that commutes with a scale, such as
@@ -21,11 +21,10 @@ from firmwright.ir.relax import operator_name
 from firmwright.lowering.loop_structure import ScheduledRegion
 
 Condition = Callable[[tvm.ir.Call], bool]
-"""Returns whether a strategy supports this call; shapes, types and attributes of the call are
-known."""
+"""Returns whether a strategy supports a call, whose shapes, types and attributes are known."""
 
 Compute = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
-"""Returns the replacement of the call, mostly ``builder.call_te(function, *call.args)``."""
+"""Returns the replacement of a call, usually ``builder.call_te(function, *call.args)``."""
 
 LoopSchedule = Callable[[Schedule], None]
 """Changes the loops of a region, which is one function ``main`` with one block per step."""
@@ -42,7 +41,8 @@ def always(_call: tvm.ir.Call) -> bool:
 class Strategy:
     """A lowering of an ``operator``, such as ``relax.nn.max_pool2d``, to loops.
 
-    Without a ``compute``, TVM lowers the operator; without a ``schedule``, the device schedules it.
+    If ``compute`` is None, TVM lowers the operator. If ``schedule`` is None, the device schedules
+    the loops.
     """
 
     operator: str
@@ -52,7 +52,7 @@ class Strategy:
 
 
 class Legalization:
-    """Applies strategies to the operators of one region and records their schedules and errors."""
+    """Applies strategies to the operators of one region, and records schedules and errors."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self.strategies = strategies
@@ -60,7 +60,10 @@ class Legalization:
         self.errors: list[UserError] = []
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Lower all operators to TIR functions; raise UserError if a user's strategy fails."""
+        """Lower all operators to TIR functions.
+
+        Raises UserError if a user's strategy fails.
+        """
         names = {s.operator for s in self.strategies}
         legalized = relax.transform.LegalizeOps(dict.fromkeys(names, self.legalize))(module)
         if self.errors:
@@ -68,9 +71,9 @@ class Legalization:
         return legalized
 
     def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
-        """Return the region's scheduler: the strategies' first schedule, or else ``own``.
+        """Return the first schedule of the region's strategies, or else ``own``.
 
-        ``finish`` receives the loops of the strategies' schedule. Call this method after
+        ``finish`` receives the loops of the strategy's schedule. Call this method after
         :meth:`apply`.
         """
         if not self.schedules:

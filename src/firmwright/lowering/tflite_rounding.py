@@ -74,15 +74,15 @@ INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.sum": reduce_sum,
     "relax.tanh": tanh,
 }
-"""The operators whose real result has a separate kernel on integers, and the kernels."""
+"""The kernels of operators that compute their real result on integers."""
 
 
 class TfliteRounding:
     """Fixed-point multipliers with double rounding, and separate kernels for some operators.
 
-    For a TFLite model, results equal LiteRT's reference kernels exactly. For other formats,
-    firmwright uses the same kernels. In addition, it uses tables of float32 functions with halves
-    rounded away from zero, and it moves elements unchanged. The remaining operators run in float32.
+    For a TFLite model, the results equal the results of LiteRT's reference kernels exactly. Other
+    formats use these kernels, and also two methods. Tables of float32 functions round halves away
+    from zero, and moved elements stay unchanged. The remaining operators run in float32.
     """
 
     nearest: RoundFunction = staticmethod(round_half_away)
@@ -110,7 +110,7 @@ class TfliteRounding:
 def quantize_by_reciprocal(
     real: npt.NDArray[np.float32], scale: np.float32
 ) -> npt.NDArray[np.float32]:
-    """Return whole steps as TFLite computes its tables: with the reciprocal of the scale.
+    """Return whole steps, computed with the reciprocal of the scale like TFLite's tables.
 
     Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
     """

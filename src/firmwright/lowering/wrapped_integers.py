@@ -1,4 +1,4 @@
-"""Replaces casts that reinterpret the sign bit by functions of wrapped_integers.h.
+"""Replaces casts that reinterpret the sign bit with functions of wrapped_integers.h.
 
 TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32, TVM concludes that
 the int32 is not negative. Then TVM removes a later clamp at a negative bound. TVM draws no
@@ -13,7 +13,7 @@ from tvm_ffi import structural_map
 
 
 def replace_sign_casts(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Replace casts that may change values between signed and unsigned integers by calls.
+    """Replace casts that may change values between signed and unsigned integers with calls.
 
     A cast to a narrower unsigned type stays, because its values were clamped to that type.
     """

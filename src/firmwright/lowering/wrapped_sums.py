@@ -1,4 +1,4 @@
-"""Reads a region as a sum or difference of bytes that wraps, and computes all results."""
+"""Reads a region as a wrapping sum or difference of bytes, and computes all results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firmwright.lowering.pairs import SIGNS
 
 
 def read_wrapped_sum(function: Function) -> WrappedSum | None:
-    """Return the sum or difference of two tensors of bytes; None for other functions.
+    """Return the sum or difference of two tensors of bytes, or None for other functions.
 
     The two tensors have the shape of the result.
     """
@@ -30,7 +30,7 @@ def read_wrapped_sum(function: Function) -> WrappedSum | None:
 
 
 def make_wrapped_sum(elements: int, dtype: str, sign: int) -> WrappedSum:
-    """Return the sum, or the difference for a ``sign`` of -1, of two tensors of bytes."""
+    """Return the sum of two tensors of bytes, or the difference if ``sign`` is -1."""
     limits = np.iinfo(dtype)
     values = np.arange(limits.min, limits.max + 1)
     return WrappedSum(

@@ -1,4 +1,4 @@
-"""Runs the stages of a build: jobs, freshness, the lock and the command line.
+"""Runs the stages of a build.
 
-Only this package imports doit.
+The package contains jobs, freshness, the lock and the command line. Only this package imports doit.
 """

@@ -16,17 +16,17 @@ from .freshness import read_identity
 T = TypeVar("T")
 
 NETWORK_STAGE = "network"
-"""A placeholder for an artifact's stage: the stage that writes the network to be compiled."""
+"""A placeholder for the stage that writes the network to be compiled."""
 
 LOWERED_STAGE = "lowered"
-"""A placeholder for an artifact's stage: the stage that writes the regions to be lowered."""
+"""A placeholder for the stage that writes the regions to be lowered."""
 
 ARRAYS = "arrays"
 MODULE = "tvm:IRModule"
 PATH = "pathlib:Path"
 
 KEPT_RECORDS = 64
-"""The number of records that a process keeps. The stages of a build read them repeatedly."""
+"""The number of records that a process keeps, because stages read records repeatedly."""
 
 
 class Folders(Protocol):
@@ -56,12 +56,15 @@ class Artifact(Generic[T]):
         return job.folder(self.stage) / self.file
 
     def read(self, job: Folders) -> T:
-        """Return the value that the stage wrote. Raises UserError if the file is damaged."""
+        """Return the value that the stage wrote.
+
+        Raises UserError if the file is damaged.
+        """
         result: T = read_file(self.path(job), self.kind)
         return result
 
     def pack(self, job: Folders, prefix: str = "") -> dict[str, Path]:
-        """Return the files of the artifact by their names below ``prefix`` in the bundle."""
+        """Return the artifact's files by their names below ``prefix`` in the bundle."""
         path = self.path(job)
         if self.file:
             return {f"{prefix}{self.file}": path}
@@ -69,12 +72,15 @@ class Artifact(Generic[T]):
         return {f"{prefix}{p.relative_to(path).as_posix()}": p for p in found}
 
     def write(self, folder: Path, value: T) -> None:
-        """Write the file into the folder of the stage that runs."""
+        """Write the file into the folder of the running stage."""
         write_file(folder / self.file, self.kind, value)
 
 
 class FileList(Protocol):
-    """A record that lists the files in the folder next to the record that later stages read."""
+    """A record that lists the files of a folder next to the record.
+
+    Later stages read these files.
+    """
 
     @property
     def folder(self) -> str: ...
@@ -101,8 +107,7 @@ def read_file(path: Path, kind: str) -> Any:
         import tvm  # noqa: F401  (names the classes of nodes)
         from tvm_ffi.serialization import from_json_graph_str
 
-        # tvm.ir.load_json would parse and write the text a second time, to convert files of old
-        # releases.
+        # tvm.ir.load_json would parse and write the text again to convert files of old releases.
         return from_json_graph_str(path.read_text(encoding="utf-8"))
     if kind == ARRAYS:
         from firmwright.ir.array_files import read_arrays
@@ -113,7 +118,7 @@ def read_file(path: Path, kind: str) -> Any:
 
 @lru_cache(KEPT_RECORDS)
 def read_known_record(path: Path, kind: str, *_identity: int) -> Any:
-    """Return a record that callers must not change; do not read an unchanged file again."""
+    """Return a record that callers must not change, without reading an unchanged file again."""
     from firmwright.ir.records import read_record
 
     return read_record(path, resolve_name(kind))

@@ -1,4 +1,4 @@
-"""Lists all artifacts that the stages pass to each other."""
+"""Lists all artifacts that stages exchange."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MODEL_MODULE: Artifact[IRModule] = Artifact("model", "module.json", MODULE)
 MODEL_SIGNATURE: Artifact[ModelSignature] = Artifact(
     "model", "signature.json", "firmwright.ir.tensors:ModelSignature"
 )
-"""The signature of the model; exists only if the recipe requires a signature."""
+"""The signature of the model, which exists only if the recipe requires a signature."""
 
 CALIBRATION: Artifact[CalibrationRecord] = Artifact(
     "calibration", "calibration.json", "firmwright.quantize.calibration:CalibrationRecord"
@@ -55,7 +55,7 @@ QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
 QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
 
 QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
-"""The network in shift arithmetic, which this artifact then defines."""
+"""The network in shift arithmetic, in the form that is compiled."""
 
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
 NETWORK_MODULE: Artifact[IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
@@ -74,15 +74,15 @@ PARTITION: Artifact[Partition] = Artifact(
 REGIONS: Artifact[IRModule] = Artifact("partition", "module.json", MODULE)
 """The network with one function per region."""
 LOWERED: Artifact[IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
-"""The network that is lowered. A device may have replaced regions of the partition."""
+"""The network that is lowered, in which a device may have replaced regions of the partition."""
 LOWERED_MODEL: Artifact[IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
 """The reference network, which exists only if a device replaced regions."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
-"""The inputs and outputs of the C function: whole batches, in their memory layout."""
+"""The inputs and outputs of the C function: whole batches in their memory layout."""
 BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
     "partition", "batch.json", "firmwright.ir.tensors:BatchLayout"
 )
-"""The found batch; exists only if the recipe states a batch."""
+"""The batch layout, which exists only if the recipe states a batch."""
 
 OF_SAMPLES: tuple[Artifact[Any], ...] = (
     MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
@@ -94,7 +94,7 @@ WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 KEPT_REGIONS: Artifact[KeptRegions] = Artifact(
     "kernels", "kept.json", "firmwright.ir.kernels:KeptRegions"
 )
-"""The kernels of the last run; only the next run of the kernels stage reads this artifact."""
+"""The kernels of the last run, which only the next run of the kernels stage reads."""
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
     "accuracy", "accuracy.json", "firmwright.verify.run_records:AccuracyRecord"
@@ -107,7 +107,10 @@ ADVICE: Artifact[AdviceRecord] = Artifact(
 PLAN: Artifact[Plan] = Artifact("plan", "plan.json", "firmwright.planning:Plan")
 
 GOLDEN: Artifact[Arrays] = Artifact("selftest", "golden.npz", ARRAYS)
-"""The samples of the self-test, ``input_0`` … and ``output_0`` …, and the layers' ``checksums``."""
+"""The samples of the self-test and the layers' checksums.
+
+The arrays are ``input_0`` …, ``output_0`` … and ``checksums``.
+"""
 
 PROJECT: Artifact[Path] = Artifact("sources", "", PATH)
 """The folder of the C project."""
@@ -122,21 +125,21 @@ REFERENCE: Artifact[ReferenceRecord] = Artifact(
     "reference", "reference.json", "firmwright.verify.run_records:ReferenceRecord"
 )
 REFERENCE_OUTPUTS: Artifact[Arrays] = Artifact("reference", "outputs.npz", ARRAYS)
-"""The outputs of the reference for the run's samples, one sample at a time: ``output_0`` …"""
+"""The reference's outputs ``output_0`` … for the run's samples, one sample at a time."""
 
 RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.run_records:RunRecord")
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
     "run", "run.json", "firmwright.report.manifest:NetworksRun"
 )
-"""The results of the networks; exists for a firmware of several networks."""
+"""The results of the networks, which exist only for a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
-"""The outputs of firmware and reference: ``firmware_0`` …, ``reference_0`` …"""
+"""The outputs of the firmware, ``firmware_0`` …, and of the reference, ``reference_0`` …."""
 RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
-"""The first inputs of the firmware and their outputs: ``input_0`` …, ``output_0`` …"""
+"""The firmware's first inputs, ``input_0`` …, and their outputs, ``output_0`` …."""
 BOXES: Artifact[DetectionReport] = Artifact(
     "run", "boxes.json", "firmwright.verify.detection:DetectionReport"
 )
-"""The boxes of a detector; exists only if the recipe has a detection."""
+"""The boxes of a detector, which exist only if the recipe has a detection."""
 
 TIMELINE: Artifact[Timeline] = Artifact(
     "stats", "stats.json", "firmwright.report.timeline:Timeline"

@@ -8,7 +8,7 @@ from .job import Job
 
 
 def check_measurable(job: Job) -> None:
-    """Raise DiagnosticError for a budget that cannot be measured on this platform."""
+    """Raise DiagnosticError if a part of the budget cannot be measured on the platform."""
     budget = job.recipe.budget
     if budget is None:
         return
@@ -32,7 +32,10 @@ def check_measurable(job: Job) -> None:
 
 
 def explain_unknown(job: Job, key: str) -> tuple[str, str]:
-    """Return why a time is unknown on the platform, and a remedy; empty if the time is known."""
+    """Return the reason why a time is unknown on the platform, and a remedy.
+
+    Both are empty if the time is known.
+    """
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:
         return f"no firmware runs on '{name}'", remedy
@@ -55,6 +58,6 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
 
 
 def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:
-    """Return a message that is located at a key of the budget, or at the whole budget."""
+    """Return a message for a key of the budget, or for the whole budget if ``key`` is empty."""
     pointer = ("budget", key) if key else ("budget",)
     return job.recipe.make_diagnostic(pointer, message)

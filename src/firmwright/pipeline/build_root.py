@@ -1,4 +1,4 @@
-"""Manages the build root: the folder with doit's state and the build folders of the recipes."""
+"""Manages the build root, which contains doit's state and the build folders of the recipes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from firmwright.folders import PACKAGE
 from .recipe_arguments import find_recipes
 
 STATE_FILE = ".doit.db"
-"""The file in the build root with doit's record of every task."""
+"""The file in the build root that contains doit's record of every task."""
 
 STATE = (STATE_FILE, ".recipes", ".snapshots", ".libraries.log")
 """The prefixes of the names of firmwright's files in the build root."""
 
 
 def find_build_root() -> Path:
-    """Return the folder that holds doit's state: ``outdir=``, or ``build`` by default."""
+    """Return the folder that contains doit's state: ``outdir=``, or ``build`` by default."""
     return Path(get_var("outdir", "build"))
 
 
 def check_temporary_folder() -> None:
-    """Raise UserError if TMPDIR is set to a folder that cannot be written."""
+    """Raise UserError if TMPDIR is not a writable folder."""
     folder = os.environ.get("TMPDIR")
     if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         message = "not a writable folder; set it to a writable folder, or unset it"
@@ -44,9 +44,10 @@ def check_temporary_folder() -> None:
 
 
 def prepare_build_root() -> Path:
-    """Create and mark the build root. Raises UserError if a build could damage the folder.
+    """Create and mark the build root.
 
-    Also raises UserError if TMPDIR, which compilers use, is not writable.
+    Raises UserError if a build could damage the folder, or if TMPDIR, which compilers use, is not
+    writable.
     """
     check_temporary_folder()
     root = find_build_root()
@@ -67,14 +68,16 @@ def prepare_build_root() -> Path:
 
 
 def list_recipes() -> Sequence[Path]:
-    """Return the recipes of the command line; empty on errors, which are reported later."""
+    """Return the recipes of the command line.
+
+    The result is empty if there are errors, because later code reports them.
+    """
     with suppress(UserError):
         return [layers.path for layers in find_recipes()]
     return ()
 
 
 def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
-    """Yield the reasons why a folder cannot be the build root."""
     if str(root).startswith("~"):
         yield f"starts with ~, which the shell did not replace; {find_home()} is your home folder"
     if root.is_symlink():
@@ -103,8 +106,8 @@ def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
 def find_foreign(root: Path) -> Iterator[str]:
     """Yield the reason if a folder has files that no build wrote.
 
-    The default folder may contain foreign files next to the folders of recipes, except files with
-    the names of firmwright's files.
+    The default folder may contain foreign files next to the folders of recipes. However, a foreign
+    file must not have the name of one of firmwright's files.
     """
     names = list_foreign_entries(root)
     if get_var("outdir") is None:
@@ -122,13 +125,13 @@ def find_home() -> str:
 
 
 def list_package_folders() -> Iterator[str]:
-    """Yield the folders of installed packages and of firmwright."""
+    """Return the folders of installed packages and of firmwright."""
     folders = (*site.getsitepackages(), site.getusersitepackages(), str(PACKAGE))
     return (os.path.realpath(folder) for folder in folders)
 
 
 def propose_folder(recipes: Sequence[Path]) -> Path:
-    """Return a folder into which builds may write."""
+    """Return a folder that builds may use."""
     name = recipes[0].stem if recipes else "firmwright"
     folders = (Path(above, name) for above in ("build", "builds", "firmwright-build"))
     free = (f for f in folders if not os.path.lexists(f) or read_owner(f) is not None)

@@ -18,9 +18,9 @@ def load_changed(
 ) -> list[Task]:
     """Return the tasks of the changed recipes, and one task for each other build.
 
-    The result is empty if every recipe must be loaded. Every recipe must be loaded if all recipes
-    changed, or if a changed recipe may affect another recipe. ``task_file`` makes the jobs, and
-    ``load`` makes the tasks.
+    The result is empty if all recipes changed, or if a changed recipe may affect another recipe. In
+    this case, every recipe must be loaded. ``task_file`` makes the jobs, and ``load`` makes the
+    tasks.
     """
     if len(known.changed) == len(known.recipes):
         return []
@@ -40,8 +40,8 @@ def load_changed(
 def are_separate(known: Snapshot, jobs: Iterable[Job]) -> bool:
     """Return whether changed recipes have unchanged builds and do not affect other recipes.
 
-    A recipe affects another recipe that has an equal name or reads a file in the first recipe's
-    build folder.
+    A recipe affects another recipe with an equal name. It also affects another recipe that reads a
+    file in the first recipe's build folder.
     """
     every = [each for job in jobs for each in job.all_jobs]
     builds = {build.task for each in known.changed for build in each.list_builds()}

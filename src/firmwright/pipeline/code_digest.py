@@ -1,4 +1,7 @@
-"""Computes the digests of firmwright's code and templates. Stages run again if they change."""
+"""Computes the digests of firmwright's code and templates.
+
+Stages run again if a digest changes.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ from .freshness import file_digest
 CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
 CODE_SUFFIXES = frozenset({".c", ".cpp", ".json", ".py", ".vlt", ".yaml"})
-"""The suffixes of package files that decide results. Rules are YAML, and schemas are JSON."""
+"""The suffixes of package files that determine results.
+
+Rules are YAML, and schemas are JSON.
+"""
 
 
 @cache
 def code_digest(roots: tuple[Path, ...]) -> str:
-    """Return the digest of the code in the folders."""
     total = hashlib.sha256()
     for root in roots:
         for name in sorted(list_code(root)):
@@ -31,7 +36,10 @@ def code_digest(roots: tuple[Path, ...]) -> str:
 
 
 def list_code(root: Path) -> Iterator[str]:
-    """Yield the code files below a folder without following links. Path.rglob is slower."""
+    """Yield the code files below a folder without following links.
+
+    This loop is faster than Path.rglob.
+    """
     for folder, _, names in os.walk(root):
         below = os.path.relpath(folder, root)
         yield from (
@@ -46,7 +54,6 @@ TEMPLATES = TOP / "templates"
 
 @cache
 def find_templates(patterns: tuple[str, ...]) -> list[str]:
-    """Return firmwright's template files that match the patterns."""
     return sorted({str(path) for pattern in patterns for path in TEMPLATES.glob(pattern)})
 
 

@@ -1,4 +1,4 @@
-"""Reads the command line: recipes, and arguments that replace the values of recipes."""
+"""Reads recipes, and the arguments that replace their values, from the command line."""
 
 from __future__ import annotations
 
@@ -62,10 +62,16 @@ SCHEDULER = "scheduler"
 UPDATE = "update"
 SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
 VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
-"""The arguments of the command line, ``name=value``. Any other key of a recipe is also valid."""
+"""The arguments ``name=value`` of the command line.
+
+Any other key of a recipe is also valid.
+"""
 
 LISTS = ("recipe", "platform")
-"""The arguments with several values. The arguments in SWITCHES have the value 1 or 0."""
+"""The arguments that accept several values.
+
+The arguments in SWITCHES have the value 1 or 0.
+"""
 
 given_arguments: list[str] = []
 """The arguments of a command other than doit."""
@@ -74,8 +80,8 @@ given_arguments: list[str] = []
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
     """Return the jobs of the command line's recipes, by default of all recipes in ``recipes/``.
 
-    ``of_networks`` are the stages of a firmware with several networks. Raises WrongVersionError for
-    a wrong TVM, and DiagnosticError with the errors of all recipes.
+    ``of_networks`` are the stages of a firmware with several networks. Raises WrongVersionError if
+    TVM has a wrong version, and DiagnosticError with the errors of all recipes.
     """
     check_versions()
     check_variables()
@@ -95,7 +101,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
         except UserError as error:
             found.append(Diagnostic(str(layers), 0, 0, str(error)))
     if found:
-        raise DiagnosticError(dict.fromkeys(found))  # platforms may have equal errors
+        raise DiagnosticError(dict.fromkeys(found))  # several platforms may cause one error
     refuse_shared_folders(jobs)
     refuse_shared_tasks(jobs)
     return jobs
@@ -110,9 +116,10 @@ def load_each(
     catalogue: Catalog,
     alone: bool,
 ) -> list[Job]:
-    """Return the jobs of a recipe for one platform; a recipe may name several networks.
+    """Return the jobs of a recipe for one platform.
 
-    ``overrides`` replace values of the recipe. With ``alone``, it may use the whole build root.
+    A recipe may name several networks. ``overrides`` replace values of the recipe. If ``alone`` is
+    true, the recipe may use the whole build root.
     """
     several = names_networks(layers)
     make = partial(
@@ -129,12 +136,12 @@ def set_variables(arguments: Sequence[str]) -> None:
     """Pass the ``name=value`` arguments of a command line to doit's ``get_var``."""
     given_arguments[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
-    if TASKS in sys.modules:  # doit has read the arguments of an earlier command of this process
+    if TASKS in sys.modules:  # with the arguments of an earlier command
         reload(sys.modules[TASKS])
 
 
 def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
-    """Run doit's command on the tasks of a module or mapping; return its exit code.
+    """Run doit's command on the tasks of a module or mapping, and return the exit code.
 
     doit's configuration in the current folder is not read, because it names plug-ins and output
     files.
@@ -143,7 +150,9 @@ def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str
 
 
 def check_variables() -> None:
-    """Raise UserError for arguments ``name=value`` that have no value or contradict each other."""
+    """Raise UserError if an argument ``name=value`` has no value, is unknown or contradicts
+    another.
+    """
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name in SWITCHES:
@@ -161,7 +170,7 @@ def check_variables() -> None:
 
 
 def refuse_repeated_words() -> None:
-    """Raise UserError for a variable or a key that occurs twice on the command line."""
+    """Raise UserError if a variable or a key occurs twice on the command line."""
     typed = [text.partition("=")[0] for text in given_arguments or sys.argv[1:] if "=" in text]
     names = [complete_key(key) for key in typed if not key.startswith("-")]
     for key, name in zip(typed, names, strict=False):
@@ -177,7 +186,10 @@ def add_no_user_code(parser: ArgumentParser) -> None:
 
 
 def refuses_code() -> bool:
-    """Return whether recipes must not run code. The command line overrides the environment."""
+    """Return whether recipes must not run code.
+
+    The command line overrides the environment.
+    """
     given = get_var(NO_USER_CODE)
     if given is None:
         given = os.environ.get(NO_USER_CODE_VARIABLE, "")
@@ -187,7 +199,7 @@ def refuses_code() -> bool:
 def check_own_code(layers: Layers) -> None:
     """Print a list of a recipe's custom Python code before any of the code runs.
 
-    Raises DiagnosticError for all custom code if custom code is not allowed.
+    Raises DiagnosticError if the recipe has custom code and custom code is not allowed.
     """
     found = find_own_code(layers)
     if found and refuses_code():
@@ -205,14 +217,14 @@ def say_once(sentence: str) -> None:
 
 
 def list_overrides_by_platform() -> list[dict[str, str]]:
-    """Return the overrides of a recipe, once per platform that the overrides name."""
+    """Return the overrides of a recipe once per platform that the overrides name."""
     overrides = read_overrides()
     return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
 
 def rebase_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, str]:
-    """Return the overrides of a recipe after reporting the recipe's custom code."""
-    # A user types the short names. The file of a fleet may state any key.
+    """Report the recipe's custom code, and return the overrides of the recipe."""
+    # Users type short names, but the file of a fleet may state any key.
     stated = {key: text for key, text in overrides.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
     return rebase_paths(overrides, layers.path)
@@ -221,8 +233,8 @@ def rebase_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, 
 def rebase_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """Return the overrides with paths that are relative to the recipe's folder.
 
-    The paths in the arguments are relative to the command's folder. Raises UserError for a missing
-    file.
+    The paths in the arguments are relative to the current folder. Raises UserError if a file is
+    missing.
     """
     found = dict(overrides)
     for name, text in overrides.items():
@@ -252,7 +264,7 @@ def make_catalog() -> Catalog:
 
 
 class ReadyPlatforms(Mapping[str, KnownPlatform]):
-    """The built-in platforms. Each platform is read when it is used first."""
+    """The built-in platforms, which are read when they are used first."""
 
     def __getitem__(self, name: str) -> KnownPlatform:
         if name not in self._names:
@@ -297,7 +309,7 @@ def make_job(
 
 
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
-    """Raise DiagnosticError for a toolchain or an emulator that is not for the platform.
+    """Raise DiagnosticError if the toolchain or the emulator does not support the platform.
 
     The catalog has already compared toolchains and emulators with the built-in platforms.
     """
@@ -314,7 +326,7 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
 
 
 def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for memories of the recipe that the platform does not have."""
+    """Raise DiagnosticError if the platform does not have a memory that the recipe names."""
     found = find_pin_errors(recipe.memory, platform)
     found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
@@ -325,14 +337,14 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
 
 
 def check_board_access(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for errors in the file that describes a board's connection."""
+    """Raise DiagnosticError if the file that describes a board's connection has errors."""
     if recipe.run.board is not None:
         images = list_images(platform.is_bare_metal, recipe.slot is not None)
         check_access(recipe.resolve(recipe.run.board), images)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for a device of the target that the platform does not have."""
+    """Raise DiagnosticError if the platform does not have a device of the target."""
     own = load_custom_targets(recipe)
     mixes = {"target": recipe.target, "compare": recipe.compare}
     for key, device in ((key, device) for key, mix in mixes.items() for device in mix):
@@ -347,7 +359,7 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for a build system that does not build for the platform's core."""
+    """Raise DiagnosticError if a build system does not support the platform's core."""
     errors = find_unfit_exports(recipe.export.to if recipe.export else (), platform)
     diagnostics = [recipe.make_diagnostic(("export",), error) for error in errors]
     if diagnostics:
@@ -355,9 +367,10 @@ def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:
-    """Raise UserError for equal task names, which consist of a recipe's name and a suffix.
+    """Raise UserError if two tasks have one name.
 
-    ``partition:p-compared-host`` can be a task of ``p-compared``, or of the comparison of ``p``.
+    A task's name consists of a recipe's name and a suffix. ``partition:p-compared-host`` can be a
+    task of ``p-compared``, or of the comparison of ``p``.
     """
     known: dict[str, tuple[Path, Job]] = {}
     for job in jobs:
@@ -370,14 +383,14 @@ def refuse_shared_tasks(jobs: list[Job]) -> None:
 
 
 def list_made(job: Job) -> Iterator[tuple[str, Path]]:
-    """Yield the task and the folder of each stage that a job runs instead of its origin."""
+    """Yield the task and the folder of each stage that a job runs itself."""
     for each in job.all_jobs:
         made = filter(each.makes_stage, each.stages)
         yield from ((each.task_name(stage), each.folder(stage)) for stage in made)
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:
-    """Raise UserError for two recipes or two platforms with equal names."""
+    """Raise UserError if two recipes or two platforms have one name."""
     recipes: dict[str, Job] = {}
     platforms: dict[tuple[str, str], Job] = {}
     for job in jobs:

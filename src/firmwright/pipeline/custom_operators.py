@@ -23,7 +23,7 @@ Load = Callable[[str], Callable[..., Any]]
 def load_custom_operators(recipe: Recipe) -> Iterator[None]:
     """Register the recipe's custom operators with TFLite's importer and reference in the block.
 
-    An error of a user's function is a DiagnosticError that is located at the recipe's key.
+    An error in a user's function raises a DiagnosticError at the recipe's key.
     """
     stated = recipe.model.custom_operators
     if not stated:
@@ -42,7 +42,7 @@ def load_custom_operators(recipe: Recipe) -> Iterator[None]:
 
 
 def refuse_unused(recipe: Recipe, kinds: Collection[str]) -> None:
-    """Raise DiagnosticError for custom operators of the recipe that the model does not have."""
+    """Raise DiagnosticError if the model does not have a custom operator of the recipe."""
     unused = [name for name in recipe.model.custom_operators if name not in kinds]
     if unused:
         raise DiagnosticError(
@@ -69,7 +69,10 @@ def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
 
 
 class UserFunction:
-    """A Python function of the recipe; errors name the recipe's key and the function's line."""
+    """A Python function of the recipe.
+
+    Errors name the recipe's key and the function's line.
+    """
 
     def __init__(self, recipe: Recipe, name: str, key: str, reference: str, load: Load) -> None:
         self.recipe, self.reference = recipe, reference
@@ -103,7 +106,10 @@ class UserFunction:
 def compute_results(
     function: UserFunction, inputs: Sequence[Array], options: Options, results: Kinds
 ) -> list[Array]:
-    """Return the results of a ``reference``, after comparing shapes and types with ``results``."""
+    """Return the results of a ``reference`` function.
+
+    Raises DiagnosticError if their number, shapes or types differ from ``results``.
+    """
     import numpy as np
 
     from firmwright.models.tflite.custom_operators import TensorKind
@@ -120,7 +126,10 @@ def compute_results(
 
 
 def infer_results(function: UserFunction, inputs: Kinds, options: Options) -> Kinds:
-    """Return the shapes and types that a function ``shapes`` returns."""
+    """Return the shapes and types that a ``shapes`` function returns.
+
+    Raises DiagnosticError if the function's result is not valid.
+    """
     import numpy as np
 
     from firmwright.models.tflite.custom_operators import DTYPES, TensorKind

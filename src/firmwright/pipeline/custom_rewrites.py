@@ -14,7 +14,10 @@ from .options import transform_options
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:
-    """Return the user's rewrites, which raise errors as DiagnosticError at the recipe's key."""
+    """Return the user's rewrites.
+
+    Errors in a rewrite raise a DiagnosticError at the recipe's key.
+    """
 
     def apply(index: int, reference: str, module: IRModule) -> IRModule:
         with error_at_key(job.recipe, ("transforms", "extra", index)):

@@ -14,7 +14,10 @@ from .artifact import Artifact
 from .tools import Tool
 
 Job = TypeVar("Job")
-"""The class of jobs. Its module imports this module; `stage` binds the declarations to it."""
+"""The class of jobs.
+
+The class's module imports this module, and `stage` binds the declarations to the class.
+"""
 
 
 ALL = ("*",)
@@ -22,18 +25,21 @@ ALL = ("*",)
 
 
 class Scope(Enum):
-    """The inputs, in addition to the model, on which the results of a stage depend."""
+    """The inputs, in addition to the model, that determine the results of a stage."""
 
     MODEL = "model"
     """No other input: all platforms share the results, also with a comparison's second target."""
     TARGET = "target"
-    """The target. The platform counts only if a device or a batch depends on it."""
+    """The target.
+
+    The platform counts only if a device or a batch depends on it.
+    """
     PLATFORM = "platform"
 
 
 @dataclass(frozen=True)
 class StageDeclaration(Generic[Job]):
-    """One step of the pipeline. Each stage has a separate result folder.
+    """One step of the pipeline, with a separate result folder.
 
     ``run`` ("module:function") names the function ``(job, folder)`` that writes the results into an
     empty folder. The module is imported when the stage runs.
@@ -52,7 +58,7 @@ class StageDeclaration(Generic[Job]):
     - ``tools``: compilers and other programs
 
     ``tests/hammer/keys.py`` records the keys, fields and variables that a stage reads. The test
-    fails if one of these names is not declared.
+    fails if a stage does not declare one of these names.
 
     A stage that ``compares`` also reads the results of the compared job. A stage that ``reads_all``
     reads the results of every other stage. The results of a stage that is ``for_both`` are also
@@ -95,5 +101,5 @@ class StageDeclaration(Generic[Job]):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The stages whose results this stage reads, even if they do not apply to a job."""
+        """The stages whose results this stage reads, even if a stage does not apply to a job."""
         return tuple(dict.fromkeys(artifact.stage for artifact in self.reads))

@@ -17,7 +17,7 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 
 
 def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
-    """Import the custom devices of the recipe; return them by name."""
+    """Import the custom devices of the recipe, and return them by name."""
     folder = recipe.path.parent
     return {
         name: load_custom_target(name, reference, folder)
@@ -28,14 +28,14 @@ def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
 def find_packages(recipe: Recipe) -> dict[str, Path]:
     """Return the folders of installed packages whose files the build reads, by name.
 
-    These packages contain devices of the target, or modules that the recipe's Python imports.
+    These packages contain devices of the target, or modules that the recipe's Python code imports.
     """
     devices = {t.package: t.module.parent for _, t in find_installed_devices(recipe)}
     return {**devices, **find_installed_code(recipe).folders}
 
 
 def find_installed_code(recipe: Recipe) -> InstalledCode:
-    """Return the installed modules that the recipe's Python and its installed devices import."""
+    """Return the installed modules that the recipe's Python code and installed devices import."""
     names = {target.module_name for _, target in find_installed_devices(recipe)}
     for function in recipe.functions:
         names |= trace_imports(function.partition(":")[0], recipe.path.parent)[1]
@@ -52,7 +52,7 @@ def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]
 
 
 def template_folders(recipe: Recipe) -> dict[str, Path]:
-    """Return each device's folder of templates: ``templates`` next to its module."""
+    """Return the ``templates`` folder next to each device's module, by the device's name."""
     folder = recipe.path.parent
     own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
     installed = {n: t.module.parent / "templates" for n, t in find_installed_devices(recipe)}

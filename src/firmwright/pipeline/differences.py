@@ -12,22 +12,19 @@ from typing import Any
 import msgspec
 
 LONGEST_VALUE = 40
-"""The maximum number of characters of a value."""
-
 RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
-"""The start of a reason about a key of the recipe: a key that the stage names, or any key
-(``*``)."""
+"""The start of a reason about a key that the stage names, or about any key (``*``)."""
 
 
 def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two configurations; the recipe's keys come first."""
+    """Return the differences between two configurations, beginning with the recipe's keys."""
     found = list(list_differences(before, now))
     found.sort(key=lambda reason: not RECIPE_KEY.match(reason))
     return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in found))
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Yield each entry of nested data that differs: ``samples: 8 → 3``."""
+    """Yield a text such as ``samples: 8 → 3`` for each entry of nested data that differs."""
     if is_equal(before, now):
         return
     if isinstance(before, dict) and isinstance(now, dict):
@@ -40,16 +37,21 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def is_equal(before: Any, now: Any) -> bool:
-    """Return whether the JSON texts of two values are equal; in Python, 1 equals 1.0 and True."""
+    """Return whether the JSON texts of two values are equal.
+
+    Python's comparison is not sufficient, because 1 equals 1.0 and True.
+    """
     return before == now and (isinstance(now, str) or encode(before) == encode(now))
 
 
 encode = partial(msgspec.json.encode, order="sorted")
-"""Return the JSON text of a value. Equal values have equal texts."""
+"""Return the JSON text of a value.
+
+Equal values have equal texts.
+"""
 
 
 def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
-    """Yield the changed, added and removed items of a list."""
     texts = [[*map(encode, each)] for each in (before, now)]
     for kind, i, j, k, m in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if kind == "replace" and j - i == m - k:

@@ -1,4 +1,4 @@
-"""Prints the device and the reason for every operator, from the partition stage's result."""
+"""Prints the device of every operator and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .tuned_layers import list_tuned_variants, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
-    """Print the devices of all operators; return 1 if a recipe's requirement is not met.
+    """Print the devices of all operators.
 
-    Returns 2 if ``as_json`` is set for several jobs.
+    Returns 1 if a recipe's requirement is not met, and 2 if ``as_json`` is set for several jobs.
     """
     if as_json and len(jobs) > 1:
         print("--json supports one recipe and one platform", file=sys.stderr)
@@ -49,7 +49,7 @@ def find_needed_stage(job: Job, layer: str | None) -> str:
 
 
 def explain_partition(job: Job) -> Explanation:
-    """Return the explanation of the partition that the partition stage wrote."""
+    """Return the explanation of the partition stage's result."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
 
 
@@ -70,7 +70,10 @@ def explain_kernels(job: Job) -> Explanation:
 
 
 def find_job_memories(job: Job) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts, by region; empty if planning does not choose."""
+    """Return the memories of each layer's parts by region.
+
+    The result is empty if planning does not choose memories.
+    """
     if not chooses_memories(job):
         return {}
     return find_memories(
@@ -79,7 +82,7 @@ def find_job_memories(job: Job) -> dict[str, LayerMemories]:
 
 
 def advise_job(job: Job) -> tuple[Advice, ...]:
-    """Return advice that makes the network faster."""
+    """Return advice to make the network faster."""
     from firmwright.report.advising import advise  # loads TVM, which the end of a build avoids
 
     partition, module = PARTITION.read(job), REGIONS.read(job)

@@ -1,7 +1,7 @@
 """Computes the digest of the files that a tool opens, and stores the digest per user.
 
 The tool must run to find these files, and the files are read for the digest. Both steps are
-repeated only if the size, the times or the inode of a relevant file or folder differ.
+repeated only if the size, the times or the inode of a relevant file or folder change.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from firmwright.user_folders import find_cache_folder
 from .freshness import Identity, file_digest, identify, is_settled, text_digest
 
 FOLDER = "tools"
-"""The folder in the user's cache, with one file per question."""
+"""The folder in the user's cache that contains one file per question."""
 
 VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
-"""Variables of the environment that set the search paths of programs and libraries."""
+"""Environment variables that set the search paths of programs and libraries."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The ``digest`` identifies all files that a tool opens, on any machine.
+    """A ``digest`` that identifies all files that a tool opens, on any machine.
 
     The digest is valid while the ``watched`` files and folders are unchanged.
     """
@@ -38,18 +38,18 @@ class Fingerprint:
     watched: Mapping[str, Identity]
 
     def holds(self) -> bool:
-        """Return whether all watched files and folders are unchanged."""
         return identify(self.watched) == self.watched
 
 
 KNOWN: dict[tuple[str, ...], Fingerprint] = {}
-"""The fingerprints that this process has checked, by the question with its environment."""
+"""The fingerprints that this process has checked, by question and environment."""
 
 
 def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -> Fingerprint:
-    """Return a tool's fingerprint; ``look`` finds the files if no stored fingerprint is valid.
+    """Return a tool's fingerprint.
 
-    ``question`` contains all values, except the files, that determine the set of files.
+    ``look`` finds the files if no stored fingerprint is valid. ``question`` contains all values,
+    except the files, that determine the set of files.
     """
     key = (*question, *(os.environ.get(name, "") for name in VARIABLES))
     kept = KNOWN.get(key)
@@ -67,7 +67,7 @@ def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -
 
 
 def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
-    """Return a fingerprint of file names and contents, independent of order and folders."""
+    """Return a fingerprint of file names and contents that does not depend on order and folders."""
     watched = identify(sorted({*opened.files, *opened.locations}))
     real = {os.path.realpath(path): Path(path).name for path in opened.files}
     lines = sorted({f"{name} {file_digest(path)}" for path, name in real.items()})
@@ -80,6 +80,6 @@ def read_kept(kept_file: Path) -> Fingerprint | None:
     content = read_checked(kept_file)
     if content is None:
         return None
-    with suppress(ValueError, TypeError):  # the file has the format of a different version
+    with suppress(ValueError, TypeError):  # another version wrote the file
         return Fingerprint(**json.loads(content))
     return None

@@ -3,8 +3,8 @@
 doit's checkers accept an unchanged modification time and do not check targets. They write their
 state only when doit ends. In this module, a file is unchanged if all values that the file system
 stores are equal, because a write always changes the change time. If the values differ, the digests
-are compared. Results are checked in the same way as inputs. The state of a task is on disk before
-the next task starts.
+are compared. Results are checked like inputs. The state of a task is written before the next task
+starts.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from .differences import list_reasons
 from .profile import count_time
 
 MOST_REASONS = 5
-"""The maximum number of reasons that a stage shows."""
-
 FileState = Sequence[Any]
-"""Size (bytes), modification and change time (ns), inode number, SHA-256."""
+"""A file's size in bytes, modification and change time in ns, inode number and SHA-256."""
 
 
 Identity = Sequence[int]
-"""A file state without the digest; empty if the file is missing."""
+"""A file state without the digest, or an empty list if the file is missing."""
 
 
 BEGUN = time.time_ns()
 TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
-"""Nanoseconds. Clocks of file systems have steps of at most TICK, or of one or two seconds."""
+"""Nanoseconds.
+
+Clocks of file systems have steps of at most TICK, or of one or two seconds.
+"""
 
 
 def file_identity(status: os.stat_result) -> list[int]:
@@ -52,11 +53,10 @@ def file_identity(status: os.stat_result) -> list[int]:
 
 
 def read_identity(path: str | Path) -> list[int]:
-    return file_identity(os.stat(path))  # noqa: PTH116 (a Path of a text costs as much again)
+    return file_identity(os.stat(path))  # noqa: PTH116 (a Path would double the time)
 
 
 def identify(paths: Iterable[str]) -> dict[str, Identity]:
-    """Return the size, times and inode number of each file."""
     found: dict[str, Identity] = {}
     for path in paths:
         try:
@@ -69,14 +69,17 @@ def identify(paths: Iterable[str]) -> dict[str, Identity]:
 def is_settled(identity: Identity) -> bool:
     """Return whether the last change of a file was before this process began.
 
-    The difference must be so large that a later change has a different time.
+    The difference is so large that a later change has a different time.
     """
     times = identity[1:3]
     return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
 def file_digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file. A process reads an unchanged file only once."""
+    """Return the SHA-256 of a file.
+
+    A process reads an unchanged file only once.
+    """
     with count_time("hashing"):
         return _read_digest(str(path), *read_identity(path))
 
@@ -98,7 +101,10 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
     """A checker of doit that compares file dependencies by content."""
 
     def check_modified(self, file_path: str, file_stat: os.stat_result, state: list[Any]) -> bool:
-        """Return whether the content differs; if it is equal, update the recorded times."""
+        """Return whether the content differs.
+
+        If the content is equal, the method updates the recorded times.
+        """
         now = file_identity(file_stat)
         if now == state[:4]:
             return False
@@ -137,7 +143,10 @@ def lock_folder(path: Path) -> TextIO:
 
 
 DAMAGED = (DatabaseException, sqlite3.Error, ValueError)
-"""The exceptions for a damaged state. The messages of sqlite3 may be undecodable."""
+"""The exceptions for a damaged state.
+
+The messages of sqlite3 may be undecodable.
+"""
 
 DISK_ERRORS = {
     "disk I/O error",
@@ -147,8 +156,7 @@ DISK_ERRORS = {
 }
 """Messages of sqlite3 about a file that cannot be read or written.
 
-These messages do not mean that the content is damaged. Error numbers exist only from Python 3.11
-on.
+These messages do not mean that the content is damaged. Error numbers exist only since Python 3.11.
 """
 
 
@@ -169,15 +177,19 @@ def report_disk_errors(name: str) -> Iterator[None]:
 
 
 class DurableDB(SqliteDB):  # type: ignore[misc]
-    """doit's sqlite3 state. It is written after every task, so a killed build keeps its results.
+    """doit's sqlite3 state.
 
-    Each row contains doit's record of a task as JSON text, and the digest of the text.
+    The state is written after every task, so a killed build keeps its results. Each row contains
+    doit's record of a task as JSON text, and the digest of the text.
     """
 
     desc = "sqlite3, written after every task"
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
-        """Open the state; wait while another build uses the file, and replace a damaged file."""
+        """Open the state, and replace a damaged file.
+
+        The method waits while another build uses the file.
+        """
         self.stored: dict[str, str] = {}
         """The digests of the rows in the file."""
         self.lock = lock_folder(Path(f"{name}.lock"))
@@ -194,7 +206,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
                 sys.exit(f"{name}: cannot be created again: {error}; remove it, or change outdir=")
 
     def _sqlite3(self, name: str) -> sqlite3.Connection:
-        """Open the table like doit, without sqlite's locks, because firmwright locks the folder."""
+        """Open the table like doit, but without sqlite's locks.
+
+        firmwright locks the folder.
+        """
         for kind in (list, dict):
             sqlite3.register_adapter(kind, self.codec.encode)
         sqlite3.register_converter("json", partial(read_json, self.codec))
@@ -207,10 +222,13 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         return connection
 
     def open(self, name: str, codec: Any, module_name: str | None) -> None:
-        """Open the file and check its pages. Raises one of DAMAGED if the check fails."""
+        """Open the file and check its pages.
+
+        Raises an exception of DAMAGED if the check fails.
+        """
         super().__init__(name, codec, module_name=module_name)
-        # No sync: a killed process loses no data, and a check finds the damage of a power failure.
-        # A sync after every stage needs more time than some stages.
+        # Do not sync. A killed process loses no data, and a check finds the damage of a power
+        # failure. A sync after every stage needs more time than some stages.
         self._conn.execute("pragma synchronous = off")
         (verdict,) = self._conn.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
@@ -234,13 +252,14 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
         super().set(task_id, dependency, value)
-        # doit sets this value last for a successful task. A group has no values, and can wait.
+        # doit sets this value last for a successful task. A group has no values, so its state is
+        # written later.
         if dependency == "deps:" and self._cache[task_id].get("_values_:"):
             self._write([task_id])
             self._dirty.discard(task_id)
 
     def dump(self) -> None:
-        """Write the states of all loaded tasks, because the checker updates states in place."""
+        """Write the states of all loaded tasks, because the checker changes loaded states."""
         self._write(sorted(self._cache))
         self._conn.close()
         self._dirty.clear()
@@ -248,7 +267,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
     def _write(self, tasks: Iterable[str]) -> None:
         texts = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]
         rows = [(task, [text_digest(text), text]) for task, text in texts]
-        # The file stays unchanged if no task was run or forgotten; a snapshot depends on this.
+        # A snapshot requires that the file stays unchanged if no task was run or forgotten.
         rows = [(task, row) for task, row in rows if self.stored.get(task) != row[0]]
         with self._tell_failure():
             if rows:
@@ -278,7 +297,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
 
 def read_json(codec: Any, data: bytes) -> Any:
-    """Return decoded JSON; msgspec is faster than doit's codec, but needs names in UTF-8."""
+    """Return decoded JSON.
+
+    msgspec is faster than doit's codec, but needs names in UTF-8.
+    """
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -290,12 +312,13 @@ def text_digest(text: str) -> str:
 
 
 class UpToDateCheck:
-    """An ``uptodate`` condition: options and results are unchanged, and no file was added.
+    """A doit condition that is true if options and results are unchanged and no file was added.
 
     The text of the condition lists the differences, which `doit info` shows.
     """
 
-    # doit asks for the names of the parameters of each object; Python finds them 20 times slower.
+    # doit reads the parameter names of each object. A stored signature is 20 times faster than
+    # Python's inspection.
     __signature__ = Signature(
         [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("task", "values")]
     )
@@ -333,7 +356,8 @@ class UpToDateCheck:
             elif ContentChecker().check_modified(path, status, state):
                 yield f"{path} was changed since the stage wrote it"
         if own & recorded.keys():
-            # For example, `make` writes files into the sources, which later stages would read.
+            # For example, `make` writes files into the sources, and later stages would read these
+            # files.
             yield from (
                 f"{path} was not written by the stage" for path in sorted(own - recorded.keys())
             )
@@ -344,15 +368,14 @@ class UpToDateCheck:
 
 
 def read_status(path: str) -> os.stat_result | None:
-    """Return the status of a file, or None if it is missing or unreadable."""
     try:
-        return os.stat(path)  # noqa: PTH116 (a Path of a text costs as much again)
+        return os.stat(path)  # noqa: PTH116 (a Path would double the time)
     except OSError:
         return None
 
 
 class InputWatch:
-    """Detects an input that changes while a stage reads it, before builds share the result."""
+    """Detects inputs that change while a stage reads them, before builds share the result."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.before = {p: read_identity(p) for p in paths}

@@ -13,7 +13,7 @@ from .job import Job
 
 @dataclass(frozen=True)
 class IdleKey:
-    """A key, the condition under which it has no effect, and an explanation."""
+    """A key, a condition that is true if the key has no effect, and an explanation."""
 
     key: str
     is_idle: Callable[[Job], object]
@@ -77,8 +77,8 @@ def list_idle_arguments(
 ) -> Iterator[str]:
     """Yield a note for each ``name=value`` that no stage of a command reads.
 
-    ``arguments`` are the arguments of doit, and ``overrides`` those that replace keys. A command
-    that names another task than stages reads all keys.
+    ``arguments`` are the arguments of doit, and ``overrides`` are the arguments that replace keys.
+    A command reads all keys if it names a task that is not a stage.
     """
     stages = {stage.name: stage for stage in job.pipeline}
     asked = [a.partition(":")[0] for a in arguments if "=" not in a and not a.startswith("-")]
@@ -100,5 +100,5 @@ def list_idle_arguments(
 
 
 def overlaps(key: str, other: str) -> bool:
-    """Return whether two keys are equal, or one key is in the block of the other."""
+    """Return whether two keys are equal, or one key is in the block of the other key."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")

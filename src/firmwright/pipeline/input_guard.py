@@ -1,8 +1,4 @@
-"""Fails a build if a file that was checked changes before the build ends.
-
-Several stages read one file at different times. If the file changed between two reads, a bundle
-would name an input that differs from the firmware's input.
-"""
+"""Fails a build if a file that was checked changes before the build ends."""
 
 from __future__ import annotations
 
@@ -19,10 +15,11 @@ from .freshness import Identity, identify
 
 
 class SteadyInputs:
-    """A doit runner that fails a stage if its files have changed since the build read them.
+    """A doit runner that fails a stage if the stage's files have changed since the build read them.
 
-    If a file changed between the reads of two stages, a bundle would name an input that differs
-    from the firmware's input. The files of firmwright are not checked.
+    Several stages read one file at different times. If the file changed between two reads, a bundle
+    would name an input that differs from the firmware's input. The files of firmwright are not
+    checked.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -42,7 +39,7 @@ class SteadyInputs:
         super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
 
     def find_changed(self, task: Task) -> TaskFailed | None:
-        """Return the failure of a task; None if its files are unchanged or not yet known."""
+        """Return the failure of a task, or None if its files are unchanged or not yet known."""
         for path, identity in identify(list_watched(task)).items():
             if self.seen.setdefault(path, identity) != identity:
                 return TaskFailed(f"{task.name}: {path} changed during this build; build again")
@@ -50,10 +47,13 @@ class SteadyInputs:
 
 
 def list_watched(task: Task) -> Iterator[str]:
-    """Yield the files that a stage reads; skip a user's tasks, which may change their files."""
+    """Yield the files that a stage reads.
+
+    A user's tasks are skipped, because they may change their files.
+    """
     if hasattr(task.custom_title, "stage"):
         yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
 
 
 class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
-    """The runner of doit that runs stages one after the other."""
+    """The runner of doit that runs stages one after the other and checks their inputs."""

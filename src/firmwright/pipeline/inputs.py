@@ -1,4 +1,4 @@
-"""Collects the inputs of a build that are not in the recipe: files, samples and tools."""
+"""Collects the inputs of a build in addition to the recipe: files, samples and tools."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
 def user_files(job: Job) -> list[Path]:
     """Return every user file, except the recipe, that determines the bundle.
 
-    A lock is valid for several platforms, so the files of all stages count, including unused
-    stages.
+    A lock is valid for several platforms, so the result also includes the files of unused stages.
     """
     files = job.recipe.list_files()
     for stage in job.stages.values():
@@ -44,7 +43,10 @@ def user_files(job: Job) -> list[Path]:
 
 
 def to_absolute(path: Path) -> Path:
-    """Return an absolute path without ``..``. Keep the path's links, unlike resolve()."""
+    """Return an absolute path without ``..``.
+
+    The result keeps symbolic links, unlike the result of resolve().
+    """
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
@@ -80,7 +82,6 @@ def find_packages(job: Job) -> dict[str, str]:
 
 
 def list_tools(job: Job) -> list[Tool]:
-    """Return the tools of all stages that apply to the job."""
     stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
     return [tool for stage in stages for tool in stage.tools(job)]
 
@@ -108,7 +109,10 @@ def collect_versions(job: Job) -> dict[str, str]:
 
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
-    """Return all inputs except the samples, which are known before the build starts."""
+    """Return all inputs except the samples.
+
+    These inputs exist before the build starts.
+    """
     packages = find_device_packages(job.recipe)
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
@@ -116,7 +120,7 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
 
 
 def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the recipe's values for keys; None for a key without a value."""
+    """Return the recipe's values by key, with None for a key without a value."""
     found = {}
     for key in sorted(keys):
         value: Any = job.recipe.data
@@ -141,7 +145,7 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
 
 
 def collect_inputs(job: Job) -> lock.Lock:
-    """Return all inputs, with the sample digests that the stages recorded."""
+    """Return all inputs, including the sample digests that the stages recorded."""
     records = {purpose: record.read(job) for purpose, record in find_sampled(job).items()}
     samples = {p: r.inputs if p == "run" else r.samples for p, r in records.items()}
     return replace(collect_fixed_inputs(job), samples=samples)

@@ -1,4 +1,4 @@
-"""Lists platforms, devices, toolchains and packages: ``firmwright platforms``, ``doctor``, …"""
+"""Implements ``firmwright platforms``, ``doctor`` and other commands that print lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from firmwright.toolchain import (
 from firmwright.tvm_import import find_versions
 
 PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
-"""Packages that recipes may need, and firmwright's extra for each package or ''."""
+"""Packages that recipes may need, and the extra of firmwright for each package, or ''."""
 
 
 def list_platforms() -> Iterator[ListedPlatform]:
@@ -54,7 +54,7 @@ def list_toolchains() -> Iterator[ListedProgram]:
 
 
 def list_emulators() -> Iterator[ListedProgram]:
-    """Yield the emulators of the platforms, one entry per program."""
+    """Yield one entry for each program that emulates a platform."""
     found = set()
     for platform in map(load_platform, platform_names()):
         for name in platform.emulators:
@@ -98,7 +98,7 @@ LISTS: Mapping[str, tuple[str, Mapping[str, Callable[[], Iterator[Any]]]]] = {
         {"packages": list_packages, "toolchains": list_toolchains, "emulators": list_emulators},
     ),
 }
-"""The commands that only print lists: their sentences, and their lists by the JSON's key."""
+"""The commands that only print lists: their descriptions, and their lists by the key in JSON."""
 
 HEADINGS = {
     "platforms": ("platform", "toolchains", "emulators", "description"),
@@ -111,7 +111,7 @@ HEADINGS = {
 
 
 def print_lists(command: str, as_json: bool) -> int:
-    """Print the lists of a command, as tables or as JSON; return its exit code."""
+    """Print the lists of a command as tables or as JSON, and return the exit code."""
     _, lists = LISTS[command]
     found = {name: tuple(make()) for name, make in lists.items()}
     if as_json:
@@ -124,7 +124,6 @@ def print_lists(command: str, as_json: bool) -> int:
 
 
 def make_row(entry: ListedPlatform | ListedTarget | ListedProgram) -> tuple[str, ...]:
-    """Return the cells of an entry."""
     if isinstance(entry, ListedPlatform):
         emulators = ", ".join(entry.emulators) or "none"
         return entry.name, ", ".join(entry.toolchains), emulators, entry.description

@@ -33,7 +33,7 @@ QUANTIZED_STAGE = "quantized"
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
-    """Return the name of the toolchain, or the path of its file."""
+    """Return the name of the toolchain, or the path of the toolchain's file."""
     if recipe.toolchain is None:
         return platform.toolchains[0]
     return resolve_own(recipe.toolchain, recipe.path.parent)
@@ -67,11 +67,11 @@ class Job:
     variants: Path | None = None
     precision: Path | None = None
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
-    """The notes of the stage that runs."""
+    """The notes of the running stage."""
 
     @property
     def network_stage(self) -> str:
-        """The stage that writes the network to be compiled. The network is also the reference."""
+        """The stage that writes the network to be compiled, which is also the reference."""
         return QUANTIZED_STAGE if self.recipe.quantize else "model"
 
     @property
@@ -97,20 +97,22 @@ class Job:
         return {stage.name: stage for stage in stages}
 
     def name_stage(self, stage: str) -> str:
-        """Return the job's stage for the stage of an artifact, which may be a placeholder."""
+        """Return the job's stage for an artifact's stage, which may be a placeholder."""
         if stage == NETWORK_STAGE:
             return self.network_stage
         return self.lowered_stage if stage == LOWERED_STAGE else stage
 
     def folder(self, stage: str) -> Path:
-        """Return a stage's result folder, below the platform's folder unless platforms share it."""
+        """Return a stage's result folder.
+
+        The folder is below the platform's folder unless platforms share the results.
+        """
         if stage not in self._folders:
             self._folders[stage] = self._find_folder(self.name_stage(stage))
         return self._folders[stage]
 
     @cached_property
     def _folders(self) -> dict[str, Path]:
-        """A cache of the result folders of stages."""
         return {}
 
     def _find_folder(self, name: str) -> Path:
@@ -127,7 +129,7 @@ class Job:
         return self._applying[stage]
 
     def makes_stage(self, stage: str) -> bool:
-        """Return whether this job, not the origin, writes the results of a stage."""
+        """Return whether this job, and not the origin, writes the results of a stage."""
         return self.has_stage(stage) and not self.is_of_origin(stage)
 
     def is_of_origin(self, name: str) -> bool:
@@ -142,7 +144,6 @@ class Job:
         return stage.scope is Scope.MODEL or stage.for_both
 
     def depends_on_kernels(self, stage: str) -> bool:
-        """Return whether a stage reads results of the kernels stage, directly or indirectly."""
         return self.depends_on(stage, KERNELS_STAGE)
 
     def depends_on(self, stage: str, first: str) -> bool:
@@ -152,7 +153,6 @@ class Job:
         return name == first or any(self.depends_on(need, first) for need in needs)
 
     def is_shared(self, stage: str) -> bool:
-        """Return whether platforms share the results of a stage."""
         scope = self.stages[stage].scope
         compares = self.recipe.batch is not None or self.recipe.placement == "cost"
         portable = scope is Scope.TARGET and self.is_portable and not compares
@@ -160,12 +160,12 @@ class Job:
 
     @property
     def all_jobs(self) -> tuple[Job, ...]:
-        """This job, and the compared job if there is a comparison."""
+        """This job, and the compared job if the recipe has a comparison."""
         return (self, self.comparison_job) if self.recipe.compare else (self,)
 
     @cached_property
     def comparison_job(self) -> Job:
-        """The job that compiles the same network for the target of the recipe's ``compare``."""
+        """The job that compiles the network for the target of the recipe's ``compare``."""
         left_out = ("compare", "demo", "require_offload")
         kept = {key: value for key, value in self.recipe.data.items() if key not in left_out}
         changed = {
@@ -236,45 +236,48 @@ class Job:
 
     @property
     def cache(self) -> Path:
-        """A folder for the caches of compilers and emulators. It is never part of a result."""
+        """A folder for the caches of compilers and emulators, which is never part of a result."""
         return self.origin.cache if self.origin else self.outdir / ".cache"
 
     @cached_property
     def not_built(self) -> str:
-        """The missing parts of the platform's SDK. If a part is missing, no C code is compiled."""
+        """The missing parts of the platform's SDK, without which no C code is compiled."""
         return explain_not_built(self.build)
 
     @property
     def has_firmware(self) -> bool:
-        """Whether the firmware is compiled and linked."""
+        """Return whether the firmware is compiled and linked."""
         return not self.not_built
 
     @property
     def can_emulate(self) -> bool:
-        """Whether an emulator or this machine can run the firmware."""
+        """Return whether an emulator or this machine can run the firmware."""
         return self.has_firmware and bool(self.platform.emulators)
 
     @property
     def is_run(self) -> bool:
-        """Whether the firmware runs: in an emulator, on a board or on this machine."""
+        """Return whether the firmware runs in an emulator, on a board or on this machine."""
         return self.has_firmware and (self.can_emulate or self.recipe.run.board is not None)
 
     @property
     def counts_instructions(self) -> bool:
-        """Whether a run counts the instructions of every firmware."""
+        """Return whether a run counts the instructions of every firmware."""
         emulated = self.can_emulate and self.recipe.run.board is None
         return emulated and self._chosen_emulator.counts_instructions(self.platform)
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether the emulator or a cost model provides the cycles of an inference."""
+        """Return whether the emulator or a cost model provides the cycles of an inference."""
         if not self.counts_instructions:
             return False
         return self._chosen_emulator.counts_cycles(self.platform) or len(self.mix) > 1
 
     @property
     def clock(self) -> int | None:
-        """The processor's clock frequency in Hz; None if it is not stated."""
+        """The processor's clock frequency in Hz.
+
+        The clock is None if neither the recipe nor the platform states it.
+        """
         return self.recipe.clock or self.platform.clock
 
     @cached_property
@@ -283,7 +286,7 @@ class Job:
 
     @property
     def box_pictures(self) -> dict[Path, Path]:
-        """Map each picture with boxes from the last run to its path next to the bundle.
+        """The path next to the bundle for each picture with boxes from the last run.
 
         The pictures are from the first inference, one per item of the recipe's batch.
         """
@@ -302,19 +305,19 @@ class Job:
 
     @property
     def board_access(self) -> str | None:
-        """The file that describes the connection to a board, as a relative path, or None."""
+        """The relative path of the file that describes the connection to a board, or None."""
         board = self.recipe.run.board
         return None if board is None else os.path.relpath(self.recipe.resolve(board))
 
     @property
     def lock_files(self) -> list[Path]:
-        """Return the lock of the recipe, if the file exists."""
+        """The lock of the recipe, if the file exists."""
         path = lock_path(self.recipe.path)
         return [path] if path.exists() else []
 
     @property
     def tuned_files(self) -> list[Path]:
-        """Return the file with the variants of the layers, if it exists."""
+        """The file with the variants of the layers, if it exists."""
         if self.variants is not None:
             return [self.variants]
         path = tuned_path(self.recipe.path)
@@ -322,7 +325,7 @@ class Job:
 
     @property
     def precision_files(self) -> list[Path]:
-        """Return the file with the types of weights, if the recipe has a search and it exists."""
+        """The file with the types of weights, if the recipe has a search and the file exists."""
         if self.precision is not None:
             return [self.precision]
         quantize = self.recipe.quantize
@@ -331,7 +334,7 @@ class Job:
 
     @property
     def description_files(self) -> dict[str, Path]:
-        """Return the other files of a bundle: lock, variants, types, platform and toolchain."""
+        """The other files of a bundle: lock, variants, types, platform and toolchain."""
         recipe, folder = self.recipe, self.recipe.path.parent
         toolchain = TOOLCHAINS.find_file(find_toolchain(recipe, self.platform))
         return {
@@ -344,7 +347,7 @@ class Job:
 
     @cached_property
     def device_files(self) -> list[Path]:
-        """Return the files of devices that are not built-in."""
+        """The files of devices that are not built-in."""
         return device_files(self.recipe)
 
     @cached_property
@@ -356,7 +359,7 @@ class Job:
 
     @property
     def platform_files(self) -> list[Path]:
-        """Return the custom files of the board and of the toolchain."""
+        """The custom files of the board and of the toolchain."""
         toolchain = find_toolchain(self.recipe, self.platform)
         named = (toolchain, self.platform.cycles or "")
         own = [Path(name) for name in named if is_own_file(name)]
@@ -364,7 +367,7 @@ class Job:
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:
-        """Return all settings of platform and toolchain that affect objects and firmware."""
+        """All settings of the platform and the toolchain that affect objects and firmware."""
         return collect_settings(self.build)
 
     @property

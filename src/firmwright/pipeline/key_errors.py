@@ -25,7 +25,7 @@ def read_overrides() -> dict[str, str]:
 
 @contextmanager
 def error_at_key(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
-    """Convert a UserError of the block to a DiagnosticError that is located at a recipe's key."""
+    """Convert a UserError of the block to a DiagnosticError at a recipe's key."""
     try:
         yield
     except UserError as error:

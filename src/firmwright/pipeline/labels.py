@@ -24,14 +24,17 @@ from .options import require
 
 @dataclass(frozen=True)
 class Labels:
-    """The correct class of each sample, or its correct boxes; None for labels without values."""
+    """The correct classes or the correct boxes of the samples, or None."""
 
     classes: Array | None = None
     boxes: Sequence[Sequence[Box]] | None = None
 
 
 def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
-    """Return the labels of the first ``count`` samples. Raises UserError for unsuitable labels."""
+    """Return the labels of the first ``count`` samples.
+
+    Raises UserError if the labels are not suitable.
+    """
     stated = require(job.recipe.evaluate)
     if stated.labels is None:
         return Labels()
@@ -47,7 +50,7 @@ def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
 
 
 def refuse_equal(names: Sequence[str]) -> None:
-    """Raise UserError for two classes with one name, because labels would be ambiguous."""
+    """Raise UserError if two classes have one name, because labels would be ambiguous."""
     for index, name in enumerate(names):
         if name in names[:index]:
             raise UserError(
@@ -58,8 +61,8 @@ def refuse_equal(names: Sequence[str]) -> None:
 class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
     """An entry of a file of labels.
 
-    ``box`` is left, top, right, bottom, as fractions of the picture. ``class_`` is a name or a
-    number.
+    ``box`` contains the left, top, right and bottom as fractions of the picture. ``class_`` is a
+    name or a number.
     """
 
     box: tuple[float, float, float, float]
@@ -67,10 +70,10 @@ class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
-    """Return the classes of the first ``count`` samples from an ``.npy``.
+    """Return the classes of the first ``count`` samples from a ``.npy`` file.
 
-    ``classes`` is the number of classes, None if it is unknown. Raises UserError for labels that do
-    not fit.
+    ``classes`` is the number of classes, or None if the number is unknown. Raises UserError if the
+    labels do not fit.
     """
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -92,7 +95,7 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
 
 
 def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
-    """Return the boxes of the first ``count`` samples from JSON.
+    """Return the boxes of the first ``count`` samples from a JSON file.
 
     Raises UserError if a box is invalid.
     """

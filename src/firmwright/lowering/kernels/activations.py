@@ -1,7 +1,7 @@
-"""Computes functions of one 8-bit value as tables, with TFLite's reference arithmetic.
+"""Computes functions of one 8-bit value with tables and TFLite's reference arithmetic.
 
-A table of 256 integers can replace a kernel on integers, like a kernel on real numbers. This module
-runs the arithmetic for every value of the type.
+A table of 256 integers can replace a kernel on integers or on real numbers. This module runs the
+arithmetic for every value of the type.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ ONE = 2**28
 def leaky_relu(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Multiply by the slope's magnitude, then negate if the slope is negative.
+    """Multiply by the slope's magnitude, then negate the product if the slope is negative.
 
-    This order determines how LiteRT rounds halves. Source: tensorflow/lite/kernels/activations.cc
-    (LeakyReluPrepare), leaky_relu.h.
+    This order determines LiteRT's rounding of halves. Source:
+    tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h.
     """
     source = builder.find_integers(call.args[0], 8)
     slope = np.float32(call.attrs.alpha)
@@ -66,7 +66,7 @@ def leaky_relu_int16(
     slope: np.float32,
     negated: bool = False,
 ) -> relax.Expr | None:
-    """Scale 16-bit tensors at run time; multiply negative values also by ``slope``.
+    """Scale 16-bit tensors at run time, and multiply negative values by ``slope``.
 
     If ``negated`` is true, the results of negative values are negated.
     """
@@ -92,7 +92,7 @@ def leaky_relu_int16(
 def absolute(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Return absolute values, by a table for 8-bit tensors and at run time for 16-bit tensors.
+    """Return absolute values, with a table for 8-bit tensors and at run time for 16-bit tensors.
 
     Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized).
     """
@@ -111,11 +111,11 @@ def absolute(
 def rsqrt(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Return the reciprocal square roots of an 8-bit or 16-bit tensor by a table.
+    """Return the reciprocal square roots of an 8-bit or 16-bit tensor with a table.
 
     Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantizedInt8, GenericPrepare).
-    TFLite's kernels reject negative values. In firmwright, negative values have the largest result,
-    like 0.
+    TFLite's kernels reject negative values. In firmwright, 0 and negative values have the largest
+    result.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -139,10 +139,10 @@ def rsqrt(
 def square_root(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Return truncated square roots; the root of a negative value is the root of 0.
+    """Return truncated square roots.
 
     Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized). TFLite's kernel rejects
-    negative values.
+    negative values. In firmwright, the root of a negative value is the root of 0.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -158,7 +158,7 @@ def square_root(
 def square_root_int16(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute the roots of a 16-bit tensor at run time, in float32 as LiteRT does."""
+    """Compute the roots of a 16-bit tensor at run time in float32, like LiteRT."""
     source = builder.find_integers(call.args[0], 16)
     if source is None or params.dtype != "int16":
         return None
@@ -172,7 +172,7 @@ def square_root_int16(
 
 
 def inverse_sqrt(x: int) -> tuple[int, int]:
-    """Return mantissa and shift of 1 / sqrt(x) for x > 0.
+    """Return the mantissa and shift of 1 / sqrt(x) for x > 0.
 
     The function computes five Newton steps in Q3.28. Source:
     tensorflow/lite/kernels/internal/common.h, GetInvSqrtQuantizedMultiplierExp.
@@ -200,7 +200,6 @@ def inverse_sqrt(x: int) -> tuple[int, int]:
 
 
 def multiply_q3_28(x: int, y: int) -> int:
-    """Multiply two numbers in Q3.28."""
     return saturating_shift_left(rounding_multiply_high(x, y), 3)
 
 
@@ -243,7 +242,10 @@ def hard_swish(
 
 
 def match_hard_swish(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Return x if a division is x · clip(x + 3, 0, 6) / 6, with any copies of x; else None."""
+    """Return x if a division is x · clip(x + 3, 0, 6) / 6, else None.
+
+    The division may read copies of x.
+    """
     product = builder.find_call(call.args[0], "relax.multiply")
     if product is None or not is_number(call.args[1], 6):
         return None
@@ -264,7 +266,7 @@ def is_number(value: relax.Expr, number: float) -> bool:
 
 
 def quantize_multiplier_int16(factor: float) -> tuple[int, int]:
-    """Return a multiplier's mantissa in 16 bits, and its shift."""
+    """Return a multiplier's 16-bit mantissa and its shift."""
     mantissa, shift = quantize(factor)
     return min((mantissa + 2**15) >> 16, INT16_MAX), shift
 
@@ -274,7 +276,10 @@ def saturate_int16(x: int) -> int:
 
 
 def rounding_multiply_high_16(x: int, y: int) -> int:
-    """Return x · y / 2^15, rounded to nearest, ties away from zero, limited to 16 bits."""
+    """Return x · y / 2^15, rounded to nearest and limited to 16 bits.
+
+    Ties are rounded away from zero.
+    """
     product = x * y
     nudge = 2**14 if product >= 0 else 1 - 2**14
     return min(int((product + nudge) / 2**15), INT16_MAX)
@@ -288,23 +293,27 @@ def multiply_high_16(x: int, y: int) -> int:
 def exponential(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute exp of 16-bit tensors by a table; exp(80) exceeds every output range."""
+    """Compute exp of 16-bit tensors with a table.
+
+    Arguments are limited to 80, because exp(80) exceeds every output range.
+    """
     return lower_by_interpolation(builder, call, params, lambda x: math.exp(min(x, 80.0)))
 
 
 def logarithm(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute log of 16-bit tensors by a table; the lowest result if there is no logarithm.
+    """Compute log of 16-bit tensors with a table.
 
-    Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
+    A value that is not positive has the lowest result. Source:
+    tensorflow/lite/kernels/elementwise.cc (LogPrepare).
     """
     lowest = float(params.scale) * (params.low - params.zero_point)
     return lower_by_interpolation(builder, call, params, lambda x: math.log(x) if x > 0 else lowest)
 
 
 def gelu(builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams) -> relax.Expr | None:
-    """Compute GELU of 16-bit tensors by a table, from the complementary error function.
+    """Compute GELU of 16-bit tensors with a table, from the complementary error function.
 
     Source: tensorflow/lite/kernels/internal/reference/gelu.h.
     """
@@ -319,7 +328,7 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams) -
 def gelu_tanh(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute the tanh form of GELU of 16-bit tensors by a table; see :func:`gelu`."""
+    """Compute the tanh form of :func:`gelu` with a table."""
     return lower_by_interpolation(
         builder, call, params, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

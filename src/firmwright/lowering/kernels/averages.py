@@ -1,4 +1,4 @@
-"""Averages integers in ONNX's rounding by a sum and one multiplication, as in float32."""
+"""Averages integers in ONNX's rounding: one sum and one multiplication, as in float32."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 RAREST_TIE = 1024
-"""The minimum number of sums per tie for which ties are ignored, because ties are as frequent in a
-convolution."""
+"""Ties are ignored if there is at most one tie per this number of sums.
+
+Ties of a convolution are as frequent.
+"""
 
 FLOAT_ERROR = Fraction(1, 2**21)
-"""The maximum relative error of the few float32 operations of an average."""
+"""The maximum relative error of an average's few float32 operations."""
 
 POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums that an average divides: sums of integers minus the zero point.
+    """The sums that an average divides.
 
-    ``counts`` are all numbers of addends that occur. ``count`` returns the number of addends of the
-    sum at an index.
+    An addend is an integer minus the zero point. ``counts`` contains all numbers of addends that
+    occur. ``count`` returns the number of addends of the sum at an index.
     """
 
     compute: Callable[[te.Tensor], te.Tensor]
@@ -47,12 +49,12 @@ class Sums:
 def average(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Average stored integers; None if the result may differ from the graph's result.
+    """Average stored integers, or return None if the result may differ from the graph's result.
 
-    The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Float32
-    sums round differently only if the result is about half way between two integers. Many sums are
-    half way if both scales are equal and the count is even. Then only the float32 sum determines
-    the rounding.
+    The sum is exact. It is converted to float32 and multiplied by x scale / (count · y scale).
+    Float32 sums round differently only if the result is about half way between two integers. Many
+    sums are half way if both scales are equal and the count is even. In this case only the float32
+    sum determines the rounding.
     """
     source = builder.find_integers(call.args[0], 8)
     sums = None if source is None else read_sums(call, int(source.zero_point[0]))
@@ -60,7 +62,8 @@ def average(
         return None
     if any(has_ties(source, params, count) for count in sums.counts):
         return None
-    # One factor, or a table by count, whose entries for unused counts are never read.
+    # The divisor is one factor, or a table with one entry per count. Entries of unused counts are
+    # never read.
     most = max(sums.counts)
     divisors = [n if n in sums.counts else most for n in range(min(sums.counts), most + 1)]
     scale = source.scale.astype("float32") / np.array(divisors, "float32") / params.scale
@@ -80,7 +83,7 @@ def average(
 
 
 def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
-    """Return the sums of a mean or an average pool; None for other operators."""
+    """Return the sums of a mean or an average pool, or None for other operators."""
     shape = static_shape(call)
     if operator_name(call) == "relax.mean":
         read, keep = static_shape(call.args[0]), bool(call.attrs.keepdims)
@@ -104,8 +107,7 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
 
 
 def has_ties(source: QuantizedTensor, params: OutputQuantParams, count: int) -> bool:
-    """Return whether averages of ``count`` integers are often half way between two output
-    integers.
+    """Return whether averages of ``count`` integers are often half way between two output integers.
 
     Close to half way, float32 rounding errors determine the direction.
     """

@@ -1,4 +1,4 @@
-"""Builds a region's new function: emits operators and stores the values of variables."""
+"""Builds a region's new function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 
 class RegionBuilder:
-    """Emits the new function of a region.
+    """Emits the new function of a region and stores the values of its variables.
 
     ``values`` maps each variable of the old function to a value of the new function.
     ``definitions`` maps each old variable to the value that the variable is bound to.
@@ -30,14 +30,14 @@ class RegionBuilder:
         return self.values[argument] if isinstance(argument, relax.Var) else argument
 
     def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
-        """Return the call that an argument is bound to, if it calls the operator, else None."""
+        """Return the call that an argument is bound to if it calls the operator, else None."""
         call = self.definitions.get(argument)
         return call if call is not None and operator_name(call) == operator else None
 
     def find_integers(self, argument: relax.Expr, *widths: int) -> QuantizedTensor | None:
-        """Return an argument that is quantized per tensor to 8 or 16 bits (``widths``).
+        """Return an argument that is quantized per tensor to one of the ``widths``, else None.
 
-        Return None for other arguments.
+        The widths are in bits.
         """
         value = self.value(argument)
         fits = isinstance(value, QuantizedTensor) and value.is_per_tensor and value.width in widths
@@ -47,11 +47,13 @@ class RegionBuilder:
         return self.block_builder.emit(expression)
 
     def emit_like(self, call: tvm.ir.Call, *arguments: relax.Expr) -> relax.Var:
-        """Emit the call with other arguments."""
         return self.emit(tvm.ir.Call(call.op, list(arguments), call.attrs, call.ty_args))
 
     def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
-        """Emit a computation of tensor expressions; ``name`` is visible in the C source."""
+        """Emit a computation of tensor expressions.
+
+        ``name`` is visible in the C source.
+        """
         return self.block_builder.emit_te(compute, *tensors, primfunc_name_hint=name)
 
     def emit_elements(
@@ -74,11 +76,11 @@ class RegionBuilder:
         return self.emit_te(name, compute, *tensors)
 
     def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
-        """Emit a constant array with a name that stays in the C source."""
+        """Emit a constant array whose name is visible in the C source."""
         return self.block_builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
 
     def materialize(self, value: Value) -> relax.Expr:
-        """Return the value as an ordinary tensor, scaled to float32 if it is quantized."""
+        """Return the value as an ordinary tensor, and scale a quantized value to float32."""
         if not isinstance(value, QuantizedTensor):
             return value
         real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))
@@ -94,7 +96,7 @@ class RegionBuilder:
         return self.materialize(self.value(argument))
 
     def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
-        """Return data - zero point as int32, or as int64 for int64 sums."""
+        """Return data - zero point as int32, or as int64 if the data are int64 sums."""
         dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
         data = self.cast(value.data, dtype)
         if not value.zero_point.any():

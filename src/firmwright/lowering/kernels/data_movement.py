@@ -1,8 +1,8 @@
-"""Quantizes tensors before operators move their elements, which is exact because rounding keeps the
-order of values.
+"""Quantizes tensors before operators move their elements.
 
-quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any parameters of a and
-b. Every operator of this module has this property, because each result element is an input element.
+The results are exact, because rounding keeps the order of values: quantize(concat(a, b)) =
+concat(quantize(a), quantize(b)) for any parameters of a and b. Every operator of this module has
+this property, because each result element is an input element.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def quantize_before_moving(
 ) -> relax.Expr | None:
     """Return the integers of a moved value, computed from the integers of the inputs.
 
-    Return None if the operator moves only a part of a tensor that is not quantized yet. In this
-    case, it is cheaper to round only that part.
+    The result is None if the operator moves only a part of a tensor that is not quantized yet. In
+    this case, it is cheaper to round only that part.
     """
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
@@ -63,7 +63,7 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
 def quantize_argument(
     builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
-    """Quantize a real argument; return an index, a shape or a condition unchanged."""
+    """Quantize a real argument, and return an index, a shape or a condition unchanged."""
     if isinstance(argument, relax.Tuple):
         return relax.Tuple(
             [quantize_argument(builder, f, params, rounding) for f in argument.fields]
@@ -81,7 +81,7 @@ def quantize_argument(
 
 
 def is_exact(value: Value, params: OutputQuantParams) -> bool:
-    """Return whether a value already has the output's parameters, and needs no clamp."""
+    """Return whether a value already has the output's parameters and needs no clamp."""
     limits = smallest_integer(params.dtype), largest_integer(params.dtype)
     whole_range = (params.low, params.high) == limits
     return isinstance(value, QuantizedTensor) and has_quant_params(value, params) and whole_range

@@ -26,8 +26,10 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 HEADROOM_BITS = {1: 20, 2: 15}
-"""The left shift of both terms of a sum before the conversion to a common scale, by the bytes of an
-element."""
+"""The left shift of both terms of a sum before the conversion to a common scale.
+
+The keys are the numbers of bytes per element.
+"""
 
 COMPARISON_HEADROOM_BITS = 8
 """The left shift of both sides before the conversion to units of 1/256."""
@@ -49,9 +51,10 @@ def add_or_subtract(
     *,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with headroom, then to the output's scale.
+    """Convert both terms to a common scale, combine them, and scale the result.
 
-    Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
+    The common scale is twice the larger scale, with headroom. Source:
+    tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
     operands = find_operands(builder, call, 8, 16)
     if operands is None or has_power_of_two_scales(operands, params):
@@ -71,7 +74,7 @@ def add_or_subtract(
 def multiply(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Multiply the integers, and scale the product by the float32 quotient of the scales.
+    """Multiply the integers, and scale the product by a float32 quotient of the scales.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
@@ -94,9 +97,10 @@ def multiply(
 def squared_difference(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with 7 bits of headroom, square and scale.
+    """Convert both terms to a common scale, square the difference, and scale the square.
 
-    Source: tensorflow/lite/kernels/squared_difference.cc.
+    The common scale is twice the larger scale, with 7 bits of headroom. Source:
+    tensorflow/lite/kernels/squared_difference.cc.
     """
     difference = builder.find_call(call.args[0], "relax.subtract")
     operands = None if difference is None else find_operands(builder, difference, 8)
@@ -119,7 +123,7 @@ def squared_difference(
 def prelu(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale positive values by one factor, and products of negative values and slopes by another.
+    """Scale positive values by one factor, and negative products with slopes by another factor.
 
     Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
     """
@@ -147,11 +151,11 @@ def prelu(
 
 
 def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Scale both sides to one unit and round them; close values of fine scales become equal.
+    """Convert both sides to one unit, round them, and compare the integers.
 
-    Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
-    (ComparisonWithScaling). For scales of 1 and more, TFLite's results are meaningless, but the
-    results of this function are correct.
+    Close values of fine scales become equal. Source: tensorflow/lite/kernels/comparisons.cc and
+    internal/reference/comparisons.h (ComparisonWithScaling). For scales of 1 and more, TFLite's
+    results are meaningless, but the results of this function are correct.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:
@@ -184,7 +188,7 @@ def scale_terms(
     unit: float,
     headroom: int,
 ) -> list[Integer]:
-    """Return both elements, shifted left by bits of headroom, in units of a common scale."""
+    """Return both elements in units of a common scale, with a left shift of ``headroom`` bits."""
     terms = []
     for data, operand in zip(sides, operands, strict=True):
         factors = to_fixed_point(operand.scale / unit)
@@ -209,12 +213,12 @@ def find_operands(
 
 
 def has_power_of_two_scales(operands: list[QuantizedTensor], params: OutputQuantParams) -> bool:
-    """Return whether TFLite uses another kernel for 16-bit sums, which only shifts."""
+    """Return whether TFLite uses the kernel for 16-bit sums that only shifts."""
     scales = [float(params.scale), *(float(o.scale[0]) for o in operands)]
     return operands[0].width == 16 and all(math.frexp(s)[0] == 0.5 for s in scales)
 
 
 def read_broadcast(data: te.Tensor, indices: tuple[Any, ...]) -> Integer:
-    """Read the element that broadcasting assigns to a position of the result."""
+    """Return the element that broadcasting assigns to a position of the result."""
     own = indices[len(indices) - len(data.shape) :]
     return data(*(0 if int(d) == 1 else i for d, i in zip(data.shape, own, strict=True)))

@@ -1,7 +1,7 @@
 """Resizes 8-bit pictures bilinearly in ONNX's rounding, with exact results.
 
-The sizes determine the fraction of every position between two pixels. Thus a result is an integer
-sum of four weighted pixels, divided by one number for the whole picture.
+The sizes determine the fraction of every position between two pixels. Therefore each result is an
+integer sum of four weighted pixels. All sums of a picture have one divisor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Line:
     unit: int
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the pixels before and after a result; the sum of their weights is ``unit``."""
+        """Return the pixels before and after a result, and their weights.
+
+        The sum of both weights is ``unit``.
+        """
         last = (self.length - 1) * self.unit
         position = te.min(te.max(index * self.step + self.start, 0), last)
         before = te.floordiv(position, self.unit)
@@ -50,10 +53,10 @@ class Line:
 def resize_exactly(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Return the weighted integers; None if rounding errors determine ties at these scales.
+    """Return the resized integers, or None if rounding errors determine ties at these scales.
 
-    If a sum is half way between two integers, the result is the even one, as in float64. If every
-    operator rounds to float32, the result can be either integer.
+    If a sum is half way between two integers, the result is the even integer, as in float64. If
+    every operator rounds to float32, the result can be either integer.
     """
     if operator_name(call) != "relax.image.resize2d" or str(call.attrs.method) != "linear":
         return None
@@ -93,8 +96,8 @@ def find_division(
 ) -> Callable[[Integer], Integer] | None:
     """Return a function that converts a sum with the total weight ``unit`` to an integer.
 
-    The quotient of the scales must be a simple fraction, or sums half way between two integers must
-    be as rare as in a convolution. Otherwise the result is None.
+    The quotient of the scales must be a simple fraction, or ties must be as rare as in a
+    convolution. The result is None for other quotients.
     """
     ratio = Fraction(float(source.scale[0])) / Fraction(float(params.scale)) / unit
     factor, divisor = ratio.numerator, ratio.denominator
@@ -108,7 +111,10 @@ def find_division(
 
 
 def find_line(length: int, extent: int, mode: str) -> Line | None:
-    """Return the positions of ``extent`` results among ``length`` pixels; None for other modes."""
+    """Return the positions of ``extent`` results among ``length`` pixels.
+
+    The result is None for other modes.
+    """
     if mode in ("half_pixel", "pytorch_half_pixel") and extent > 1:
         numbers = 2 * length, length - extent, 2 * extent
     elif mode == "align_corners" and extent > 1:
@@ -123,7 +129,6 @@ def find_line(length: int, extent: int, mode: str) -> Line | None:
 
 
 def divide_to_even(value: Integer, divisor: int) -> Integer:
-    """Divide and round to the nearest integer, ties to even."""
     if divisor == 1:
         return value
     doubled = 2 * value + divisor

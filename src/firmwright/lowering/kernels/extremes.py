@@ -34,7 +34,7 @@ def emit_position(
     is_better: Callable[[Any, Any], Any],
     worst: Callable[[str], Any],
 ) -> relax.Expr:
-    """Emit the position of the first best element, as int64, on one axis or on all axes."""
+    """Emit the int64 position of the first best element on one axis or on all axes."""
 
     def choose(one: Pair, other: Pair) -> Pair:
         is_first = tirx.And(one[1].equal(other[1]), one[0] < other[0])
@@ -57,8 +57,10 @@ def emit_position(
 def reduce_to_position(
     data: te.Tensor, axes: Sequence[int], keeps: bool, reducer: Callable[..., Any]
 ) -> te.Tensor:
-    """Reduce (position, element) along ``axes``; the position counts the elements of these axes row
-    by row."""
+    """Reduce pairs of a position and an element along ``axes``.
+
+    The position counts the elements of these axes row by row.
+    """
     shape = list(data.shape)
     steps = {a: te.reduce_axis((0, shape[a]), f"k{a}") for a in axes}
 
@@ -73,7 +75,7 @@ def reduce_to_position(
     free = [axis for axis in range(len(shape)) if axis not in steps]
     position, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
     kept = free if not keeps else range(len(shape))
-    # Copy the result. Otherwise the loops would store the best position so far in its memory.
+    # Copy the result. Without a copy, the loops would store the best position so far in the result.
     return te.compute(
         [1 if axis in steps else shape[axis] for axis in kept],
         lambda *at: position(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),

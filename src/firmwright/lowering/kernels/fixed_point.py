@@ -1,12 +1,12 @@
-"""Multiplies by a real factor in integers, rounded like TFLite's reference kernels.
+"""Multiplies integers by a real factor, with the rounding of TFLite's reference kernels.
 
-A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice. The
-high half of the doubled product is rounded to nearest, ties up. Then the right shift rounds to
+A factor is mantissa · 2^(shift - 31), and the mantissa has 31 bits. The product is rounded twice.
+The high half of the doubled product is rounded to nearest, ties up. Then the right shift rounds to
 nearest, ties away from zero. Sources: tensorflow/lite/kernels/internal/common.cc,
 MultiplyByQuantizedMultiplier without TFLITE_SINGLE_ROUNDING, and the functions that it calls in
 gemmlowp's fixedpoint.h.
 
-This module computes the factors; templates/network/fixed_point.h contains the arithmetic.
+This module computes the factors. templates/network/fixed_point.h contains the arithmetic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tvm import tirx
 
 Integer = Any
-"""A TIR expression, or a Python integer that replaces one."""
+"""A TIR expression, or a Python integer in place of an expression."""
 
 Integers = TypeVar("Integers", int, npt.NDArray[np.int64])
 
@@ -30,7 +30,10 @@ FAST_LIMIT = 2**29
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Real factors in fixed point; the arrays have one element per channel, or one in total."""
+    """Real factors in fixed point.
+
+    The arrays have one element per channel, or one element in total.
+    """
 
     mantissa: npt.NDArray[np.int32]
     shift: npt.NDArray[np.int8]
@@ -51,8 +54,8 @@ LARGEST_SHIFT = 30
 def quantize_multiplier(factor: float) -> tuple[int, int]:
     """Return the mantissa and shift of a factor, like TFLite's QuantizeMultiplier.
 
-    Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError for a factor
-    that is too large for a defined shift.
+    Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError if the factor
+    is too large for TFLite's shifts.
     """
     if factor == 0.0:
         return 0, 0
@@ -79,7 +82,10 @@ def to_fixed_point(values: npt.NDArray[np.float64]) -> Multipliers:
 def apply_scale(
     x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int
 ) -> Integer:
-    """Return x · mantissa · 2^(left - right - 31); |x · 2^left| must be at most ``largest``."""
+    """Return x · mantissa · 2^(left - right - 31).
+
+    x · 2^left| must be at most ``largest``.
+    """
     if largest >= FAST_LIMIT:
         return call_fixed_point("fixed_scale_any", x, mantissa, left, right)
     shifted = x * (tirx.const(1, "int32") << left) if not is_zero(left) else x
@@ -91,7 +97,7 @@ def apply_scale_once(
 ) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once.
 
-    ``ties`` is the rounding of ties, "up" or "down" in magnitude; '' if there are no ties.
+    ``ties`` is the direction of ties, "up" or "down" in magnitude. It is '' if there are no ties.
     """
     shift = right.astype("int32") - left.astype("int32")
     if ties:
@@ -105,12 +111,11 @@ def apply_scale_once(
 def find_tie_direction(
     quotient: npt.NDArray[np.float64], factors: Multipliers, largest: int
 ) -> str:
-    """Return the direction of a single factor's ties: "up" or "down" in magnitude, or ''.
+    """Return the direction of ties, "up" or "down" in magnitude, for a single factor.
 
     Real numbers are rounded half away from zero. If the real factor is slightly smaller than the
-    fixed-point factor, a fixed-point tie is below the real tie. Therefore the fixed-point tie is
-    rounded down. The result is '' if no integer up to ``largest`` is a tie, or if there are several
-    factors.
+    fixed-point factor, a fixed-point tie is below the real tie and is rounded down. The result is
+    '' if no integer up to ``largest`` is a tie, or if there are several factors.
     """
     mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
     if factors.mantissa.size > 1 or mantissa == 0 or bits < 1:
@@ -122,13 +127,16 @@ def find_tie_direction(
 
 
 def apply_scale_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
-    """Return x · mantissa · 2^(left - right - 15), rounded once, with a mantissa of 15 bits."""
+    """Return x · mantissa · 2^(left - right - 15), rounded once.
+
+    The mantissa has 15 bits.
+    """
     shift = right.astype("int32") - left.astype("int32")
     return call_fixed_point("fixed_scale_wide", x.astype("int64"), mantissa, shift)
 
 
 SHORTENED_BITS = 16
-"""The number of bits by which mantissas of 31 bits are shortened."""
+"""The number of bits that a mantissa of 31 bits loses."""
 
 
 def shorten_mantissas(factors: Multipliers) -> Multipliers:
@@ -141,9 +149,9 @@ def shorten_mantissas(factors: Multipliers) -> Multipliers:
 
 
 def call_fixed_point(function: str, *arguments: Integer) -> Integer:
-    """Return a call of one of the functions in templates/network/fixed_point.h.
+    """Return a call of a function in templates/network/fixed_point.h.
 
-    They are C functions so that TIR's simplifier does not widen or expand their arithmetic.
+    The functions are C functions, because TIR's simplifier could widen or expand their arithmetic.
     """
     return tirx.call_pure_extern("int32", function, *arguments)
 
@@ -153,12 +161,12 @@ def is_zero(x: Integer) -> bool:
 
 
 def rounding_multiply_high(x: Integers, y: int) -> Integers:
-    """Return the result of fixed_product of the generated header, for Python or int64 integers."""
+    """Return the result of the C function fixed_product, for Python or int64 integers."""
     return (x * y + 2**30) >> 31
 
 
 def rounding_shift_right(x: Integers, bits: int) -> Integers:
-    """Return the result of fixed_shift of the generated header, for Python or int64 integers."""
+    """Return the result of the C function fixed_shift, for Python or int64 integers."""
     return (((2 * x - (x < 0)) >> bits) + 1) >> 1
 
 

@@ -1,4 +1,4 @@
-"""Multiplies sums by a float32 factor and rounds half to even, computed with integers.
+"""Multiplies sums by a float32 factor and rounds half to even, with integer arithmetic.
 
 :mod:`firmwright.lowering.kernels.float_steps` computes the integers and proves that they are exact.
 """
@@ -18,7 +18,7 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 
 
 class FloatFactors:
-    """Float32 factors of sums up to ``largest`` in magnitude, in the form that the C uses."""
+    """Float32 factors of sums up to ``largest`` in magnitude, in the form that the C code uses."""
 
     def __init__(
         self, factors: npt.NDArray[np.float32], largest: int, params: OutputQuantParams
@@ -30,7 +30,10 @@ class FloatFactors:
             self.numbers = [array.astype("int32") for array in find_steps(scaling)]
 
     def emit_tables(self, builder: RegionBuilder) -> list[relax.Var]:
-        """Emit tables for several factors; a single factor is an immediate number in the C code."""
+        """Emit tables for several factors.
+
+        A single factor is an immediate number in the C code.
+        """
         names = ("multipliers", "offsets", "shifts") if self.numbers[0].size > 1 else ()
         return [
             builder.emit_constant(name, array)
@@ -56,7 +59,7 @@ class FloatFactors:
 def requantize_as_floats(
     builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale sums by the quotient of the scales; None if the sums may exceed the range."""
+    """Scale sums by the quotient of the scales, or return None if the sums may exceed the range."""
     quotients = (source.scale.astype("float32") / params.scale).astype("float32")
     factors = FloatFactors(quotients, source.largest, params)
     if not factors.fits or source.has_wide_sums:

@@ -1,11 +1,11 @@
 """Finds integers that scale sums like ONNX Runtime in float32, with a proof for every sum.
 
-Some graphs multiply, move and shift sums by integers. These sums also have steps, but float32
-arithmetic cannot replace them.
+Some graphs multiply, move and shift sums by integers. The results of such sums also have steps, but
+float32 arithmetic cannot replace the integers.
 
 With h = (sum · multiplier) >> 30, a result is at least ``low`` + n if h + offset is at least n ·
-2^shift. In float32, this step begins at a sum that a binary search finds. A multiplier fits if,
-with some offset, all integer steps begin at the sums at which the float32 steps begin. Each step
+2^shift. A binary search finds the sum at which this step begins in float32. A multiplier fits if an
+offset exists with which all integer steps begin at the same sums as the float32 steps. Each step
 bounds the possible offsets from both sides.
 """
 
@@ -18,25 +18,27 @@ import numpy as np
 from firmwright.ir.layer import Array
 
 EXACT_FLOATS = 2**24
-"""The limit below which all integers are exact in float32."""
+"""Float32 represents all integers below this limit exactly."""
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
-"""The exponents of factors from 2^-22 to 1/2, as for fixed point."""
+"""The exponents of factors from 2^-22 to 1/2, as in fixed point."""
 
 CANDIDATES = np.array(sorted(range(-(2**15), 2**15 + 1, 2**7), key=abs))
-"""The candidates for a multiplier, as distances from the nearest one; other multipliers change the
-steps of large sums."""
+"""The candidates for a multiplier, as distances from the nearest multiplier.
+
+Other multipliers change the steps of large sums.
+"""
 
 LOWEST, HIGHEST = -(2**40), 2**40
-"""Numbers outside all bounds of offsets."""
+"""Numbers below and above all bounds of offsets."""
 
 
 @dataclass(frozen=True, eq=False)
 class FloatScaling:
     """Sums multiplied by ``factors`` in float32, rounded half to even, moved and clamped.
 
-    ``factors`` and ``limits`` have one element per channel. The sums of a channel do not exceed the
-    channel's limit in magnitude. Results are from ``low`` to ``high``.
+    ``factors`` and ``limits`` have one element per channel. The magnitude of a channel's sums is at
+    most the channel's limit. Results are from ``low`` to ``high``.
     """
 
     factors: Array
@@ -47,7 +49,6 @@ class FloatScaling:
 
     @property
     def fits(self) -> bool:
-        """Return whether the sums can be scaled with integers."""
         return bool(self.limits.max() < EXACT_FLOATS) and are_usual(self.factors)
 
 
@@ -62,15 +63,15 @@ def are_usual(factors: Array) -> bool:
 
 
 def find_steps(scaling: FloatScaling) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts, int64 (O,), for the sums; see :func:`fit_steps`."""
+    """Return the int64 (O,) multipliers, offsets and shifts of :func:`fit_steps` for the sums."""
     return fit_steps(find_begins(scaling), scaling.factors, scaling.limits)
 
 
 def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts, int64 (O,), whose steps begin at these sums.
+    """Return int64 (O,) multipliers, offsets and shifts whose steps begin at these sums.
 
-    ``begins`` is (O, steps). A channel without a fitting multiplier has the multiplier 0, and the
-    mantissa and the shift of the channel's factor.
+    ``begins`` is (O, steps). If no multiplier fits a channel, the channel has the multiplier 0, and
+    the mantissa and the shift of its factor.
     """
     fraction, exponent = np.frexp(factors.astype("float64"))
     nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
@@ -87,8 +88,8 @@ def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Arra
 class Steps:
     """The sum at which each step of a channel begins, and the value of h + offset at that sum.
 
-    The two arrays are (O, steps). The sums of a channel do not exceed the channel's limit (O,) in
-    magnitude.
+    The two arrays are (O, steps). The magnitude of a channel's sums is at most the channel's
+    element of ``limits`` (O,).
     """
 
     begins: Array
@@ -105,7 +106,7 @@ class Steps:
     def bound_offsets(self, multipliers: Array) -> tuple[Array, Array]:
         """Return the smallest and the largest offset, (O,), with which multipliers fit all steps.
 
-        A channel with only one result has no bounds.
+        The bounds of a channel with only one result are LOWEST and HIGHEST.
         """
         low, high = self.bound_each(multipliers[:, None])
         return low.max(1, initial=LOWEST), high.min(1, initial=HIGHEST)
@@ -113,8 +114,8 @@ class Steps:
     def bound_each(self, multipliers: Array) -> tuple[Array, Array]:
         """Return the bounds of the offset per step.
 
-        ``multipliers`` are (O, 1), or (O, n) for one step per channel. A step that no sum reaches,
-        or that every sum reaches, bounds the offset only from one side.
+        ``multipliers`` are (O, 1), or (O, n) for one step per channel. If no sum or every sum
+        reaches a step, the step bounds the offset only from one side.
         """
         ends = self.limits[:, None]
         low = self.heights - ((self.begins * multipliers) >> 30)
@@ -126,10 +127,10 @@ class Steps:
 
 
 def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
-    """Return the nearest multiplier that fits all steps of a channel, and the offset; else 0.
+    """Return the nearest multiplier that fits all steps of a channel, and the offset.
 
-    If a multiplier does not fit two of the steps, these steps also exclude most other multipliers.
-    Therefore the function tries only few multipliers.
+    Both are 0 if no multiplier fits. If a multiplier does not fit two of the steps, these steps
+    also exclude most other multipliers. Therefore the function tries only few multipliers.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     tried, left = nearest, np.arange(nearest.size)
@@ -156,7 +157,7 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
 
 
 def choose_offsets(low: Array, high: Array) -> Array:
-    """Return offsets halfway between the bounds; if only one bound exists, return that bound."""
+    """Return offsets halfway between the bounds, or the only bound."""
     open_below, open_above = low <= -(2**31), high >= 2**31
     bound = np.where(open_below, high, low)
     chosen: Array = np.where(open_below != open_above, bound, (low + high) // 2)

@@ -1,4 +1,4 @@
-"""Computes functions of 16-bit tensors by tables with linear interpolation, as TFLite does."""
+"""Computes functions of 16-bit tensors with interpolation tables, like TFLite."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def interpolation_table(
 
 
 def logistic_table() -> npt.NDArray[np.uint16]:
-    """Return the logistic function at n / 24, n to 256, in Q0.16.
+    """Return the logistic function at n / 24 for n from 0 to 256, in Q0.16.
 
     Each value is corrected by half of the largest error of the straight line to the next value.
-    Thus the table equals sigmoid_table_uint16 in tensorflow/lite/kernels/internal/common.h.
+    Therefore the table equals sigmoid_table_uint16 in tensorflow/lite/kernels/internal/common.h.
     """
     value = 1 / (1 + np.exp(-np.arange(257) / 24))
     bend = value * (1 - value) * (1 - 2 * value) / 24**2
@@ -96,9 +96,10 @@ def look_up_logistic(
     bits: int,
     whole_shifts: tuple[int, ...],
 ) -> relax.Expr | None:
-    """Scale the argument to the table's unit; the table has an entry for every 2^bits units.
+    """Scale the argument to the table's unit, and interpolate between two entries.
 
-    A scale that is a power of two is exact if its left shift is one of ``whole_shifts``.
+    The table has an entry for every 2^bits units. If the scale is a power of two and its left shift
+    is in ``whole_shifts``, the conversion is exact.
     """
     source = builder.find_integers(call.args[0], 16)
     if source is None or (params.dtype, params.scale, params.zero_point) != ("int16", Q15, 0):
@@ -116,7 +117,7 @@ def look_up_logistic(
 
 
 def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, int]:
-    """Return the multiplier and right shift from a scale to the table's unit.
+    """Return the multiplier and right shift that convert a scale to the table's unit.
 
     Source: tensorflow/lite/kernels/activations.cc, SigmoidPrepare and TanhPrepare.
     """
@@ -130,7 +131,7 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
 
 
 def interpolate(x: Integer, table: te.Tensor) -> Integer:
-    """Return the value of an interpolation table's function for a 16-bit integer."""
+    """Return the value of an interpolation table's function at a 16-bit integer."""
     position = (x >> 7) + STEPS // 2
     low, high = (table(position + n).astype("int32") for n in (0, 1))
     return call_fixed_point("fixed_between", x, low, high)
@@ -142,7 +143,10 @@ def lower_by_interpolation(
     params: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
-    """Compute a function of a 16-bit tensor by a separate interpolation table, or return None."""
+    """Compute a function of a 16-bit tensor with a separate interpolation table.
+
+    The result is None if the input or the output is not int16 with the zero point 0.
+    """
     source = builder.find_integers(call.args[0], 16)
     if source is None or params.dtype != "int16" or params.zero_point != 0:
         return None

@@ -20,11 +20,11 @@ from firmwright.lowering.kernels.float_steps import EXACT_FLOATS
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 LARGEST_EPSILON = 2.0**100
-"""A limit that is far below the largest float32."""
+"""A limit far below the largest float32."""
 
 
 def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
-    """Subtract the mean before squaring.
+    """Normalize each channel, and subtract the mean before squaring.
 
     TVM subtracts the square of the mean from the mean of the squares. This subtraction loses most
     digits of the variance if the mean is much larger than the variance.
@@ -47,19 +47,19 @@ def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
 
 
 def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Normalize 8-bit integers over the last axes, or per channel; results are float32.
+    """Normalize 8-bit integers over the last axes or per channel.
 
-    Let q be one of n integers minus the zero point, S the sum of all q, and Q the sum of the
-    squares. Then an element is (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²). All computations
-    before the root are exact integers, and each row needs one root. The separate float32 operators
-    need a root and three divisions per element.
+    The results are float32. Let q be one of n integers minus the zero point, S the sum of all q,
+    and Q the sum of the squares. Then an element is (n·q - S) / sqrt(n·Q - S² + n²·epsilon /
+    scale²). All computations before the root are exact integers, and each row needs one root. The
+    separate float32 operators need a root and three divisions per element.
     """
     source = builder.find_integers(call.args[0], 8)
     gain, bias = (dequantize_constant(builder.value(a)) for a in call.args[1:])
     shape, attrs = static_shape(call), call.attrs
     by_channel = operator_name(call) == "relax.nn.instance_norm"
     axes = sorted(int(a) % len(shape) for a in attrs.axes)
-    if by_channel and axes[0] == 0 and shape[0] == 1:  # torch's program includes its batch axis
+    if by_channel and axes[0] == 0 and shape[0] == 1:  # PyTorch includes the batch axis
         axes = axes[1:]
     rows = len(shape) - len(axes)
     extents = shape[rows:]
@@ -105,7 +105,7 @@ def real(number: float) -> Integer:
 
 
 def dequantize_constant(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's dequantized numbers in float32; None for other values."""
+    """Return a constant's dequantized numbers in float32, or None for other values."""
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
     if not isinstance(value.data, Constant):

@@ -32,7 +32,7 @@ from firmwright.lowering.kernels.tables import round_half_away
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 LARGEST_COUNT = 4096
-"""The maximum number of addends of a sum for which code generation compares all results."""
+"""The maximum number of addends for which code generation compares all results of a sum."""
 
 
 def average_pool(
@@ -42,7 +42,8 @@ def average_pool(
 
     If the input and output parameters are equal, stored integers are averaged without the padding,
     like in TFLite (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite
-    supports no other case. In other cases, the centered sum is scaled like in TFLite's MEAN.
+    supports no other parameters. For other parameters, the centered sum is scaled like in TFLite's
+    MEAN.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)
@@ -99,8 +100,7 @@ def reduce_mean(
 
     The mantissa is divided as an integer, after a left shift by the bits that the division removes.
     Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h. TFLite has several
-    versions of this kernel. A comparison with the results of LiteRT 2.3.0 showed that LiteRT runs
-    this version.
+    versions of this kernel. A comparison of the results showed that LiteRT 2.3.0 runs this version.
     """
     axes = [int(a) for a in call.attrs.axis]
     return lower_reduction(builder, call, params, prod(static_shape(call.args[0])[a] for a in axes))
@@ -196,7 +196,7 @@ def lower_reduction(
 
 
 def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
-    """Divide a single factor by a count."""
+    """Return a single factor divided by a count."""
     shift = int(factors.shift[0])
     left = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     mantissa = (int(factors.mantissa[0]) << left) // count
@@ -206,7 +206,10 @@ def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
 def sum_axes(
     data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over axes; with ``keep``, these axes stay with length 1."""
+    """Sum data - zero point over axes.
+
+    If ``keep`` is true, these axes stay with length 1.
+    """
     loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
 
     def term(*kept: Any) -> Integer:

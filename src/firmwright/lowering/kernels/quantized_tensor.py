@@ -14,7 +14,7 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 BATCH_MATMUL = "product of stacks of matrices"
-"""The operator of sums of products of two activations, TFLite's BATCH_MATMUL."""
+"""The operator of sums of products of two activations, like TFLite's BATCH_MATMUL."""
 
 RoundFunction: TypeAlias = Callable[[Any], Any]
 """Rounds float32 numbers to whole numbers."""
@@ -26,7 +26,7 @@ class QuantizedTensor:
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the operator that
     computed the sums, or '' for stored integers. ``activation_dtype`` is the type of the
-    activations of the sums.
+    activations from which the sums were computed.
     """
 
     data: Expr
@@ -47,7 +47,7 @@ class QuantizedTensor:
 
     @property
     def width(self) -> int:
-        """The width in bits: 8, or 16 for int16 with zero point 0, as in TFLite; else 0."""
+        """The width in bits: 8, or 16 for int16 with the zero point 0 as in TFLite, else 0."""
         if self.bits == 8:
             return 8
         return 16 if dtype_of(self.data) == "int16" and not self.zero_point.any() else 0
@@ -93,8 +93,8 @@ class OutputQuantParams:
     def clamp_to(self, low: float, high: float, nearest: RoundFunction) -> OutputQuantParams:
         """Return the parameters with integers limited to the real interval [low, high].
 
-        The bounds are quantized like any value: ``nearest`` rounds the float32 quotient. TFLite's
-        CalculateActivationRangeQuantized (kernels/kernel_util.cc) computes the same bounds.
+        The bounds are quantized like all values: ``nearest`` rounds the float32 quotient. TFLite's
+        CalculateActivationRangeQuantized (kernels/kernel_util.cc) computes equal bounds.
         """
         bounds = [self.low, self.high]
         for position, value in enumerate((low, high)):
@@ -106,9 +106,9 @@ class OutputQuantParams:
 
 
 def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
-    """Return the tensor that a ``relax.dequantize`` of ``data`` represents, and the parameters.
+    """Return the quantized tensor that a ``relax.dequantize`` of ``data`` represents.
 
-    Return None if the parameters are not constant.
+    The result is None if the quantization parameters are not constant.
     """
     scale, zero_point = call.args[1:]
     if isinstance(data, QuantizedTensor) or not dtype_of(data).startswith(("int", "uint")):
@@ -123,7 +123,7 @@ def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
 
 
 def bound_magnitude(data: Expr, zero_point: npt.NDArray[np.int64]) -> int:
-    """Return a bound of |data - zero_point|, from a constant's values or from the type."""
+    """Return a bound of |data - zero_point| from a constant's values or from the type."""
     if isinstance(data, Constant):
         values = constant_array(data).astype("int64")
         low, high = int(values.min()), int(values.max())
@@ -143,7 +143,7 @@ def largest_integer(dtype: str) -> int:
 def read_quant_params(call: Call) -> OutputQuantParams | None:
     """Return the parameters of a ``relax.quantize`` to integers if they are per tensor.
 
-    Return None for other parameters, and for parameters that are not constant.
+    The result is None if the parameters are per channel or not constant.
     """
     scale, zero_point = call.args[1:]
     dtype = str(call.attrs.out_dtype)

@@ -1,4 +1,4 @@
-"""Computes Relax's elementwise operators on numpy arrays, for tables of the build.
+"""Computes Relax's elementwise operators on NumPy arrays for tables.
 
 :func:`evaluate` rounds each operator's result once, from double precision to float32. For + - * /
 and the square root, the result is IEEE's float32 result. For other operators, the result is the
@@ -43,7 +43,7 @@ NUMPY_NAMES = (
     "maximum minimum multiply negative not_equal power sign sin sinh sqrt square subtract tan tanh "
     "where"
 )
-"""Operators with equal names in Relax and numpy."""
+"""Operators that have equal names in Relax and NumPy."""
 
 FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     **{name: getattr(np, name) for name in NUMPY_NAMES.split()},
@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": sigmoid,
 }
-"""Operators whose attributes do not matter, by their name in Relax."""
+"""The functions of operators without relevant attributes, by the operator's name in Relax."""
 
 FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
     "nn.leakyrelu": lambda a, x: np.where(x > 0.0, x, x * np.float32(a.alpha)),
@@ -73,12 +73,15 @@ def can_evaluate(call: Call) -> bool:
 
 
 def evaluate(call: Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Apply a call's operator; inputs and outputs are float32 numbers or Booleans."""
+    """Return the result of a call's operator.
+
+    Inputs and outputs are float32 numbers or Booleans.
+    """
     name = operator_name(call).removeprefix("relax.")
     wide = [a if a.dtype == bool else a.astype("float64") for a in arguments]
     with np.errstate(
         all="ignore"
-    ):  # a table has an entry for every input, even if the function is undefined for it
+    ):  # a table also has entries for inputs for which the function is undefined
         if name in FUNCTIONS:
             result = FUNCTIONS[name](*wide)
         else:

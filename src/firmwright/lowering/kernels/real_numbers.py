@@ -1,4 +1,4 @@
-"""Quantizes float32 numbers to integers: divide by the scale, round, clamp.
+"""Quantizes float32 numbers to integers: divides by the scale, rounds and clamps.
 
 The bit patterns of positive floats have the order of the numbers. Each whole number n has a first
 pattern from which |x| / scale is rounded to n. The rounded quotient is the number of first patterns
@@ -26,8 +26,10 @@ from firmwright.lowering.kernels.requantization import to_storage
 from firmwright.lowering.kernels.rounding import Rounding
 
 MOST_STEPS = 255
-"""The maximum number of steps, for 8 bits. More steps would need a large table, and a reciprocal of
-more bits."""
+"""The maximum number of steps, for 8 bits.
+
+More steps would need a large table and a reciprocal with more bits.
+"""
 
 SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 """The bit patterns of the smallest normal float32 and of infinity."""
@@ -37,7 +39,7 @@ SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 class Steps:
     """The bit patterns ``begins[n]`` from which a quotient by the scale is rounded to n + 1.
 
-    The 15 leading bits of a number, times ``multiplier``, are divided by 2^(``exponent`` - the
+    The product of a number's 15 leading bits and ``multiplier`` is divided by 2^(``exponent`` - the
     number's exponent field). The result is the quotient, or up to 1/40 less.
     """
 
@@ -49,9 +51,9 @@ class Steps:
 def quantize_real(
     builder: RegionBuilder, argument: relax.Expr, params: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
-    """Quantize float32 values: divide, round, clamp.
+    """Return float32 values quantized to integers.
 
-    NaN becomes the lowest integer, as ONNX Runtime does on x86-64. Sources:
+    NaN becomes the lowest integer, like in ONNX Runtime on x86-64. Sources:
     tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's QuantizeLinear.
     """
     real = builder.materialize(builder.value(argument))
@@ -87,7 +89,7 @@ def quantize_in_float32(
 
 
 def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
-    """Return the steps up to the larger limit; None for 16 bits and extreme scales."""
+    """Return the steps up to the larger limit, or None for 16 bits and extreme scales."""
     count = max(params.high - params.zero_point, params.zero_point - params.low)
     if not 1 <= count <= MOST_STEPS or not np.isfinite(params.scale) or params.scale <= 0:
         return None

@@ -29,15 +29,19 @@ from firmwright.lowering.kernels.quantized_tensor import (
 SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
 
-LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. This is
-true even for the reference kernels, whose other operators round twice in fixed point. A comparison
-of LiteRT's results with both roundings showed this."""
+LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. Its
+reference kernel does too, although other reference kernels round twice in fixed point. A comparison
+of LiteRT's results with both roundings showed this difference.
+"""
 
 
 def requantize(
     builder: RegionBuilder, source: QuantizedTensor, params: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
-    """Scale, add the zero point and clamp; if ``single``, the quotient of the scales is float32."""
+    """Scale, add the zero point and clamp.
+
+    If ``single`` is true, the quotient of the scales is float32.
+    """
     quotient = find_quotient(source, params, single)
     factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
@@ -69,7 +73,10 @@ def requantize(
 
 
 def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]:
-    """Emit multipliers and right shifts per channel, and left shifts if a channel has one."""
+    """Emit tables of multipliers and right shifts per channel.
+
+    A table of left shifts follows if any channel needs a left shift.
+    """
     arrays: dict[str, npt.NDArray[Any]] = {
         "multipliers": factors.mantissa,
         "shifts": factors.right_shift,
@@ -100,14 +107,17 @@ def find_quotient(
 
 
 def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
-    """Return mantissa, left and right shift of a single factor as constants."""
+    """Return the mantissa, left shift and right shift of a single factor as constants."""
     numbers = (factors.mantissa, factors.left_shift, factors.right_shift)
     mantissa, left, right = (tirx.const(int(n[0]), "int32") for n in numbers)
     return mantissa, left, right
 
 
 def to_storage(value: Integer, params: OutputQuantParams) -> Integer:
-    """Clamp, then add the zero point, because this order prevents an overflow of the sum."""
+    """Clamp a value, then add the zero point.
+
+    This order prevents an overflow of the sum.
+    """
     low, high = params.low - params.zero_point, params.high - params.zero_point
     return (te.max(te.min(value, high), low) + params.zero_point).astype(params.dtype)
 

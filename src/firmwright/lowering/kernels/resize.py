@@ -22,11 +22,11 @@ from firmwright.lowering.kernels.quantized_tensor import (
 from firmwright.lowering.kernels.requantization import clamp
 
 FRACTION_BITS = 10
-"""The number of fraction bits of positions in the source, which are fixed-point numbers."""
+"""The number of fraction bits of positions in the source."""
 ONE = 1 << FRACTION_BITS
 
 SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
-"""The type of a weighted sum, and the function that divides it, by the type of the elements."""
+"""The type of a weighted sum and the function that divides the sum, by the type of an element."""
 
 
 def resize_bilinear(
@@ -34,8 +34,8 @@ def resize_bilinear(
 ) -> relax.Expr | None:
     """Compute the weighted sum of the four neighbors in integers, with 20 fraction bits.
 
-    Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger. The
-    uint8 kernel is :func:`resize_bytes`.
+    :func:`resize_bytes` implements the uint8 kernel. Source:
+    tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -85,7 +85,7 @@ class ResizeAxis:
         self.start = self.step // 2 - ONE // 2 if mode == "half_pixel" else 0
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the source positions before and after a result, each with its weight."""
+        """Return the source positions before and after a result, and their weights."""
         scaled = index * self.step + self.start
         before = te.max(scaled >> FRACTION_BITS, 0)
         after = te.min((scaled + ONE - 1) >> FRACTION_BITS, self.length - 1)
@@ -94,7 +94,7 @@ class ResizeAxis:
 
 
 EXACT_BITS = 16
-"""The maximum fraction bits of a weight with which a product with 8 bits is exact in float32."""
+"""The maximum number of fraction bits of a weight whose product with 8 bits is exact in float32."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Interpolation:
 
     @property
     def fraction_bits(self) -> int:
-        """The number of fraction bits of the weights; 24 if the weights need more bits."""
+        """The number of fraction bits of the weights, or 24 if the weights need more bits."""
         scaled = self.share.astype("float64")
         return next((b for b in range(24) if not (scaled * 2**b % 1).any()), 24)
 
@@ -132,10 +132,10 @@ def resize_bytes(
     axes: tuple[int, int],
     interpolations: tuple[Interpolation, Interpolation],
 ) -> relax.Expr:
-    """Return uint8 pictures of ``shape``, as resize_bilinear.h computes them in float32.
+    """Return uint8 pictures of ``shape``, computed like in resize_bilinear.h.
 
-    The rows and columns are along ``axes``. If the weights have few bits, the float32 sums are
-    exact, so integers compute equal numbers.
+    The rows and columns are along ``axes``. TFLite computes in float32. If the weights have few
+    bits, the float32 sums are exact, so integers produce equal results.
     """
     bits = [p.fraction_bits for p in interpolations]
     whole = sum(bits) <= EXACT_BITS

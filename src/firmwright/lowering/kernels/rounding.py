@@ -1,4 +1,4 @@
-"""Defines the conversion of real results to integers, the only difference between the roundings."""
+"""Defines the conversion of real results to integers, the only difference between roundings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Roun
 
 
 class Rounding(Protocol):
-    """A recipe's ``rounding``."""
+    """The interface of a recipe's ``rounding``."""
 
     nearest: RoundFunction
-    """Rounds a real number to a whole one, for values that are computed at build time."""
+    """Rounds a real number to a whole number, for values that are computed at build time."""
 
     nearest_in_c: str
     """The function of the C library that rounds like ``nearest``."""
 
     def quantize(self, builder: RegionBuilder, argument: Expr, params: OutputQuantParams) -> Expr:
-        """Quantize a float32 argument of the region's function."""
+        """Return a float32 argument of the region's function, quantized to integers."""
 
     def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
-        """Compute a call on integers; None if the call must be computed in float32."""
+        """Return a call's result on integers, or None if the call must be computed in float32."""
 
 
 def fuse_activation(
@@ -35,7 +35,7 @@ def fuse_activation(
 ) -> tuple[Expr, OutputQuantParams]:
     """Return the operand of a chain of ReLUs and clips, and the limited parameters.
 
-    ``definitions`` maps variables to values. The result is exact because quantization never
+    ``definitions`` maps variables to values. The result is exact, because quantization never
     reorders values.
     """
     argument, bounds = skip_clips(argument, definitions)

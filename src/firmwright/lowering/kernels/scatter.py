@@ -1,9 +1,9 @@
 """Implements writes to computed positions: scatter_elements, scatter_nd and index_put.
 
-TVM's loops compute the position of an element in the whole tensor. An index that is too large for
-an axis would write to the next row. The loops of this module keep one index per axis. Thus a write
-with an index out of range can be skipped (:mod:`firmwright.codegen.data_indices`). Updates are
-applied in order.
+TVM's loops compute the position of an element in the whole tensor. If an index were too large for
+its axis, TVM's loops would write to the next row. The loops of this module keep one index per axis.
+Therefore a write with an index out of range can be skipped
+(:mod:`firmwright.codegen.data_indices`). Updates are applied in order.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Scatter:
 
     ``turns`` are the lengths of the loops over the updates. ``read_indices`` receives the index
     tensors and a position in the loops, and returns one index per axis. The index is an integer of
-    a tensor, or a loop variable. ``read_update`` returns the position of an update. With
-    ``from_end``, a negative index counts from the end.
+    a tensor, or a loop variable. ``read_update`` returns the position of an update. If ``from_end``
+    is true, a negative index counts from the end.
     """
 
     turns: tuple[int, ...]
@@ -80,7 +80,7 @@ class Scatter:
             return builder.get()
 
     def compute_position(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
-        """Store the indices of index tensors in variables, and return all indices."""
+        """Store the integers of index tensors in variables, and return all indices."""
         target = []
         for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
             if isinstance(index, tirx.Var):
@@ -98,7 +98,10 @@ class Scatter:
 
 
 def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:
-    """Open one loop per length, at least one loop, and return the loop variables."""
+    """Open one loop per length, and return the loop variables.
+
+    If there is no length, the function opens one loop.
+    """
     if not lengths:
         loops.enter_context(script.serial(0, 1))
     return tuple(
@@ -108,7 +111,7 @@ def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:
 
 
 def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for indices of the updates' shape, along one axis of the data."""
+    """Return loops for indices in the updates' shape, along one axis of the data."""
     data, indices, updates = call.args
     axis = int(call.attrs.axis) % len(static_shape(data))
 
@@ -123,8 +126,9 @@ def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for index vectors, along the last axis, into the first axes of the data.
+    """Return loops for index vectors.
 
+    The vectors are along the last axis of the indices, and address the first axes of the data.
     Importers convert negative indices if the model format counts them from the end.
     """
     data, indices, updates = call.args
@@ -140,7 +144,10 @@ def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for one index tensor per axis; indices and values are broadcast."""
+    """Return loops for one index tensor per axis.
+
+    Indices and values are broadcast.
+    """
     data, indices, values = call.args
     fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
     shapes = [static_shape(field) for field in fields]

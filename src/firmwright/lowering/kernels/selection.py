@@ -2,9 +2,9 @@
 
 TVM lowers these operators to calls of its runtime, which firmware does not contain. The loops of
 this module insert each element of a row into a sorted list of the best elements. The list is the
-result. Equal elements stay in order, as ONNX and TFLite require. A NaN, for which both formats have
-no rule, comes after every number. The worst case needs rows · length · k steps. If k is small and
-the elements are in random order, few more than rows · length steps are needed.
+result. Equal elements stay in order, as ONNX and TFLite require. Neither format has a rule for NaN,
+and this module sorts NaN after every number. The worst case needs rows · length · k steps. If k is
+small and the elements are in random order, few more than rows · length steps are needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from firmwright.ir.relax import dtype_of, static_shape
 
 @dataclass(frozen=True)
 class Selection:
-    """The ``count`` best elements along ``axis``, best first, with indices of type ``index``."""
+    """The ``count`` best elements along ``axis``, best first.
+
+    The indices have the type ``index``.
+    """
 
     count: int
     axis: int
@@ -32,7 +35,10 @@ class Selection:
     index: str
 
     def __call__(self, data: te.Tensor) -> list[te.Tensor]:
-        """Return the elements and their indices in the data's shape, ``count`` along the axis."""
+        """Return the elements and their indices.
+
+        The results have the data's shape, with ``count`` elements along the axis.
+        """
         shape = [int(d) for d in data.shape]
         selected = list(data.shape)
         selected[self.axis] = tirx.const(self.count, data.shape[self.axis].ty.dtype)
@@ -41,7 +47,8 @@ class Selection:
             [selected, selected],
             [data],
             lambda ins, outs: self.build_statement(ins[0], outs[0], outs[1], shape),
-            # No layout, like TVM's operators. With a layout, no operator fuses with this operator.
+            # The buffers have no layout, like the buffers of TVM's operators. Operators do not fuse
+            # with buffers that have a layout.
             in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
             out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
             dtype=[element, self.index],
@@ -84,7 +91,6 @@ class Selection:
             return builder.get()
 
     def comes_before(self, new: Any, old: Any) -> Any:
-        """Return whether an element comes before an element that was inserted earlier."""
         better = new > old if self.largest else new < old
         if not is_float(new):
             return better

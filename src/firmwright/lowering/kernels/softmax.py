@@ -47,21 +47,23 @@ SUM_FRACTION_BITS = 31 - SUM_INTEGER_BITS
 SCALE_TOLERANCE = 1e-3
 """The maximum relative difference of a result's scale from the expected scale (SoftmaxPrepare)."""
 MAX_CLASSES = 2**9 - 1
-"""The maximum number of classes. With more classes, the reference kernel may abort, because a sum
-of 2^9 has no output bits."""
+"""The maximum number of classes.
+
+With more classes, the reference kernel may abort, because a sum of 2^9 has no output bits.
+"""
 INT32_MAX = 2**31 - 1
 
 EXP_OF_POWERS = (
     (-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308),
     (2, 39332535), (3, 720401), (4, 242),
 )  # fmt: skip
-"""exp(-2^n) in Q0.31 by n: gemmlowp's constants, which determine its results."""
+"""exp(-2^n) in Q0.31 by n, with gemmlowp's constants, which determine the results."""
 EXP_OF_MINUS_EIGHTH = 1895147668
 ONE_THIRD = 715827883
 
 INT16_RANGE = INT16_MAX - INT16_MIN
 MAX_DISTANCE = 10.0
-"""The distance whose exponential, exp(-10), counts as zero."""
+"""The exponential of this distance, exp(-10), counts as zero."""
 
 
 def softmax(
@@ -69,8 +71,8 @@ def softmax(
 ) -> relax.Expr | None:
     """Compute softmax over one axis.
 
-    TFLite allows only the scale 1/256 (1/65536 for 16 bits) and the type's smallest integer as the
-    zero point. For other parameters, the quotient has 16 bits and is then scaled.
+    TFLite allows only the scale 1/256, or 1/65536 for 16 bits. The zero point must be the type's
+    smallest integer. For other parameters, the quotient has 16 bits and is then scaled.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -106,7 +108,6 @@ def softmax_rows(
         return table(mark_bounded(distance))  # no element exceeds the largest element
 
     def share(row: tuple[Any, ...], number: Any) -> Integer:
-        """Return the rounded exponential of a class in Q12.19."""
         return ((exponential(row, number) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
 
     total = te.compute(shape, lambda *i: te.sum(share(i, add), axis=add), name="total")
@@ -117,8 +118,7 @@ def softmax_rows(
 
     def quotient(row: tuple[Any, ...], number: Any, bits: int) -> Integer:
         product = call_fixed_point("fixed_product", inverse(*row), exponential(row, number))
-        # The sum is 2^(power - 19) in Q12.19, and the result has only some of the quotient's 31
-        # bits.
+        # The sum is 2^(power - 19) in Q12.19, and the result has fewer than the quotient's 31 bits.
         return call_fixed_point("fixed_shift", product, power(*row) - SUM_FRACTION_BITS + 31 - bits)
 
     def element(*indices: Any) -> Integer:
@@ -137,11 +137,14 @@ def softmax_rows(
 
 
 def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
-    """Return exp(-distance · scale) in Q0.31 for distances 0..255; 0 if it is negligible."""
+    """Return exp(-distance · scale) in Q0.31 for distances from 0 to 255.
+
+    Negligible exponentials are 0.
+    """
     factor = scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
     if factor >= 2.0**LARGEST_SHIFT:
-        # The scale of a mask such as -1e9: only the largest elements have a share (SoftmaxPrepare
-        # limits the factor, and its radius of a shift of 31 is 0).
+        # A mask such as -1e9 has such a scale. Only the largest elements have a share, because
+        # SoftmaxPrepare limits the factor, and the radius of its shift of 31 is 0.
         return np.array([INT32_MAX, *[0] * 255], "int32")
     mantissa, shift = quantize_multiplier(factor)
     whole = (2**DIFFERENCE_INTEGER_BITS - 1) * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
@@ -172,7 +175,10 @@ def exp_on_negative_values(x: int) -> int:
 
 
 def exp_near_zero(x: int) -> int:
-    """Return exp(x) for x in [-1/4, 0), both in Q0.31, by four terms around -1/8."""
+    """Return exp(x) for x in [-1/4, 0), from four terms around -1/8.
+
+    The argument and the result are in Q0.31.
+    """
     x += 1 << 28
     square = rounding_multiply_high(x, x)
     cube, fourth = rounding_multiply_high(square, x), rounding_multiply_high(square, square)
@@ -185,7 +191,7 @@ def exp_near_zero(x: int) -> int:
 def softmax_int16(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute softmax over the last axis by two interpolation tables.
+    """Compute softmax over the last axis with two interpolation tables.
 
     Source: tensorflow/lite/kernels/activations.cc (SoftmaxPrepare), internal/reference/softmax.h
     (SoftmaxInt16).

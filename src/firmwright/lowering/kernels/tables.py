@@ -31,8 +31,9 @@ def lower_chain_by_table(
 ) -> relax.Expr | None:
     """Look up the result of a chain of elementwise operators on one stored 8-bit tensor.
 
-    Return None if there is no such chain. The table contains the chain's float32 results (see
-    :mod:`firmwright.lowering.kernels.real_functions`), converted to whole steps by ``whole``.
+    The result is None if there is no such chain. The table contains the chain's float32 results
+    (see :mod:`firmwright.lowering.kernels.real_functions`). ``whole`` converts these results to
+    whole steps.
     """
     sources = find_chain_sources(builder, argument)
     if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
@@ -46,7 +47,7 @@ def lower_chain_by_table(
 
 
 def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[QuantizedTensor]:
-    """Return the 8-bit tensors at the chain's start; [] if the chain also has other inputs."""
+    """Return the 8-bit tensors at the chain's start, or [] if the chain also has other inputs."""
     value = builder.value(argument)
     if isinstance(value, QuantizedTensor):
         stored = value.is_per_tensor and value.width == 8 and not isinstance(value.data, Constant)
@@ -77,7 +78,7 @@ def evaluate_chain(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[
 
 
 def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any] | None:
-    """Return a constant scalar argument as an array of one element, else None."""
+    """Return a constant scalar argument as an array of one element, or None for other arguments."""
     value = builder.value(argument)
     number = getattr(value, "value", None)
     if isinstance(number, int | float):
@@ -87,9 +88,10 @@ def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[An
 
 
 def constant_values(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's numbers, in float32 if it is quantized per tensor; else None.
+    """Return a constant's numbers, in float32 if the constant is quantized per tensor.
 
-    Return None for values that are not constant, and for constants with parameters per channel.
+    The result is None for values that are not constant, and for constants that are quantized per
+    channel.
     """
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
@@ -106,7 +108,6 @@ def real_values(source: QuantizedTensor) -> npt.NDArray[np.float32]:
 
 
 def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return all values of the source's type, smallest first."""
     dtype = dtype_of(source.data)
     return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
 
@@ -114,14 +115,17 @@ def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
 def to_storage_array(
     nearest: npt.NDArray[np.float32], params: OutputQuantParams
 ) -> npt.NDArray[Any]:
-    """Add the zero point to whole numbers and clamp them; NaN becomes the lowest integer."""
+    """Add the zero point to whole numbers and clamp them.
+
+    NaN becomes the lowest integer.
+    """
     whole = np.nan_to_num(nearest, nan=-np.inf) + params.zero_point
     table: npt.NDArray[Any] = np.clip(whole, params.low, params.high)
     return table.astype(params.dtype)
 
 
 def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Round to whole numbers, halves away from zero, like C's roundf."""
+    """Round to whole numbers like C's roundf, with halves away from zero."""
     whole = np.trunc(x)
     away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
     return away.astype(x.dtype)
@@ -130,7 +134,7 @@ def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def concatenate(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Join parts; convert parts with other quantization parameters by tables first.
+    """Join parts, after tables have converted the parts with other quantization parameters.
 
     Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
     """
@@ -163,7 +167,10 @@ def lower_by_table(
     params: OutputQuantParams,
     function: Callable[[int], int],
 ) -> relax.Expr:
-    """Look up a function of data - zero point; the result is an integer - zero point."""
+    """Look up a function of data - zero point.
+
+    The function returns an integer from which the output's zero point was subtracted.
+    """
     centered = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centered])
     entries = np.clip(results + params.zero_point, params.low, params.high).astype(params.dtype)
@@ -173,7 +180,10 @@ def lower_by_table(
 def look_up(
     builder: RegionBuilder, source: QuantizedTensor, entries: npt.NDArray[Any]
 ) -> relax.Expr:
-    """Look up the source's integers in a table that starts at the smallest integer of its type."""
+    """Look up the source's integers in a table.
+
+    The first entry belongs to the smallest integer of the source's type.
+    """
     table = builder.emit_constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 

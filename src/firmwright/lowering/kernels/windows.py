@@ -16,7 +16,8 @@ from firmwright.lowering.kernels.fixed_point import Integer
 class Windows:
     """Windows of ``size`` elements along ``axis``, which has ``extent`` elements.
 
-    A position counts if it is an element, or if it is in the ``counted`` padding before and after.
+    A position counts if it is an element, or if it is in ``counted_padding`` before or after the
+    elements.
     """
 
     axis: int
@@ -29,7 +30,10 @@ class Windows:
     counted_padding: tuple[int, int]
 
     def input_index(self, output: Integer, step: Integer) -> Integer:
-        """Return the input position of a ``step`` of an output's window; 0 is the first element."""
+        """Return the input position of a ``step`` in an output's window.
+
+        Position 0 is the first element.
+        """
         return output * self.stride - self.pad_before + step * self.dilation
 
     @property
@@ -51,8 +55,10 @@ class Windows:
 
     @property
     def counts(self) -> frozenset[int]:
-        """The numbers of positions that count in windows; there are several if padding does not
-        count."""
+        """All numbers of positions that count in a window.
+
+        There are several numbers if padding does not count.
+        """
         if self.is_uniform:
             return frozenset({self.size})
         before, after = self.counted_padding
@@ -62,8 +68,10 @@ class Windows:
         )
 
     def count(self, output: Integer) -> Integer:
-        """Return the number of positions in an output's window that count; the number is exact
-        without dilation."""
+        """Return the number of positions that count in an output's window.
+
+        The number is exact if the window has no dilation.
+        """
         if self.is_uniform:
             return self.size
         first, end = self.input_index(output, 0), self.input_index(output, self.size)
@@ -73,7 +81,7 @@ class Windows:
 
 
 def windows_of(call: tvm.ir.Call) -> list[Windows]:
-    """Return a pooling's windows along each spatial axis; [] if they are not supported.
+    """Return a pooling's windows along each spatial axis, or [] if they are not supported.
 
     Packed layouts are not supported. Dilation is not supported if the windows have different
     numbers of positions.
@@ -106,7 +114,10 @@ def windows_of(call: tvm.ir.Call) -> list[Windows]:
 def sum_windows(
     data: te.Tensor, windows: list[Windows], shape: tuple[int, ...], zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over each window; padding adds 0."""
+    """Sum data - zero point over each window.
+
+    Padding adds 0.
+    """
     steps = {w.axis: te.reduce_axis((0, w.size)) for w in windows}
 
     def term(*output: Any) -> Integer:
