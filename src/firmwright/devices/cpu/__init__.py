@@ -1,4 +1,7 @@
-"""Defines the device ``c``, plain C for any CPU. It accepts every operator that TVM can lower."""
+"""Defines the device ``c``: plain C for any CPU.
+
+The device accepts every operator that TVM can lower.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Estimates the instructions of a region on the device ``c``, and suggests how to reduce them."""
+"""Estimates the instructions of a region on the device ``c``, and suggests changes that save
+instructions."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ MOVING = frozenset({
 SOFT_FLOAT = 140.0
 """Instructions per multiply-accumulate of floats in software."""
 SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
-"""Additional instructions per result in a function that layers share."""
+"""Additional instructions per result in a function that several layers share."""
 
 WITHOUT_FLOATS = frozenset({
     "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
@@ -47,7 +48,8 @@ ON_INTEGERS = {
 
 
 def estimate_cycles(region: Region, module: IRModule, context: Context) -> int | None:
-    """Return the approximate instructions of a region; None for float regions without products."""
+    """Return the approximate instructions of a region, or None for float regions without
+    products."""
     if region.moves:
         return estimate_moves(region, module)
     if not region.macs:
@@ -58,14 +60,14 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
 def estimate_products(
     region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
 ) -> int:
-    """Return the approximate instructions of a region if this choice writes its C."""
+    """Return the approximate instructions of a region for a choice of its C."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
 
 
 def estimate_moves(region: Region, module: IRModule) -> int:
-    """Return the approximate instructions of a region that has no multiply-accumulates."""
+    """Return the approximate instructions of a region without multiply-accumulates."""
     function = module[region.name]
     tensors = (*function.params, *function.body.body.fields)
     each = MOVED if {*region.operators} <= MOVING else ELEMENT
@@ -80,7 +82,7 @@ def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
 
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
-    """Return whether loops compute floats: the model's floats, or quantized values in float32."""
+    """Return whether loops compute floats of the model, or quantized values in float32."""
     use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
@@ -90,7 +92,7 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield changes that save instructions of a region.
 
-    A change can be fewer channels, integers, another core or another function.
+    A change is fewer channels, integers, another core or another function.
     """
     layer, choice = select_kernel(region, module, context)
     now = None
@@ -114,7 +116,7 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
-    """Return the approximate instructions of a core per multiply-accumulate of int8."""
+    """Return a core's approximate instructions per multiply-accumulate of int8."""
     for_bytes = (f for f in FORMS if f.kind is kind and f.bits == 8)
     fitting = (f.cost for f in for_bytes if f.features <= {*features})
     return next(fitting, LOOPS)
@@ -123,7 +125,7 @@ def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
 def suggest_core(region: Region, layer: AnyLayer, context: Context) -> Iterator[Suggestion]:
     """Yield the next core of the platform's family that needs fewer instructions.
 
-    The platform's core comes first, because it may have more features than the platform states.
+    The platform's core comes first, because it may have more features than the platform lists.
     """
     platform = context.platform
     members = load_families().get(find_family(platform.architecture) or "", {})

@@ -1,7 +1,6 @@
-"""Lists all forms of the device ``c``. A layer uses the first form that fits its kind and its
-core.
+"""Lists all forms of the device ``c``. A layer uses the first form for its kind and core.
 
-If a core has all instructions of another core and more, its forms are listed first.
+The forms of a core precede the forms of cores that have fewer instructions.
 """
 
 from __future__ import annotations

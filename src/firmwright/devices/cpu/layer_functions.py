@@ -1,4 +1,4 @@
-"""Writes the C functions of layers: a separate function with a layer's numbers, or a shared one."""
+"""Writes the C functions of layers: separate functions with constants, or shared functions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LayerFunction:
-    """A C function, written to ``files``.
+    """A C function and its ``files``.
 
-    A function that layers share reads their numbers from a ``struct``. Through the struct the
-    function also calls its ``parts``, which map the names of templates to names in C. A function of
-    a single layer has no struct.
+    A shared function reads the numbers of a layer from a ``struct``. The struct also has pointers
+    to the ``parts`` that the function calls. ``parts`` maps the names of templates to C names. A
+    function of a single layer has no struct.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LayerFunction:
     parts: Mapping[str, str] = field(default_factory=dict)
 
     def define_record(self, numbers: Variables) -> str:
-        """Return the C that defines the struct of a layer; empty if the function has no struct."""
+        """Return the C that defines the struct of a layer, or '' if the function has no struct."""
         if not self.struct:
             return ""
         values = list_values({**numbers, **self.parts})
@@ -63,8 +63,8 @@ def write_function(
 ) -> LayerFunction:
     """Return the function of a form for a layer: a separate function or a shared one.
 
-    All layers whose template variables are equal share one function. Layers with equal numbers also
-    have one separate function.
+    All layers with equal template variables share one function. Layers with equal numbers also have
+    one separate function.
     """
     text = packing.choose_text(shared)
     # Pointers to memory that may overlap are not `restrict`.
@@ -92,13 +92,13 @@ def write_function(
 
 
 _shared: dict[str, LayerFunction] = {}
-"""The shared functions by the variables of their templates; thousands of layers may share a few."""
+"""The shared functions by the variables of their templates. Thousands of layers may share a few."""
 
 
 def write_single(
     form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
 ) -> LayerFunction:
-    """Return a function in which a layer's numbers are constants."""
+    """Return a function in which the numbers of a layer are constants."""
     inline = "static inline __attribute__((always_inline)) "
     given = {**variables, "parts": [], "record": "compute", "linkage": inline, "call": ""}
     texts = [render_file("record", given)]
@@ -111,7 +111,7 @@ def write_single(
 
 
 def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]) -> LayerFunction:
-    """Return a function that reads a layer's numbers from a struct, and the parts that it calls."""
+    """Return a function that reads the numbers of a layer from a struct, and its parts."""
     given = {**variables, "record": "shared", "linkage": "", "call": "l->"}
     name = name_function(form, given)
     struct = f"{form}_{digest(render_file('record', given))}" if parts else name
@@ -125,7 +125,7 @@ def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]
 
 
 def name_function(template: str, given: Variables) -> str:
-    """Return a name for a function that layers share; the function's text determines the name."""
+    """Return the name of a shared function. The text of the function determines the name."""
     return f"{template}_{digest(render_function(template, 'compute', given), given['fields'])}"
 
 
@@ -149,9 +149,9 @@ def make_source(name: str, texts: Sequence[str]) -> SourceFile:
 
 
 def split_includes(text: str) -> tuple[list[str], str]:
-    """Return the lines that include headers on every machine, sorted, and the remaining text.
+    """Return the sorted lines that include headers on every machine, and the remaining text.
 
-    Each part of a template has the lines that it needs, so several parts may have equal lines.
+    Each part of a template has its own include lines, so several parts may have equal lines.
     """
     found, depth = set[str](), 0
     for line in text.splitlines():
@@ -166,7 +166,7 @@ def split_includes(text: str) -> tuple[list[str], str]:
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
-    """Return the additional headers of a form's C; a project contains each header once."""
+    """Return the additional headers of a form's C. A project contains each header once."""
     return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
 
 
@@ -195,7 +195,7 @@ def digest(*parts: object) -> str:
 
 
 def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
-    """Return the variables about a layer that the templates of all forms use."""
+    """Return the layer variables that the templates of all forms use."""
     if isinstance(layer, FloatLayer):
         return {"input_type": "float", "output_type": "float"}
     types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
@@ -212,7 +212,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
 
 
 def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
-    """Return the variables about a layer's requantization that the templates of all forms use.
+    """Return the requantization variables that the templates of all forms use.
 
     If ``float_scaled`` is true, the C scales sums with the core's floats, as ONNX Runtime does.
     """

@@ -1,4 +1,4 @@
-"""Lowers regions to C: layers with the first form that fits the core, other regions from TIR."""
+"""Lowers regions to C: layers with the best form for the core, other regions from TIR."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from firmwright.targets import Context
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
-    """Lower a region with a form; lower it from TIR without a form or with a user's strategy."""
+    """Lower a region with a form, or from TIR if it has no form or a user's strategy."""
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
         lowered = lower_by_form(region, module, layer, choice.form, choice.shared)
@@ -53,7 +53,7 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
 
 
 def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
-    """Return the region with one more sentence in the comment above its function."""
+    """Return the region with a further sentence in the comment above its function."""
     if not note:
         return lowered
     notes = " ".join(filter(None, [lowered.kernel.note, note]))
@@ -87,7 +87,7 @@ def list_variants(region: Region, module: tvm.IRModule, context: Context) -> tup
 def select_kernel(
     region: Region, module: tvm.IRModule, context: Context
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer of a region and the choice for it: the tuned choice, or else the default."""
+    """Return the layer of a region, and its tuned choice or the default choice."""
     layer, choice = find_form(region, module, context)
     return layer, choice if layer is None else choose_variant(region.name, layer, choice, context)
 
@@ -95,7 +95,7 @@ def select_kernel(
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer of a region, and the first of the forms that fits the layer, if any."""
+    """Return the layer of a region and the choice of its form."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
@@ -104,14 +104,14 @@ def find_form(
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:
-    """Return whether the user has a strategy for an operator of a region."""
+    """Return whether a user-defined strategy replaces an operator of a region."""
     wanted = {strategy.operator for strategy in context.strategies}
     values = (b.value for b in list_bindings(function))
     return any(operator_name(value) in wanted for value in values)
 
 
 def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
-    """Return the layer that a function computes; None if no form supports such layers."""
+    """Return the layer that a function computes, or None if no form supports such layers."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
     if layer is None:
         shifted = read_shifted_layer(function)
@@ -123,7 +123,7 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
-    """Return the kernel of a region that is a layer, written by a form, and its packed weights.
+    """Return the kernel and the packed weights that a form writes for a layer.
 
     If ``shared`` is true, layers of one variant call one function. Otherwise, each layer gets a
     separate function that contains its numbers.
@@ -161,20 +161,20 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
 
 
 def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
-    """Return the size of a layer's weights; None for a layer without weights."""
+    """Return the size of a layer's weights, or None for a layer without weights."""
     if not isinstance(layer, LinearLayer):
         return None
     return StoredWeights(layer.weights.size, packing.arrays["weights"].nbytes)
 
 
 def describe_form(form: Form) -> str:
-    """Return the comment about a form above the function that it wrote."""
+    """Return the comment about a form, which precedes the form's function."""
     cost = f" About {form.cost:g} instructions per multiply-accumulate." if form.cost else ""
     return f"Form {form.name}: {form.sentence}{cost}"
 
 
 def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
-    """Return the parameters of a layer's inputs and of its output, for whole batches."""
+    """Return the parameters of a layer's inputs and output, for whole batches."""
     (result,) = region.outputs
     if isinstance(layer, Pair):
         inputs = tuple(

@@ -1,4 +1,4 @@
-"""Lists the variants of a layer: each form that fits, as a separate function or a shared one."""
+"""Lists the variants of a layer: each form that fits, as a separate or a shared function."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14
-"""The number of results from which a layer gets a separate function. Shared loops need more
-instructions per result; separate loops need two kilobytes."""
+"""The minimum number of results for a separate function.
+
+Shared loops need more instructions per result. Separate loops need two kilobytes.
+"""
 
 LOOPS = "loops"
 FUNCTIONS = {False: "separate", True: "shared"}
@@ -42,7 +44,7 @@ def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
     """Return the names of a layer's variants: the default function and form first, loops last.
 
     A layer of floats has no variant with loops, because loops produce sums with different bits. A
-    softmax also has no such variant.
+    softmax has no such variant either.
     """
     loops = () if isinstance(layer, FloatLayer | Softmax) else (LOOPS,)
     return (*(name for name, _ in list_variants(layer, context)), *loops)
@@ -51,11 +53,11 @@ def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
 def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
     """Yield the names of a layer's variants by forms, and the choice for each variant.
 
-    If the user sets ``-specialize``, all variants have the kind of function that the option
-    selects. The name of a variant contains its tile unless the tile is the default. Other tiles are
-    listed only for the default form. They are in a separate function unless the user asks for
-    shared functions. This limits the number of variants, because each variant of a layer may need
-    one more build of the network.
+    If the user sets ``-specialize``, the option selects the kind of function for all variants. The
+    name of a variant contains its tile unless the tile is the default. Other tiles are listed only
+    for the default form. They use separate functions unless the user asks for shared functions.
+    This rule limits the number of variants, because each variant may need another build of the
+    network.
     """
     asked = read_specialize(context)
     forms = list_fitting(layer, context.platform.features, FORMS)
@@ -70,7 +72,7 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
 
 
 def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str:
-    """Return the reason why weights of 4 bits are stored in bytes; '' for all other layers."""
+    """Return the reason why bytes store weights of 4 bits, or '' for all other layers."""
     if form.bits < 8 or not isinstance(layer, Layer) or not fits_bits(layer, BITS):
         return ""
     if layer.weights.size < LEAST_WEIGHTS:

@@ -1,1 +1,1 @@
-"""Defines the forms of the device ``c``: their tables, their conditions, and their packing."""
+"""Contains the forms of the device ``c``, with their conditions and their packing."""

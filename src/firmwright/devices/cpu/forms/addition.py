@@ -1,4 +1,4 @@
-"""Finds multipliers and a shift for a sum, difference or product, proven for all pairs of bytes."""
+"""Finds exact multipliers and shifts for a sum, difference or product of any two bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.devices.cpu.forms.form import Packing
 from firmwright.ir.layer import Addition, Array, Pair, Product
 
 MULTIPLIER_BITS = (23, 22, 21)
-"""The numbers of bits to try for the larger multiplier, whose sums have to stay below 2^31."""
+"""The candidates for the bits of the larger multiplier. The sums must stay below 2^31."""
 
 NEIGHBORS = sorted(
     product(range(-2, 3), repeat=2), key=lambda pair: (abs(pair[0]) + abs(pair[1]), pair)
@@ -22,9 +22,10 @@ NEIGHBORS = sorted(
 
 @lru_cache(maxsize=4)
 def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
-    """Return multipliers, offset and shift of a sum, or None if no such numbers are found.
+    """Return multipliers, offset and shift of a sum, or None if no exact numbers exist.
 
-    For every a and b, the sum is (a ma + b mb + offset) >> shift, clamped to ``low`` to ``high``.
+    For every a and b, the sum is (a ma + b mb + offset) >> shift, clamped to the range from ``low``
+    to ``high``.
     """
     left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
     for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):
@@ -55,7 +56,6 @@ def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
 
 
 def pack_addition(layer: Addition) -> Packing:
-    """Return a packing whose record has no arrays."""
     names = ("first", "second", "offset", "shift")
     factors = dict(zip(names, find_factors(layer) or (), strict=True))
     record = {
@@ -68,23 +68,23 @@ def pack_addition(layer: Addition) -> Packing:
 
 
 LIFT = 13
-"""The left shift of a product, which is below 2^16, before the use of its upper half."""
+"""The left shift of a product, which is below 2^16, before the use of the upper half."""
 
 SHIFTS = range(1, 23)
-"""The possible shifts; with larger shifts, results would exceed 32 bits."""
+"""The possible shifts. If shifts were larger, results would exceed 32 bits."""
 
 STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
-"""Distances of the multipliers to try from the nearest multiplier."""
+"""The candidates for the multiplier, as distances from the nearest multiplier, closest first."""
 
 FIRST_STEPS = 9
 """The number of distances to try before a second rounding, which needs two more instructions."""
 
 
 class Multiplier(NamedTuple):
-    """The numbers of a product: let h be the high half of (a b << ``lift``) · ``multiplier``.
+    """The numbers of a product. Let h be the high half of (a b << ``lift``) · ``multiplier``.
 
     Without a second rounding, a result before the clamp is low + (h + ``offset`` >> ``shift``). If
-    ``twice`` is set, h is halved and rounded first, and a negative half is decreased by 1.
+    ``twice`` is set, h is first halved and rounded, and a negative half decreases by 1.
     """
 
     multiplier: int
@@ -99,7 +99,7 @@ class Multiplier(NamedTuple):
 
 @lru_cache(maxsize=4)
 def find_multiplier(layer: Product) -> Multiplier | None:
-    """Return the numbers of a product that are exact for all a and b, or None."""
+    """Return numbers that make a product exact for all a and b, or None."""
     left, right = (
         np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1) - point
         for dtype, point in zip(layer.input_dtypes, layer.zero_points, strict=True)
@@ -115,7 +115,7 @@ def find_multiplier(layer: Product) -> Multiplier | None:
 
 
 def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | None:
-    """Return the numbers with one rounding and with this distance of the multiplier, or None."""
+    """Return the numbers for one rounding and this distance of the multiplier, or None."""
     fraction, exponent = np.frexp(layer.factor)
     shift = LIFT - 1 - int(exponent)
     multiplier = round(float(fraction) * 2**31) + step
@@ -129,7 +129,7 @@ def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | N
 
 
 def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
-    """Return the numbers of TFLite's kernel, or None if the results are rounded in another way."""
+    """Return the numbers of TFLite's kernel, or None if the results have another rounding."""
     fraction, exponent = np.frexp(layer.factor)
     multiplier, shift = round(float(fraction) * 2**31), -int(exponent)
     if shift not in SHIFTS or multiplier >= 2**31:
@@ -143,7 +143,6 @@ def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
 
 
 def pack_product(layer: Product) -> Packing:
-    """Return a packing whose record has no arrays."""
     found = find_multiplier(layer)
     assert found is not None
     first, second = layer.zero_points
@@ -157,5 +156,5 @@ def pack_product(layer: Product) -> Packing:
         "shift": found.shift,
     }
     scaling = {"one_shift": not found.twice, "float_scaled": False, "emulated": False}
-    lifted = 2 ** (found.lift - 2)  # the C multiplies sums by 4
+    lifted = 2 ** (found.lift - 2)  # the C code multiplies sums by 4
     return Packing({}, record, {"low": layer.low, "high": layer.high, "lifted": lifted, **scaling})

@@ -1,4 +1,4 @@
-"""Defines the conditions on layers that forms of several families share."""
+"""Defines the conditions that forms of several families share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Defines forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm).
+"""Defines forms for 64-bit Arm cores with dot products and with products of matrices (i8mm).
 
 Weights are in blocks of output channels. A block has four successive taps of each channel, or eight
-for SMMLA. A convolution usually copies rows of the input, with borders, to a ring buffer. The rows
-are read in place if the layer has no padding and reads whole steps of signed bytes.
+for SMMLA. Most convolutions copy rows of the input, with borders, to a ring buffer. If a layer has
+no padding and reads whole steps of signed bytes, the C reads the rows in place.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ STEP = 16
 """The bytes of a vector, and the bytes that a load may read after the last pixel of a row."""
 
 MOST_PIXELS = 5
-"""The maximum number of pixels at once: with 16 channels their sums need 20 of 32 registers."""
+"""The maximum pixels per step.
+
+With 16 channels, the sums of five pixels need 20 of 32 registers.
+"""
 
 PLANE = 16 * 1024
-"""The number of input bytes that fit the first cache together with weights; a smaller input is one
-row."""
+"""The input bytes that fit the first cache together with weights.
+
+A smaller input becomes one row.
+"""
 
 
 def pack_convolution(layer: Layer) -> Packing:
@@ -50,10 +55,10 @@ def pack_matrices(layer: Layer) -> Packing:
 
 @dataclass(frozen=True)
 class Runs:
-    """The contiguous runs of a layer's input: ``spans`` runs per row of the kernel.
+    """The contiguous runs of a layer's input, with ``spans`` runs per row of the kernel.
 
-    Each run has ``bytes`` bytes. ``unit`` is the number of successive taps per channel. ``words``
-    is the number of whole units in a run.
+    A run has ``bytes`` bytes. ``unit`` is the number of successive taps per channel. ``words`` is
+    the number of taps of a run in whole units.
     """
 
     layer: Layer
@@ -106,7 +111,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     record, scratch = describe_rows(layer)
 
     def count_products(pixels: int) -> int:
-        """Return the instructions of a block's step: products, loads and the loop."""
+        """Return the instructions of one step: products, loads and the loop."""
         return pixels * (lanes + 1) + lanes // 4 + 2
 
     return Packing(
@@ -136,7 +141,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack weights as (channel block, column, channel, row); a lane has a channel's column."""
+    """Pack weights as (channel block, column, channel, row). A lane has one column of a channel."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     height, width = layer.kernel
@@ -147,7 +152,8 @@ def pack_depthwise(layer: Layer) -> Packing:
     reach = (width - 1) * layer.dilation[1]
 
     def count_columns(pixels: int) -> int:
-        """Return the instructions of a block: 11 per column, and per pixel the sums and results."""
+        """Return the instructions of a block: 11 per column, and the sums and results of each
+        pixel."""
         return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
 
     return Packing(
@@ -168,8 +174,7 @@ def pack_depthwise(layer: Layer) -> Packing:
 
 
 def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) -> int:
-    """Return the number of pixels per block for which a row of ``width`` needs the fewest
-    instructions.
+    """Return the pixels per block for which a row of ``width`` needs the fewest instructions.
 
     ``count`` returns the instructions of a block of a given number of pixels.
     """
@@ -178,7 +183,8 @@ def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) ->
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
-    """Return the ring buffer's size in bytes and in rows, and the buffer's memory."""
+    """Return the record members of the ring buffer, with sizes in bytes and rows, and its
+    memory."""
     reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
     before = min(layer.padding[1], columns)

@@ -1,10 +1,10 @@
 """Defines forms for Cortex-M cores with the DSP instructions of Armv7E-M.
 
 :mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the 8-bit weights of layers. Two 16-bit
-activations share a word. A product of two activations subtracts the zero point from the right
-operand's columns and stores the differences as halfwords. The two variants use SXTB16, which widens
-bytes 0 and 2 of a word, then bytes 1 and 3. So the middle two of four weights, or of four rows,
-change places.
+activations share a word. A product of two activations subtracts the zero point from the columns of
+the right operand and stores the differences as halfwords. Both kinds of layers use SXTB16, which
+widens bytes 0 and 2 of a word, then bytes 1 and 3. Therefore the middle two of four weights, or of
+four rows, are swapped.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_s
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
 PIXELS, CHANNELS = 2, 2
-"""The numbers of pixels and channels per step; their sums, four inputs, weights and pointers fill
-the registers."""
+"""The pixels and channels per step.
+
+The sums, four inputs, weights and pointers fill the registers.
+"""
 
 STEP = 4
 """The number of taps in a word of weights."""
 
 TILES = (Tile(3, 2), Tile(2, 2))
-"""The numbers of pixels and channels per step of convolutions of bytes, in which more pixels share
-the weights."""
+"""The pixels and channels per step of convolutions of bytes. More pixels share the weights."""
 
 COSTS = BlockCosts(gather=2.75, read=0, load=1.03, product=0.69, result=12.2, block=22.9)
-"""The cycles of ``dsp_conv2d`` by Cortex-M4's table, fitted to 30 layers and both tiles."""
+"""The cycles of ``dsp_conv2d`` according to the table of Cortex-M4, fitted to 30 layers and both
+tiles."""
 
 COLUMNS = 4
-"""The number of columns per step, which leaves registers for the left operand and for pointers."""
+"""The columns per step. The other registers hold the left operand and pointers."""
 
 
 def pack_wide_convolution(layer: Layer) -> Packing:
@@ -69,7 +71,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
 
 
 def pack_product(product: MatrixProduct) -> Packing:
-    """Pack only the numbers, because the C packs a block of columns when the layer runs."""
+    """Return only numbers, because the C packs a block of columns when the layer runs."""
     inner, last = product.inner, product.columns - 1
     scales = {name: int(array[0]) for name, array in scale_channels(product.sums).items()}
     whole = inner // 4

@@ -1,11 +1,12 @@
 """Packs 8-bit weights for Arm's DSP extension: two channels per halfword, two taps per word.
 
 A halfword is h = w0 + 2^8 w1. SMLAD multiplies the halves of two words and adds the products of two
-taps. With h, the sum is t = s0 + 2^8 s1. With the lower bytes, sign-extended by SXTB16, the sum is
-s0. So t - s0 is 2^8 s1, and the scaling uses 2^8 s1 without a shift. The result is exact if t fits
-32 bits. In layers with larger sums, the bytes are next to each other and both are sign-extended.
+taps. With h, the sum is t = s0 + 2^8 s1. SXTB16 sign-extends the lower bytes, whose sum is s0.
+Therefore t - s0 is 2^8 s1, and the scaling uses 2^8 s1 without a shift. The result is exact if t
+fits 32 bits. Layers with larger sums store adjacent bytes and sign-extend both.
 
-SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. This defines the order of each four taps.
+SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. The order of each four taps follows from
+this instruction.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ from firmwright.devices.cpu.forms.requantize import Requantization, make_requant
 from firmwright.ir.layer import Array, IntegerLayer, Layer, Sums
 
 PAIRED_LIMIT = 2**31 // 257
-"""The limit for sums: s0 + 2^8 s1 fits 32 bits if both sums are below the limit."""
+"""The limit of sums. s0 + 2^8 s1 fits 32 bits if both sums are below the limit."""
 
 LARGEST_OFFSET = 2**24
-"""The limit for offsets: 2^6 times a smaller offset can be added to a high product."""
+"""The limit of offsets. A smaller offset times 2^6 can be added to a high product."""
 
 STEPS = (2, 4, 8)
-"""The possible numbers of weight words between two branches. They are few, so that layers can share
-functions."""
+"""The candidates for the weight words between two branches.
+
+A short list lets layers share functions.
+"""
 
 MOST_STEPS = 4
-"""The maximum groups of four taps between two branches, if weights or columns are widened words."""
+"""The maximum groups of four taps between two branches if the C widens weights or columns."""
 
 LARGEST_PATCH = 512
-"""The maximum number of inputs of a product with a widened copy, which has twice their bytes."""
+"""The maximum inputs of a product with a widened copy. The copy needs twice the bytes."""
 
 FEW_CHANNELS = 12
-"""The maximum number of output channels for which the loop widens the inputs again for every four
+"""The maximum output channels for which the loop widens the inputs again for every four
 channels."""
 
 
@@ -54,7 +57,7 @@ def fits_pairs(layer: IntegerLayer) -> bool:
 
 
 def find_offsets(layer: Layer, numbers: Requantization) -> Array:
-    """Return the offsets to add to the high halves of the products of sums.
+    """Return the offsets that the C adds to the high halves of the products of sums.
 
     The offsets include ``low``, because SSAT clamps to signed bytes and not to a range that starts
     at ``low``. For a channel without a multiplier, the mantissa replaces the offset.
@@ -64,13 +67,12 @@ def find_offsets(layer: Layer, numbers: Requantization) -> Array:
 
 
 def is_given(layer: Layer) -> bool:
-    """Return whether the record contains the offsets, because they do not follow from the
-    shifts."""
+    """Return whether the record contains the offsets, because shifts do not determine them."""
     return layer.scaling.has_offsets
 
 
 def order_taps(run: int) -> Array:
-    """Return the tap of each position in widened words; the number ``run`` means a zero."""
+    """Return the tap of each position in widened words. The number ``run`` means a zero."""
     fours = run // 4 * 4
     rest = np.arange(fours, run + (run & 1))
     order: Array = np.concatenate(
@@ -84,9 +86,9 @@ def largest_divisor(count: int, limit: int) -> int:
 
 
 def choose_step(words: int) -> int:
-    """Return the number of words of weights between two branches.
+    """Return the number of weight words between two branches.
 
-    A word needs 8.5 instructions and a branch needs two. The last step is filled with zeros.
+    A word needs 8.5 instructions, and a branch needs two. Zeros fill the last step.
     """
     return min(STEPS, key=lambda step: -(-words // step) * (8.5 * step + 2))
 
@@ -94,7 +96,7 @@ def choose_step(words: int) -> int:
 def pair_channels(taps: Array, paired: bool) -> Array:
     """Return words of two taps and two channels, (blocks, pairs of channels, pairs of taps).
 
-    ``taps`` is (blocks, channels, taps); the numbers of channels and taps are even.
+    ``taps`` is (blocks, channels, taps). The numbers of channels and taps are even.
     """
     low, high = taps[:, ::2], taps[:, 1::2]
     halves = (low if paired else low & 255) + 256 * high
@@ -121,9 +123,9 @@ def start_sums(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
 
 
 def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
-    """Return multipliers, one word of shifts, and offsets if needed, for blocks of channels.
+    """Return multipliers, one word of shifts, and offsets if necessary, for blocks of channels.
 
-    Sums times 2^8 have a divisor that is 2^6 times larger than the divisor of sums times four.
+    Sums times 2^8 have a divisor that is 2^6 times the divisor of sums times four.
     """
     numbers = make_requantization(layer)
     shifts = numbers.shifts[channels] - 1
@@ -174,7 +176,7 @@ def arrange_taps(layer: Layer, weights: Array) -> Array:
 def describe_convolution(
     layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the record of a convolution with these packed weights, for pairs of channels."""
+    """Return the record of a convolution whose packed weights are for pairs of channels."""
     run = layer.kernel[1] * layer.channels
     gathered = layer.kernel[0] * ((run + 1) // 2)
     step = choose_step(gathered)
@@ -260,8 +262,8 @@ def describe_product(
 ) -> Packing:
     """Return the numbers of a product with these packed weights, for blocks of four channels.
 
-    ``factors`` begins with the zero point's rounding offset, so that the steps of a recurrent layer
-    share a function.
+    ``factors`` begins with the rounding offset of the zero point, so that the steps of a recurrent
+    layer share a function.
     """
     rows = describe_rows(layer, channels, arrays, paired)
     numbers = make_requantization(layer)
@@ -282,9 +284,9 @@ def describe_product(
 
 
 def widens_in_loop(layer: IntegerLayer) -> bool:
-    """Return whether a product widens its input for every four channels, without a copy.
+    """Return whether a product widens its input again for every four channels, without a copy.
 
-    Without a copy, the loop needs two more instructions per 16 multiply-accumulates, but no memory.
+    The loop without a copy needs no memory, but two more instructions per 16 multiply-accumulates.
     """
     few = layer.out_channels <= FEW_CHANNELS
     return layer.taps % 4 == 0 and (few or layer.taps > LARGEST_PATCH)

@@ -1,8 +1,9 @@
-"""Packs depthwise weights for Arm's DSP extension; the C copies a channel and reads pairs of it.
+"""Packs depthwise weights for Arm's DSP extension. The C copies a channel and reads pairs of
+elements.
 
-SMLAD multiplies a word of two neighbors in a row of the copy by a word of two taps. A result whose
-window begins at an odd place of its block reads words that begin one place before its window. So it
-needs words of taps in which the first tap is an upper half.
+SMLAD multiplies a word of two neighbors in a row of the copy by a word of two taps. If the window
+of a result begins at an odd position, the C reads words from one position before the window. These
+words need words of taps in which the first tap is an upper half.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from firmwright.devices.cpu.forms.rv32_depthwise import LONGEST_COPY
 from firmwright.ir.layer import Layer
 
 MOST_RESULTS = 4
-"""The maximum results at once: their sums and the words of two taps each fit the registers."""
+"""The maximum results per block. Registers hold their sums and the words of taps."""
 
 RESULT_CYCLES, BLOCK_CYCLES, WORD_CYCLES = 8, 8, 5
 """The approximate cycles to scale a result, to begin a block, and to write a word of taps."""
 
 Word = tuple[int | None, int | None]
-"""The taps of the lower and the upper half of a word; None is a zero."""
+"""The taps of the lower and the upper half of a word. None is a zero."""
 
 Products = list[tuple[int, list[tuple[int, int]]]]
-"""Each word of the input, with the results that use it and the numbers of their words of taps."""
+"""Each word of the input, with its results and the numbers of their words of taps."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The order in which the C computes a layer.
 
-    ``axes`` are the axis across the rows of the copy, and the axis along them. A row of results has
-    ``blocks`` of ``results``, and a ``rest``. ``words`` are the words of a row of taps, in the
-    order of their use.
+    ``axes`` are the axis across the rows of the copy and the axis along the rows. A row of results
+    has ``blocks`` blocks of ``results`` results, and ``rest`` more results. ``words`` are the words
+    of a row of taps, in the order of their use.
     """
 
     axes: tuple[int, int]
@@ -51,7 +52,7 @@ class Plan:
         rows = Axis(layer, self.axes[0])
         block = count_block(self.products, self.results, rows.kernel)
         if self.results * Axis(layer, self.axes[1]).stride % 2:
-            block += rows.kernel * len(self.products) // 2  # every second block is misaligned
+            block += rows.kernel * len(self.products) // 2  # every other block is misaligned
         rest = count_block(self.rest_products, self.rest, rows.kernel) if self.rest else 0
         words = rows.kernel * len(self.words) * WORD_CYCLES
         return rows.out_size * (self.blocks * block + rest) + words
@@ -65,12 +66,13 @@ def count_block(products: Products, results: int, rows: int) -> int:
 
 
 def list_axes(layer: Layer) -> list[tuple[int, int]]:
-    """Return the possible orders of the axes: the last axis, along the rows, has no dilation."""
+    """Return the possible orders of the axes. The last axis, along the rows, has no dilation."""
     return [axes for axes in ((0, 1), (1, 0)) if layer.dilation[axes[1]] == 1]
 
 
 def list_words(taps: int, odd: int) -> list[Word]:
-    """Return the words of a row of taps that begins in the lower half, or in the upper half."""
+    """Return the words of a row of taps that begins in the lower half, or in the upper half if
+    ``odd``."""
     places: list[int | None] = [*[None] * odd, *range(taps)]
     places += [None] * (len(places) % 2)
     return list(zip(places[::2], places[1::2], strict=True))
@@ -86,9 +88,9 @@ def make_plan(layer: Layer, axes: tuple[int, int], results: int) -> Plan:
 
 
 def list_products(length: Axis, results: int, words: list[tuple[int, int]]) -> Products:
-    """Return the products of a block, and add the words that it uses to ``words``.
+    """Return the products of a block, and add its words of taps to ``words``.
 
-    A word is stated by whether its row of taps begins in an upper half, and by its place.
+    A word has a flag and a position. The flag is 1 if its row of taps begins in an upper half.
     """
     found: dict[int, list[tuple[int, tuple[int, int]]]] = {}
     for k in range(results):
@@ -113,7 +115,7 @@ def choose_plan(layer: Layer) -> Plan:
 
 
 def pack_depthwise(whole: Layer) -> Packing:
-    """Pack weights as (channel, row, column); each row extends along the plan's last axis."""
+    """Pack weights as (channel, row, column). Each row extends along the plan's last axis."""
     layer = crop_kernel(whole)
     plan = choose_plan(layer)
     rows, length = (Axis(layer, axis) for axis in plan.axes)

@@ -1,9 +1,9 @@
-"""Packs weights of float32 layers in blocks of output channels; the weights of a tap are adjacent.
+"""Packs float32 weights in blocks of output channels, with adjacent weights for each tap.
 
-The channels of a block are the lanes of vectors. They are variables if a core has no vectors. So
-each sum adds its products one after another, and its bits do not depend on the core. A product is
-rounded before it is added. Fused multiplications would produce different bits, and cores without
-them cannot reproduce these bits.
+The channels of a block are the lanes of vectors, or variables if a core has no vectors. Each sum
+adds its products in order, so that its bits do not depend on the core. A product is rounded before
+the addition. Fused multiplications would produce different bits, which cores without such
+instructions cannot reproduce.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from firmwright.ir.layer import Array, FloatLayer
 
 
 class Level(NamedTuple):
-    """Instructions that a machine may have: the lanes of a vector, and the blocks of sums.
+    """A set of instructions that a machine may have: the lanes of a vector, and the blocks of sums.
 
-    ``registers`` is the number of registers for sums and for the weights next to them.
-    ``attribute`` makes the compiler use the instructions. The C calls this code if
-    :c:func:`find_level` returns at least ``least``. Code without an attribute runs on every machine
-    of the family.
+    ``registers`` is the number of registers for sums and for their weights. ``attribute`` makes the
+    compiler use the instructions. The C calls this code if :c:func:`find_level` returns at least
+    ``least``. Code without an attribute runs on every machine of the family.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Level(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Cores that share the layout of weights: the number of channels per block, and the levels."""
+    """Cores that share the layout of weights: the channels per block, and the levels."""
 
     block: int
     levels: tuple[Level, ...]
@@ -53,17 +52,20 @@ NEON = Family(16, (Level("neon", 4, 28),))
 PLAIN = Family(4, (Level("plainly", 1, 20),))
 
 MOST_CHANNELS = 64
-"""The maximum number of output channels at once, with the widest vectors."""
+"""The maximum output channels per step, with the widest vectors."""
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
-    """Return the number of pixels per step of a level that computes the fewest pixels twice."""
+    """Return a level's pixels per step that compute the fewest pixels twice."""
     most = min(pixels, max((level.registers - vectors) // vectors, 1), 12)
     return min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: -(-pixels // n) * n)
 
 
 def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
-    """Return a level's template variables; the number of blocks at once divides the channels."""
+    """Return the template variables of a level.
+
+    The number of blocks per step divides all blocks.
+    """
     blocks = -(-channels // family.block)
     vectors = min(family.block // level.lanes, 4)
     if level.lanes == family.block:
@@ -79,7 +81,7 @@ def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict
 
 
 def describe_layer(layer: FloatLayer) -> dict[str, Any]:
-    """Return the variables about a layer that the templates of all forms use."""
+    """Return the layer variables that the templates of all forms use."""
     return {
         "low": layer.low if np.isfinite(layer.low) else None,
         "high": layer.high if np.isfinite(layer.high) else None,
@@ -122,7 +124,7 @@ CHANNELS_LAST = Condition("an input with channels last", lambda layer: not layer
 
 
 def pack_depthwise(layer: FloatLayer, family: Family) -> Packing:
-    """Pack weights as (channel block, tap, channel); the last block overlaps the previous one."""
+    """Pack weights as (channel block, tap, channel). The last block overlaps the previous one."""
     lanes = next(n for n in (family.block, 8, 4, 1) if n <= min(layer.channels, family.block))
     indices = fill_lanes(layer.channels, lanes)
     levels = [

@@ -1,8 +1,8 @@
-"""Defines forms, the variants of a layer's C on the device ``c``, and the choice of a form.
+"""Defines forms, which are the variants of a layer's C on the device ``c``, and chooses a form.
 
-A form is a row in the table of its core, with a template of its name in a folder of templates.
+A form is an entry in the table of its core. Its template has the form's name.
 :mod:`firmwright.devices.cpu.all_forms` lists the tables. The C of a form compiles on every machine.
-Instructions of one family of cores are inside ``#if``, next to plain C that computes equal results.
+The instructions of one family of cores are inside ``#if``, next to plain C with equal results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
 
 @dataclass(frozen=True)
 class Scratch:
-    """The working memory of a layer: its name in C, its type, and its number of elements."""
+    """The working memory of a layer: its C name, its dtype, and its number of elements."""
 
     name: str
     dtype: str
@@ -33,7 +33,7 @@ class TemplateVariables:
 
     Layers with equal variables can share a function.
 
-    ``parts`` are functions that the C calls through its record. Each part has the variables of its
+    ``parts`` are functions that the C calls through its record. A part has the variables of its
     template ``<form>_<part>.c.j2``, or None if the layer does not need the part.
     """
 
@@ -43,12 +43,12 @@ class TemplateVariables:
 
 @dataclass(frozen=True)
 class Packing:
-    """The numbers of a layer in the format that a form's C reads.
+    """The numbers of a layer in the format of a form's C.
 
-    ``arrays`` has constants by their names in C, and ``record`` has the members of the layer's
-    struct. ``variant`` has the variables of the form's template. ``parts`` has the variables of the
-    form's parts, whose functions have ``part_parameters`` after the record. ``shared`` has the
-    variables of a function that layers share, if this function depends on fewer variables.
+    ``arrays`` has constants by their C names, and ``record`` has the members of the layer's struct.
+    ``variant`` has the variables of the form's template. ``parts`` has the variables of the form's
+    parts, whose functions have ``part_parameters`` after the record. ``shared`` has the variables
+    of a shared function if this function depends on fewer variables.
     """
 
     arrays: Mapping[str, Array]
@@ -60,21 +60,21 @@ class Packing:
     shared: TemplateVariables | None = None
 
     def choose_text(self, shared: bool) -> TemplateVariables:
-        """Return the variables of a function that layers share, or of a separate function."""
+        """Return the variables of a shared function, or of a separate function."""
         own = TemplateVariables(self.variant, self.parts)
         return self.shared or own if shared else own
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of a form on layers of its kind; its sentence completes "needs"."""
+    """A condition of a form on layers of its kind. The sentence completes "needs"."""
 
     sentence: str
     holds: Callable[[Any], bool]
 
 
 class Tile(NamedTuple):
-    """The numbers of pixels and channels of a layer's output that a form computes at once."""
+    """The numbers of pixels and channels of a layer's output that a form computes per step."""
 
     pixels: int
     channels: int
@@ -84,10 +84,10 @@ class Tile(NamedTuple):
 
 
 class BlockCosts(NamedTuple):
-    """The cycles of a form that adds the products of blocks of pixels by channels.
+    """The cycles of a form that computes blocks of pixels by channels.
 
-    A block of pixels gathers its inputs. Each of its blocks of channels reads the inputs, loads
-    weights, multiplies and stores results.
+    The C gathers the inputs of a block of pixels. Then, for each block of channels, the C reads
+    inputs, loads weights, multiplies and stores results.
     """
 
     gather: float
@@ -111,7 +111,7 @@ class BlockCosts(NamedTuple):
 
 
 def shrink_tile(layer: Any, tile: Tile) -> Tile:
-    """Return a tile that is at most as large as the output of a group of a layer."""
+    """Return a tile that is at most as large as the output of one group of a layer."""
     channels = layer.out_channels // layer.groups
     return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
 
@@ -119,8 +119,8 @@ def shrink_tile(layer: Any, tile: Tile) -> Tile:
 def fits_bits(layer: Any, bits: int) -> bool:
     """Return whether the weights of each channel differ by less than 2^bits.
 
-    Layers with one or two weights per channel are excluded. The bytes of their bases would need as
-    much memory as packed weights save.
+    The result is False for layers with one or two weights per channel. The base of a channel is one
+    byte, which would exceed the saved memory.
     """
     return layer.taps > 2 and int(np.ptp(layer.matrix, 1).max()) < 1 << bits
 
@@ -131,19 +131,20 @@ class Form:
 
     ``cost`` is the approximate number of instructions per multiply-accumulate. ``sentence``
     describes the method. ``headers`` names the files of ``templates/c/layers`` that the C includes.
-    The form's template is in ``folder``. ``pack`` may be slow, because it runs once per layer. It
-    never runs for a layer that breaks a condition.
+    ``folder`` contains the form's template. ``pack`` may be slow, because it runs once per layer.
+    ``pack`` never runs for a layer that breaks a condition.
 
     If ``shared`` is true, layers share the form's functions unless the user asks for speed. Such
     functions are large, and constants instead of a record's numbers would save few instructions.
 
-    The C reads element i of the inputs ``in_place`` before it writes element i, and never after
-    that. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile`` makes
-    a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer was
-    tuned. ``bits`` is the number of bits in which the C stores a weight.
+    The C reads element i of the inputs ``in_place`` before it writes element i, and never
+    afterward. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile``
+    makes a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer
+    was tuned. ``bits`` is the number of bits in which the C stores a weight.
 
     ``cycles`` maps a feature of cores to a function that returns the approximate cycles of a layer
-    with a tile. It decides about the default tile, and between forms that have such functions.
+    with a tile. This function selects the default tile, and the best of the forms that have such
+    functions.
     """
 
     name: str
@@ -163,29 +164,28 @@ class Form:
     cycles: Mapping[str, Callable[[Any, Tile], float]] = field(default_factory=dict)
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
-        """Return whether the form is for a layer's kind and width, and for a core's features."""
+        """Return whether the form supports a layer's kind and width, and a core's features."""
         is_for_core = self.kind is layer.kind and self.features <= set(features)
         return is_for_core and (self.bits == 8 or fits_bits(layer, self.bits))
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
-        """Return the different tiles of a layer, with the default tile first."""
+        """Return the distinct tiles of a layer, with the default tile first."""
         tiles = [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
         for feature in sorted(self.features & self.cycles.keys()):
             tiles.sort(key=lambda tile: self.cycles[feature](layer, tile))
         return tiles
 
     def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
-        """Return the approximate cycles of a layer on a core, None if they are not known."""
+        """Return the approximate cycles of a layer on a core, or None if they are unknown."""
         tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
         known = (cycles for feature, cycles in self.cycles.items() if feature in features)
         return next((cycles(layer, tile) for cycles in known), None)
 
     def with_tile(self, tile: Tile) -> Form:
-        """Return the form with only this tile, and with a sentence that states the tile."""
+        """Return the form with only this tile, and with the tile in its sentence."""
         return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
 
     def pack_layer(self, layer: KnownLayer) -> Packing:
-        """Return a layer's numbers, packed for the default tile."""
         return self.pack(layer, *self.list_tiles(layer)[:1])
 
     def find_broken(self, layer: KnownLayer) -> list[str]:
@@ -195,7 +195,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Choice:
-    """The form of a layer, None if no form fits, and the reasons against earlier forms.
+    """The form of a layer, or None if no form fits, and the reasons against earlier forms.
 
     If ``shared`` is true, the layer calls a function that other layers also call.
     """
@@ -210,9 +210,9 @@ def choose(
     features: Collection[str],
     forms: Sequence[Form],
 ) -> Choice:
-    """Return the best form that fits this layer on a core with these features.
+    """Return the best form for a layer on a core with these features.
 
-    The reasons omit forms for other kinds of layers and forms for other cores.
+    The reasons exclude forms for other kinds of layers and forms for other cores.
     """
     refusals: list[str] = []
     for form in forms:

@@ -1,4 +1,4 @@
-"""Provides the numbers of a layer in the format that the C of several families reads."""
+"""Provides the numbers of a layer in the format of the C of several families."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer
 
 
 def scale_arrays(layer: Layer) -> dict[str, Array]:
-    """Return bias, multipliers and shifts by channel, and offsets that do not follow from them."""
+    """Return bias, multipliers and shifts by channel, and offsets that do not follow from
+    shifts."""
     numbers = make_requantization(layer)
     arrays = {
         "bias": layer.folded_bias.astype("int32"),
@@ -22,9 +23,9 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def scale_vectors(layer: Layer) -> dict[str, Array]:
-    """Return the scales for cores with floats in vectors; multipliers have the bits of floats.
+    """Return the scales for cores with floats in vectors. Multipliers have the bits of floats.
 
-    A layer that is not scaled in float32 gets the arrays of ``scale_arrays``.
+    A layer that is not scaled in float32 has the arrays of ``scale_arrays``.
     """
     if layer.scaling.rounding is not LayerRounding.FLOAT:
         return scale_arrays(layer)
@@ -36,7 +37,7 @@ def scale_vectors(layer: Layer) -> dict[str, Array]:
 
 
 def make_border(layer: Layer) -> dict[str, Array]:
-    """Return the constant row of zero points next to a padded input; empty without padding."""
+    """Return a constant row of zero points for a padded input, or {} without padding."""
     if not any(layer.padding):
         return {}
     row = layer.kernel[1] * layer.channels
@@ -44,7 +45,7 @@ def make_border(layer: Layer) -> dict[str, Array]:
 
 
 def describe_geometry(layer: LinearLayer) -> dict[str, int]:
-    """Return the members of a record that describe a convolution's shape; every form reads them."""
+    """Return the record members for a convolution's shape, which every form reads."""
     return {
         "height": layer.height,
         "width": layer.width,
@@ -64,5 +65,5 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
 
 
 def describe_record(layer: Layer) -> dict[str, int]:
-    """Return the members of a record that the C of every integer convolution reads."""
+    """Return the record members that the C of every integer convolution reads."""
     return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

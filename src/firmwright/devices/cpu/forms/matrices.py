@@ -1,12 +1,12 @@
-"""Packs numbers for products of two activations; the C packs the columns when the layer runs.
+"""Packs numbers for products of two activations. The C packs the columns when the layer runs.
 
-With a zero point za of the left operand and zb of the right operand, a sum is
+If za is the zero point of the left operand and zb is the zero point of the right operand, a sum is
 
     sum(a b) - zb sum(a) - za sum(b) + inner za zb
 
-So a sum starts from the terms of its row and its column, and the products use the stored integers.
-The integers of the right operand are packed as signed bytes. If they are unsigned, 128 is
-subtracted from them and from zb.
+Therefore a sum starts from the terms of its row and its column, and the products use the stored
+integers. The C packs the integers of the right operand as signed bytes. If they are unsigned, 128
+is subtracted from the integers and from zb.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sum
 
 
 def describe_product(product: MatrixProduct) -> dict[str, int]:
-    """Return the members of a record that the C of every form reads; a row of the left operand is a
-    run."""
+    """Return the record members that the C of every form reads.
+
+    A row of the left operand is a run.
+    """
     sums, numbers = product.sums, make_requantization(product.sums)
     left, right = product.left.steps, product.right.steps
     record = {
@@ -46,7 +48,7 @@ def describe_product(product: MatrixProduct) -> dict[str, int]:
 
 
 def lower_by(product: MatrixProduct) -> int:
-    """Return the number to subtract from the right operand, so that its elements are signed
+    """Return the number to subtract from the right operand, so that its elements become signed
     bytes."""
     return int(np.iinfo(product.right.dtype).min - np.iinfo("int8").min)
 
@@ -98,14 +100,14 @@ def pack_pairs(product: MatrixProduct) -> Packing:
 
 
 def pack_lanes(product: MatrixProduct) -> Packing:
-    """Pack numbers for NEON, which uses eight taps of a row in sequence for eight columns."""
+    """Pack numbers for NEON, which uses eight successive taps of a row for eight columns."""
     return pack_vectors(product, columns=8, taps=8)
 
 
 def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
-    """Pack numbers for vectors of columns; the length of a row is a multiple of ``taps``.
+    """Pack numbers for vectors of columns. The length of a row is a multiple of ``taps``.
 
-    The zero point of the right operand is subtracted when the C packs the columns, because 16-bit
+    The C subtracts the zero point of the right operand when it packs the columns, because 16-bit
     elements can hold the differences.
     """
     sums = product.sums

@@ -1,6 +1,6 @@
-"""Defines forms for Cortex-M cores with Helium (Armv8.1-M); a channel's taps are in a row.
+"""Defines forms for Cortex-M cores with Helium (Armv8.1-M). A channel's taps are in one row.
 
-One instruction adds 16 products of bytes to a sum in a general register. At the end of a row the
+One instruction adds 16 products of bytes to a sum in a general register. At the end of a row, the
 instruction reads only the remaining bytes, so rows need no padding. The bytes are signed: 128 is
 subtracted from unsigned inputs.
 """
@@ -24,18 +24,17 @@ from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_s
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
-"""The number of output channels whose sums are scaled at once."""
+"""The output channels whose sums the C scales in one step."""
 
 PIXELS = 3
-"""The number of pixels per step; their sums for two channels need six of the seven even
-registers."""
+"""The pixels per step. The sums for two channels need six of the seven even registers."""
 
 LANES = 16
 """The number of bytes in a vector."""
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
-    """Return the numbers of whole blocks of channels; right shifts are negative left shifts.
+    """Return the numbers of whole blocks of channels. Right shifts are negative left shifts.
 
     The offsets include the lowest result, so that sums become results.
     """
@@ -108,7 +107,7 @@ def pack_depthwise(layer: Layer) -> Packing:
     weights[:, : layer.taps] = taps.reshape(layer.channels, -1)
     reaches = np.zeros(LANES, np.uint8)
     reaches[: layer.taps] = list_reaches(layer)
-    # The last step of a row computes four results, even if fewer are left.
+    # The last step of a row computes four results, even if the row has fewer.
     plane = rows.padded_size * length.padded_size + BLOCK * length.stride
     return Packing(
         {"weights": weights.reshape(-1), **pack_scales(layer), "reaches": reaches},

@@ -25,7 +25,7 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 4
-"""The number of output channels, and of pixels, per step; their sums need 16 of 32 registers."""
+"""The output channels, and the pixels, per step. The sums need 16 of 32 registers."""
 
 PIXELS = 4
 STEP = 16
@@ -33,12 +33,12 @@ STEP = 16
 
 
 def has_small_weights(layer: Layer) -> bool:
-    """Return whether the sum of two products with bytes always fits 16 bits."""
+    """Return whether the sum of two products of a weight and a byte always fits 16 bits."""
     return int(layer.weights.min()) > -128
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack weights as (channel block, 16 taps, channel, tap); the last step may have 8 taps."""
+    """Pack weights as (channel block, 16 taps, channel, tap). The last step may have 8 taps."""
     count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // 8) * 8
     padded = pad_matrix(layer, count, words)
     steps = [
@@ -69,7 +69,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack weights as (channel block, tap, channel); the last block overlaps the previous one."""
+    """Pack weights as (channel block, tap, channel). The last block overlaps the previous one."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     weights = pad_channels(layer.matrix, max(layer.channels, lanes))[indices]

@@ -1,13 +1,13 @@
-"""Packs weights of 4 bits, which stay packed in flash; the C splits them in registers.
+"""Packs weights of 4 bits in flash. The C splits them in registers.
 
 The weights of an output channel exceed its lowest weight by at most 15. A digit is u = w - lowest,
-from 0 to 15. At the upper end of a byte or halfword, a digit is v = u - 8. So a sum is
+from 0 to 15. The uppermost digit of a byte or halfword is v = u - 8. A sum is
 
     sum(w x) = sum(u x) + lowest · sum(x)
 
-and the sum of the stored inputs is computed once for all channels of a pixel. A byte has the
-weights of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels'
-sums are E and (B - E) >> 4. They need no more multiplications than weights of bytes.
+The C computes the sum of the stored inputs once for all channels of a pixel. A byte has the weights
+of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels' sums are E
+and (B - E) >> 4. Weights of bytes need as many multiplications.
 
 On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is h = u0 +
 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
@@ -15,8 +15,8 @@ On cores with Arm's DSP extension, a word has two taps of four channels. Each ha
     A = sum(h x), C = sum(u0 x), D = 256 sum(u2 x), U = sum((h >> 8) x)
 
 The channels' sums are C, (A - C - 256 U) >> 4, D >> 8 and (U - (D >> 8)) >> 4. A may exceed 32
-bits, because its upper bits cancel. A convolution has two channels per byte, as above, so that the
-sums of three pixels stay in registers.
+bits, because its upper bits cancel. A convolution has two channels per byte, so that the sums of
+three pixels stay in registers.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ LEVELS = 1 << BITS
 """The number of values of a digit."""
 
 HIGHEST_LOW = 119
-"""The maximum of the lowest weight, because the base, which is 8 larger, has to fit int8."""
+"""The maximum of the lowest weight. The base, which is 8 larger, must fit int8."""
 
 LEAST_WEIGHTS = 512
-"""The minimum number of weights of a layer, because smaller layers save less than the C needs."""
+"""The minimum number of weights of a layer.
+
+The C for smaller layers is larger than the saved memory.
+"""
 
 MOST_TAPS = 2**15
 """The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
@@ -69,7 +72,8 @@ PAIRS = Condition(
 def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
     """Return the digits u as (O, taps), and the ``bases`` of the channels unless all are 0.
 
-    A base is the channel's lowest weight plus 8. The lowest weight is -8 if zero points are 0.
+    A base is the channel's lowest weight plus 8. If all weights are from -8 to 7, every lowest
+    weight counts as -8.
     """
     lows = np.minimum(layer.matrix.min(1), HIGHEST_LOW)
     if layer.matrix.min() >= -8 and layer.matrix.max() <= 7:
@@ -79,7 +83,7 @@ def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
 
 
 def join_digits(digits: Array) -> Array:
-    """Return the integers whose digits are on the last axis; the last digit has a sign."""
+    """Return the integers whose digits are on the last axis. The last digit has a sign."""
     count = digits.shape[-1]
     joined: Array = (digits << 4 * np.arange(count)).sum(-1) - (8 << 4 * (count - 1))
     return joined
@@ -118,7 +122,7 @@ def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
     channels = dsp_bytes.choose_channels(layer, 2)
     ordered = dsp_bytes.arrange_taps(layer, digits)[channels]
     pairs = join_digits(ordered.transpose(0, 2, 1)).astype("int8")
-    # A word has two pairs of taps; SXTB16 widens the bytes 0 and 2, then the bytes 1 and 3.
+    # A word has two pairs of taps. SXTB16 widens the bytes 0 and 2, then the bytes 1 and 3.
     words = np.ascontiguousarray(pairs.reshape(-1, 4)[:, [0, 2, 1, 3]]).view("<i4")
     arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
     packing = dsp_bytes.describe_convolution(layer, tile, channels, arrays, paired=False)
@@ -126,7 +130,7 @@ def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def find_lows(bases: Mapping[str, Array], channels: Array) -> dict[str, Array]:
-    """Return the ``lows`` of blocks of channels; the last channel of a block has signed digits."""
+    """Return the ``lows`` of blocks of channels. The last channel of a block has signed digits."""
     if not bases:
         return {}
     lows = bases["bases"][channels].astype("int64")

@@ -10,12 +10,16 @@ from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer
 
 PIXELS, CHANNELS = 2, 4
-"""The numbers of pixels and channels per step; their sums, two inputs, a weight and three pointers
-fill 14 registers."""
+"""The pixels and channels per step.
+
+Sums, two inputs, a weight and three pointers fill 14 registers.
+"""
 
 LARGE_BLOCK = 4
-"""The number of pixels, and of channels, in a large block; their sums, a row of weights and
-pointers fill 25 of 32 registers."""
+"""The pixels, and the channels, of a large block.
+
+The sums, a row of weights and the pointers fill 25 of 32 registers.
+"""
 
 UNROLLED = (4, 3, 2, 1)
 """The possible numbers of taps between two branches."""
@@ -24,7 +28,7 @@ UNROLLED = (4, 3, 2, 1)
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (group, channel block, tap, channel).
 
-    The last block of a group overlaps the previous block. The taps of a group are in runs, one for
+    The last block of a group overlaps the previous block. The taps of a group form runs, one for
     each position in the kernel. A layer without groups has one run.
     """
     return pack_blocks(layer, *tile, scale_arrays(layer))
@@ -41,8 +45,8 @@ def pack_blocks(
     """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
 
     The weights have the layout of ``pack_convolution``. A layer without groups may have runs of
-    length ``run``, whose sums are joined in 64 bits. If ``kept`` is true, the C keeps the order of
-    products.
+    length ``run``, whose sums the C joins in 64 bits. If ``kept`` is true, the C preserves the
+    order of products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups

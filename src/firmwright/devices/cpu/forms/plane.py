@@ -1,4 +1,4 @@
-"""Describes a plane: one channel of a depthwise layer's input, copied between its borders."""
+"""Describes a plane: a copy of one channel of a depthwise layer's input, with its borders."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def crop_kernel(layer: Layer) -> Layer:
 
 
 def list_seen_taps(layer: Layer, axis: int) -> range:
-    """Return the taps along an axis that read the input; all taps if they are dilated."""
+    """Return the taps along an axis that read the input, or all taps if the axis is dilated."""
     size, out_size = (layer.height, layer.width)[axis], (layer.out_height, layer.out_width)[axis]
     before, taps = layer.padding[axis], layer.kernel[axis]
     if layer.dilation[axis] > 1:
@@ -54,12 +54,15 @@ def list_seen_taps(layer: Layer, axis: int) -> range:
 
 
 def order_axes(layer: Layer) -> tuple[int, int]:
-    """Return the axes of a channel's copy; each row of the copy extends along the longer axis."""
+    """Return the axes across and along the rows of a channel's copy.
+
+    Rows extend along the longer axis.
+    """
     return (0, 1) if layer.out_width >= layer.out_height else (1, 0)
 
 
 def describe_plane(layer: Layer, rows: Axis, length: Axis, plane: int) -> dict[str, int]:
-    """Return the members of a record that describe a plane of ``plane`` elements."""
+    """Return the record members for a plane of ``plane`` elements."""
     return {
         "channels": layer.channels,
         "rows": rows.size,

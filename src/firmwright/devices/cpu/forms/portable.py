@@ -22,7 +22,7 @@ TILES = (
 )
 
 DENSE_ON_RV32 = BlockCosts(gather=0, read=2.12, load=0, product=3.09, result=23.5, block=6.6)
-"""The cycles of ``portable_dense`` by CV32E40P's table, fitted to 40 layers."""
+"""The cycles of ``portable_dense`` according to the table of CV32E40P, fitted to 40 layers."""
 
 FORMS = (
     Form(

@@ -1,4 +1,4 @@
-"""Computes the numbers that convert a layer's sums to stored integers, exactly and fast.
+"""Computes the numbers with which the C converts a layer's sums to stored integers.
 
 Let h be the high 32 bits of the 64-bit product (4 · sum) · multiplier. With one shift, a result is
 
@@ -9,10 +9,10 @@ equal TFLite's arithmetic for |sum| < 2^29. One shift is enough if a sum is roun
 clamp removes all negative results. The two roundings differ only for negative results.
 
 A product in float32 is rounded to 24 bits and then, half to even, to an integer. This result is
-also a step function of the sum, with at most 255 steps. Another such function is a graph of
-integers that multiplies, moves and shifts a sum. For most channels, a multiplier and an offset have
-equal steps (:func:`find_steps`). The other channels get the multiplier
-0, the float's mantissa as offset, and float32 arithmetic that uses only integers.
+also a step function of the sum, with at most 255 steps. Another step function is a graph of
+integers that multiplies, adds and shifts. For most channels, a multiplier and an offset have equal
+steps (:func:`find_steps`). The other channels have the multiplier 0 and the mantissa of the float
+as offset. The C scales the sums of these channels with float32 arithmetic on integers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Requantization:
 
 
 def fits_integers(layer: Layer) -> bool:
-    """Return whether a layer's sums can be scaled with integers, for every kind of rounding."""
+    """Return whether integers can scale a layer's sums, for every kind of rounding."""
     if layer.scaling.has_offsets:
         return fits_steps(layer)
     scaling = layer.scaling
@@ -74,7 +74,7 @@ def make_requantization(layer: Layer) -> Requantization:
 
 
 SUM_LIMIT = 2**29
-"""The limit for sums; sums below it can be multiplied by four in 32 bits."""
+"""The limit of sums. The product of a smaller sum and four fits 32 bits."""
 
 
 def fits_steps(layer: Layer) -> bool:
@@ -113,8 +113,7 @@ def largest_input(layer: Layer) -> int:
 
 
 def find_shifted_begins(layer: Layer, limits: Array) -> Array:
-    """Return the sums at which the steps of a graph begin that multiplies, moves and shifts
-    sums."""
+    """Return the first sum of each step of a graph that multiplies, adds and shifts."""
     scaling = layer.scaling
     results = np.arange(layer.low + 1, layer.high + 1)
     steps = results - layer.zero_point

@@ -1,12 +1,12 @@
 """Defines forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
 
-The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. The products of a group of taps are added in
-one word. The word starts at 2^15, so that the lower half never borrows. Then the word's upper half
-is added to one sum, and the whole word to another sum. At the end, the lower sum follows from these
-two sums.
+The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. One word adds the products of a group of
+taps. The word starts at 2^15, so that the lower half never borrows. Then the C adds the upper half
+of the word to one sum, and the whole word to another sum. At the end, the C computes the lower sum
+from these two sums.
 
-The C that packs a block's inputs and the C that adds its products are separate functions. So layers
-that share these functions differ only in numbers.
+Separate functions pack a block's inputs and add its products. Layers that share these functions
+differ only in numbers.
 """
 
 from __future__ import annotations
@@ -39,30 +39,32 @@ from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 SHARED_SIZES = range(3, LARGEST_GROUP + 1)
-"""Sizes of groups for which a function that layers share has loops."""
+"""Group sizes with loops in a function that layers share."""
 
 SHARED_ROW = ((3, 3), (1, 1))
-"""The most frequent kernel and strides. Layers with these share a function that packs rows."""
+"""The most frequent kernel and strides.
+
+Layers with this kernel share a function that packs rows.
+"""
 
 WIDEST_ROW = 5
-"""The maximum number of columns of a kernel for which a block's inputs stay in registers."""
+"""The maximum columns of a kernel for which a block's inputs stay in registers."""
 
 REACH = 127
-"""The maximum number of positions by which a tap may move; it fits a byte."""
+"""The maximum positions by which a tap may move, so that the distance fits a byte."""
 
 NARROW = 2**10
-"""The maximum number of output channels for which a word holds the places and shifts of two
-channels."""
+"""The maximum output channels for which a word holds the positions and shifts of two channels."""
 
 SHIFT_BITS = 6
-"""The number of bits of a shift; the shift of a product with a float's mantissa is up to 45."""
+"""The bits of a shift. A product with a float's mantissa has a shift of up to 45."""
 
 
 PART = (
     "const void *restrict from, const int8_t *restrict moves, int32_t *restrict patch, "
     "int32_t y, int32_t x"
 )
-"""Parameters of the functions that pack the pixels of a block, from output pixel (x, y) on."""
+"""Parameters of the functions that pack the pixels of a block, starting at output pixel (x, y)."""
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
@@ -73,7 +75,7 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel block, tap, channel), and the numbers of blocks in order of use.
 
-    ``blocks`` has runs of blocks whose groups have the same size. ``moves`` has the number of
+    ``blocks`` has runs of blocks whose groups have equal sizes. ``moves`` has the number of
     positions by which each tap of the input moves.
     """
     pairs = tile.pixels // 2
@@ -120,7 +122,7 @@ def join_rows(layer: Layer) -> Layer:
 def describe_texts(
     layer: Layer, sizes: set[int], tile: Tile
 ) -> tuple[TemplateVariables, TemplateVariables]:
-    """Return the variables of a layer's separate function, and of a function that layers share."""
+    """Return the variables of a layer's separate function, and of a shared function."""
     pairs = tile.pixels // 2
     words = share_columns(layer, pairs)
     reads_rows = bool(words) and find_inner_blocks(layer, tile.pixels)["inner_columns"] > 0
@@ -167,8 +169,9 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     """Return the weights and the numbers of all runs of blocks.
 
     A run begins with the size of its groups and the number of words that a block reads. The carries
-    of its groups and the words of its blocks follow. A block has its channels' biases, multipliers,
-    and offsets that do not follow from shifts. Then it has the channels' places and shifts.
+    of its groups and the words of its blocks follow. A block has the biases and multipliers of its
+    channels, and offsets if shifts do not determine them. The positions and shifts of the channels
+    follow.
     """
     padded = np.zeros((layer.out_channels, longest), np.int64)
     padded[:, : layer.taps] = layer.matrix[:, found.order]
@@ -195,7 +198,7 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
 
 
 def fill_blocks(channels: Array, size: int) -> Array:
-    """Return channels as (blocks, size); some occur twice to fill the blocks."""
+    """Return channels as (blocks, size). Some channels occur twice to fill the blocks."""
     count = -(-channels.size // size) * size
     return np.sort(np.resize(channels, count)).reshape(-1, size)
 
@@ -222,7 +225,7 @@ def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
 def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Return the pairs of input columns that a block in a row reads.
 
-    After each pair are the columns of the kernel and the pairs of output pixels that use the pair.
+    Each pair has the columns of the kernel and the pairs of output pixels that use the pair.
     """
     if layer.dilation[1] != 1 or layer.kernel[1] > WIDEST_ROW:
         return []
@@ -235,8 +238,10 @@ def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[i
 
 
 TILES = (Tile(6, 2), Tile(4, 2), Tile(4, 3))
-"""The tiles that fill the registers: three pairs of pixels by two channels, or two pairs by three
-channels."""
+"""The tiles that fill the registers.
+
+A tile has three pairs of pixels by two channels, or two pairs by two or three channels.
+"""
 
 FORMS = (
     Form(

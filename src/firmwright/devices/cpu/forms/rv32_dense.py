@@ -1,12 +1,13 @@
 """Packs weights of products for 32-bit RISC-V: four channels per word, two per multiplication.
 
 A word V has the bytes w + 128 of four channels. O = V >> 8 & 0x00ff00ff has the odd channels in
-halves of 16 bits, and V - 256 O has the even channels. So V x and O x are two multiplications for
-four products. Once per group of inputs, 256 times the sum of O x is subtracted from the sum of V x.
-The contribution of the 128 depends only on the inputs, so it is subtracted at the start of a group.
+halves of 16 bits, and V - 256 O has the even channels. Therefore V x and O x are two
+multiplications for four products. Once per group of inputs, the C subtracts 256 times the sum of O
+x from the sum of V x. The contribution of the 128 depends only on the inputs, so the C subtracts it
+at the start of a group.
 
-Within a group, each channel's sum fits 16 bits. Small weights allow large groups. So channels are
-sorted by the size of their groups, in runs of one size.
+Within a group, each channel's sum fits 16 bits. Small weights allow large groups. Therefore the
+packing sorts channels by the size of their groups, in runs of one size.
 """
 
 from __future__ import annotations
@@ -29,21 +30,23 @@ GROUP_SIZES = (4, 8, 16, 32)
 """The group sizes for which the packing searches an order of inputs."""
 
 MARGIN = 1.2
-"""The factor by which a channel's weights have to be below the limit of such groups."""
+"""The factor by which a channel's weights must be below the limit of such groups."""
 
 ORDERING = 6
-"""The number of instructions that move an input to its position."""
+"""The instructions that move an input to its position."""
 
 PRODUCT_CYCLES, GROUP_CYCLES, RESULT_CYCLES, INPUT_CYCLES, CALL_CYCLES = 1.65, 1.42, 28, 8.3, 130
-"""The cycles per product, instruction for groups, result, input and call, by CV32E40P's table.
-They are fitted to 40 layers."""
+"""The cycles per product, instruction for groups, result, input and call.
+
+The cycles are according to the table of CV32E40P, fitted to 40 layers.
+"""
 
 
 def pack_dense(layer: Layer) -> Packing:
     """Pack weights as (block of channels, input, channel).
 
     ``runs`` has the channels of each group size. ``order`` has the input that the C reads for each
-    place. ``places`` has the place of each result.
+    position. ``places`` has the position of each result.
     """
     words, arrangement = count_words(layer), find_arrangement(layer)
     channels, sizes = arrangement.channels, arrangement.sizes
@@ -104,20 +107,18 @@ class Arrangement:
 
 
 def count_words(layer: Layer) -> int:
-    """Return the number of words with the weights of a block of channels."""
+    """Return the words of weights per input for a block of channels."""
     return 1 if layer.out_channels % 8 in (1, 2, 3, 4) else 2
 
 
 @lru_cache(maxsize=4)
 def find_arrangement(layer: Layer) -> Arrangement:
-    """Return the cheapest arrangement of a layer."""
     orders = find_orders(layer)
     found = (arrange_channels(layer, inputs, 4 * count_words(layer)) for inputs in orders)
     return min(found, key=lambda arrangement: arrangement.cost)
 
 
 def count_cycles(layer: Layer, _tile: Tile) -> float:
-    """Return the approximate cycles of a layer."""
     found = find_arrangement(layer)
     return (
         found.channels.size * (layer.taps * PRODUCT_CYCLES + RESULT_CYCLES)
@@ -128,7 +129,7 @@ def count_cycles(layer: Layer, _tile: Tile) -> float:
 
 
 def find_orders(layer: Layer) -> list[Array]:
-    """Return orders of inputs: the original one, and orders with large groups for many channels."""
+    """Return the original order of inputs, and orders with large groups for many channels."""
     magnitudes = np.abs(layer.matrix).T.astype("int16")
     limit = largest_group_weight(layer)
     possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)

@@ -1,4 +1,4 @@
-"""Packs depthwise weights for 32-bit RISC-V; the C copies one channel at a time, with borders."""
+"""Packs depthwise weights for 32-bit RISC-V. The C copies one channel at a time, with borders."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from firmwright.devices.cpu.forms.plane import Axis, crop_kernel, describe_plane
 from firmwright.ir.layer import Array, Layer
 
 LONGEST_COPY = 8
-"""The maximum number of elements that the copy of a channel moves in one step."""
+"""The maximum number of elements that one step of the channel copy moves."""
 
 TILES = (Tile(5, 1), Tile(12, 1))
-"""The maximum number of results per round of the loop along a row; more results need more flash."""
+"""The maximum results per iteration of the loop along a row. More results need more flash."""
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
@@ -23,18 +23,18 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (channel, row, column); each row extends along the longer axis.
+    """Pack weights as (channel, row, column). Each row extends along the longer axis.
 
     The C updates sums while it moves along a row. A row begins with products of its first columns,
-    because no sum continues from the previous row. The row's last products are for results that do
-    not exist.
+    because no sum continues from the previous row. The last products of the row are for results
+    that do not exist.
     """
     layer = crop_kernel(layer)
     return pack_channels(layer, tile, scale_arrays(layer))
 
 
 def pack_channels(layer: Layer, tile: Tile, scales: Mapping[str, Array]) -> Packing:
-    """Pack a layer as ``pack_depthwise`` does, with the arrays ``scales`` by channel."""
+    """Pack a layer in the layout of ``pack_depthwise``, with the arrays ``scales`` by channel."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
     weights = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))

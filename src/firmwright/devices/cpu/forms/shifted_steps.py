@@ -1,5 +1,4 @@
-"""Chooses biases for a shifted layer, so that the offsets of its sums are whole steps of a
-product.
+"""Chooses biases for a shifted layer, so that the offsets of its sums are multiples of a product.
 
 A form adds its offset after the product h = (sum · multiplier) >> 30, whose unit is about the unit
 of the sums. The offset in a graph has fractions of this unit. If the bias is larger by b and the
@@ -21,17 +20,17 @@ NEAR, NEARBY, FAR = (
     np.array(sorted(range(-count, count + 1), key=abs)) * distance
     for count, distance in ((16, 1), (2048, 1), (2048, 509))
 )
-"""The biases to try; results of 8 bits have up to 255 steps within a unit."""
+"""The changes of a bias to try. Results of 8 bits have up to 255 steps within a unit."""
 
 AT_ONCE = 64
-"""The number of biases that are tried at once; their arrays of 255 steps fit a cache."""
+"""The number of biases per vectorized attempt. The arrays of 255 steps fit a cache."""
 
 OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
-"""The distances from the nearest multiplier to try for channels that it fits with no bias."""
+"""Distances from the nearest multiplier, for channels that it fits with no bias."""
 
 
 def choose_biases(layer: Layer) -> Layer:
-    """Return the shifted layer with biases that make its offsets whole, if such biases exist."""
+    """Return the layer with biases that make its offsets integers, if such biases exist."""
     scaling = layer.scaling
     if layer.largest_sum >= SUM_LIMIT or not are_usual(scaling.factors):
         return layer
@@ -51,7 +50,7 @@ def choose_biases(layer: Layer) -> Layer:
 
 
 def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int:
-    """Return the smallest change of a channel's bias for which an offset fits, or else 0."""
+    """Return the first change of a channel's bias for which an offset fits, or 0."""
     for moves, steps in ((NEAR, [0]), (NEARBY, [0]), (FAR, [0]), (NEARBY, OTHER_MULTIPLIERS)):
         for step in steps:
             for start in range(0, moves.size, AT_ONCE):

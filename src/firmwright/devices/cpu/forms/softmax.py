@@ -1,14 +1,10 @@
 """Packs a softmax on integers, with a bound of its error.
 
-If the error may reach the middle between two results, float32 arithmetic decides.
+If the error may reach the midpoint between two results, float32 arithmetic decides.
 
 A table has the exponentials of the distances from a row's largest element, times 2^``exponent``.
 The C computes results in steps with ``point`` bits after the binary point, and with one division
-per row. They differ from the results of float32 by at most
-
-- four units: the roundings of the table, of the division and of the product;
-- 2^-``error`` times the result: the roundings of float32, mostly of the
-  dequantized elements, and the roundings of the table in the sum.
+per row. The results differ from the results of float32 by at most
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ BYTES = 256
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of the C; ``numerator`` is 2^(32 + ``point``) / scale of the result."""
+    """The numbers of the C. ``numerator`` is 2^(32 + ``point``) / scale of the result."""
 
     exponent: int
     point: int
@@ -50,12 +46,12 @@ class Numbers:
 
 @lru_cache(maxsize=16)
 def find_numbers(layer: Softmax) -> Numbers | None:
-    """Return the numbers of a softmax; None if the error bound exceeds a quarter of a step."""
+    """Return the numbers of a softmax, or None if the error bound exceeds a quarter of a step."""
     exponent = 31 - ceil(log2(layer.length))
     point = min(floor(log2(layer.scale)) + exponent - 1, POINTS[-1])
     limits = np.iinfo(layer.input_dtype)
     farthest = max(layer.input_zero_point - limits.min, limits.max - layer.input_zero_point)
-    # Two elements are dequantized; their distance is less than the number of bytes.
+    # The C dequantizes two elements. Their distance is less than 256.
     argument = HALF_ULP * layer.input_scale * (2 * int(farthest) + BYTES)
     relative = 2 * (argument + EXPONENTIAL) + (layer.length + 4) * HALF_ULP
     relative += layer.length * 2.0 ** -(exponent + 1)
@@ -74,7 +70,7 @@ BOUNDED = Condition(
 def pack_softmax(layer: Softmax) -> Packing:
     """Pack the table of exponentials by distance, and both scales."""
     numbers = find_numbers(layer)
-    assert numbers is not None  # the form has checked the layer
+    assert numbers is not None  # the form's condition checks the layer
     distances = np.arange(BYTES) * np.float64(layer.input_scale)
     table = np.rint(np.exp(-distances) * 2.0**numbers.exponent)
     words = np.array([numbers.numerator >> 32, numbers.numerator & 0xFFFFFFFF], "uint64")

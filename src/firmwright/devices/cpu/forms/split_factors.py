@@ -5,8 +5,8 @@ upper · 2^fraction + lower, a result is
 
     clamp((((sum · lower) >> fraction) + sum · upper + offset) >> shift, low, high)
 
-The factor has fewer bits than the multiplier of a layer. It is used only if every step of the
-results begins at an unchanged sum.
+The factor has fewer bits than the multiplier of a layer. The C uses the factor only if every step
+of the results begins at an unchanged sum.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from firmwright.devices.cpu.forms.requantize import Requantization, bound_sums, 
 from firmwright.ir.layer import Array, Layer
 
 LIMIT = 2**31
-"""The limit for the magnitudes of products and of their sums."""
+"""The limit of the magnitudes of products and of their sums."""
 
 DISTANCES = sorted(range(-8, 9), key=abs)
-"""The candidates for a factor, as distances from the integer nearest to the exact factor, in
-order."""
+"""The candidates for a factor, as distances from the integer nearest to the exact factor."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitFactors:
-    """The numbers of each channel, int64; the offsets include the lowest result."""
+    """The numbers of each channel, int64. The offsets include the lowest result."""
 
     fraction: int
     uppers: Array
@@ -40,7 +39,7 @@ class SplitFactors:
 
 @lru_cache(maxsize=4)
 def find_split_factors(layer: Layer) -> SplitFactors | None:
-    """Return the factors of a layer; None if a channel has no exact factor."""
+    """Return the factors of a layer, or None if a channel has no exact factor."""
     scales, limits = make_requantization(layer), bound_sums(layer)
     if (scales.multipliers == 0).any() or layer.high == layer.low:
         return None
@@ -80,8 +79,7 @@ def find_begins(layer: Layer, scales: Requantization, limits: Array) -> Array:
 def fit_offsets(
     begins: Array, heights: Array, factors: Array, fraction: int, limits: Array
 ) -> tuple[Array, Array]:
-    """Return an offset per channel for which every step begins at its sum, and whether such an
-    offset exists.
+    """Return an offset per channel, and whether every step begins at its sum.
 
     A step that begins after the largest sum or before the smallest sum does not limit the offset.
     """

@@ -1,7 +1,7 @@
-"""Orders a layer's taps in groups whose sums fit 16 bits, as large as possible.
+"""Orders a layer's taps in the largest groups whose sums fit 16 bits.
 
-Two sums share a word of 32 bits as long as the lower sum fits 16 bits. Then the C separates the
-sums, which costs as much as one and a half products. Taps may be added in any order, and large
+Two sums share a word of 32 bits if the lower sum fits 16 bits. After each group, the C separates
+the sums, which costs as much as one and a half products. Taps may be added in any order. Large
 weights in different groups allow larger groups. With one order of taps, channels with small weights
 may have larger groups than other channels.
 """
@@ -15,17 +15,16 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_GROUP = 6
-"""The maximum number of taps in a group. Larger groups save little, and each size needs a separate
-loop in flash."""
+"""The maximum taps in a group. Larger groups save little, and each size needs a loop in flash."""
 
 SMALL_GROUP = 4
-"""The maximum number of taps of a group that is too small for a separate round of its loop."""
+"""The maximum taps of a group that is too small for a separate iteration of its loop."""
 
 EXCHANGES = 300
-"""The maximum number of exchanges of two taps before a size of groups is abandoned."""
+"""The maximum exchanges of two taps in a search for groups of one size."""
 
 PARTNERS = 192
-"""The number of places to try for a tap of the worst group."""
+"""The number of positions to try for a tap of the worst group."""
 
 MARGINS = (1.15, 1.25, 1.35, 1.5)
 """Factors by which a channel's weights may be below the limit of its groups."""
@@ -35,7 +34,7 @@ ATTEMPTS = 24
 
 
 def largest_group_weight(layer: Layer) -> int:
-    """Return the limit for the sum of the magnitudes of a group's weights."""
+    """Return the limit of the sum of the magnitudes of a group's weights."""
     limits = np.iinfo(layer.input_dtype)
     return 32767 // max(-int(limits.min), int(limits.max))
 
@@ -50,7 +49,7 @@ class Grouping:
 
 @dataclass(frozen=True, eq=False)
 class TapOrder:
-    """The taps in the order of their products; the last group may have fewer taps."""
+    """The taps in the order of their products. The last group may have fewer taps."""
 
     order: Array
     groupings: tuple[Grouping, ...]
@@ -60,8 +59,8 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     """Return an order of taps for large groups of one or two sizes, within ``limit``.
 
     ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to at
-    most ``limit``. A single tap never exceeds it. Each grouping except one has a multiple of
-    ``block`` channels. No tap moves by more than ``reach`` places.
+    most ``limit``. A single tap never exceeds the limit. Each grouping except one has a multiple of
+    ``block`` channels. No tap moves by more than ``reach`` positions.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
     taps = Taps(magnitudes, limit, reach)
@@ -98,12 +97,15 @@ def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list
 
 
 def groups_of_round(size: int) -> int:
-    """Return the number of groups of a size in a round of the loop over taps."""
+    """Return the number of groups of a size in one iteration of the loop over taps."""
     return 2 if size <= SMALL_GROUP else 1
 
 
 def count_groups(taps: int, size: int) -> int:
-    """Return the number of groups of a sum, in whole rounds; additional taps have zero weights."""
+    """Return the number of groups of a sum, in whole iterations.
+
+    Additional taps have zero weights.
+    """
     taken = size * groups_of_round(size)
     return -(-taps // taken) * groups_of_round(size)
 
@@ -111,16 +113,16 @@ def count_groups(taps: int, size: int) -> int:
 def cost_of(taps: int, size: int) -> float:
     """Return the approximate number of instructions for a sum.
 
-    Twelve sums need 17 instructions per tap, 18 per group and 3 per round.
+    Twelve sums need 17 instructions per tap, 18 per group and 3 per iteration.
     """
     rounds = 3 / groups_of_round(size)
     return count_groups(taps, size) * (17 * size + 18 + rounds) / 12
 
 
 class Taps:
-    """The taps of a layer, which this class orders; ``magnitudes`` is (taps, O).
+    """Orders the taps of a layer. ``magnitudes`` is (taps, O).
 
-    A group's sums stay within ``limit``, and no tap moves by more than ``reach`` places.
+    The sums of a group do not exceed ``limit``, and no tap moves by more than ``reach`` positions.
     """
 
     def __init__(self, magnitudes: Array, limit: int, reach: int) -> None:
@@ -128,7 +130,7 @@ class Taps:
         self.placed: dict[int, Array] = {}
 
     def fill_groups(self, groupings: list[Grouping]) -> Array | None:
-        """Return an order whose groups stay within the limit; None if the search fails."""
+        """Return an order whose groups do not exceed the limit, or None if the search fails."""
         tables = [Table(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings]
         order = np.arange(len(self.magnitudes))
         sums = (table.sum_groups(order) for table in tables)
@@ -150,7 +152,7 @@ class Taps:
 def place_greedily(magnitudes: Array, size: int) -> Array:
     """Return the taps by group.
 
-    The largest tap is placed first, in the group with the smallest peak.
+    Taps are placed from the largest to the smallest, in the group with the smallest peak.
     """
     taps, channels = magnitudes.shape
     count = -(-taps // size)
@@ -177,7 +179,7 @@ class Table:
     limit: int
 
     def sum_groups(self, order: Array) -> Array:
-        """Return the sums (groups, channels); the last group may have fewer taps."""
+        """Return the sums (groups, channels). The last group may have fewer taps."""
         starts = np.arange(0, len(order), self.size)
         sums: Array = np.add.reduceat(self.magnitudes[order], starts, dtype=np.int16)
         return sums
@@ -192,14 +194,14 @@ def sum_excess(sums: Array, limit: int) -> Array:
 
 
 class Groups:
-    """The groups of a table in an order: their ``sums`` (groups, channels), and their excess."""
+    """The ``sums`` (groups, channels) of a table's groups for an order, and their excess."""
 
     def __init__(self, table: Table, order: Array) -> None:
         self.table, self.sums = table, table.sum_groups(order)
         self.excess = sum_excess(self.sums, table.limit)
 
     def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return the change of the excess for each exchange of the positions ``own`` with
+        """Return the change of the excess for each exchange of a position in ``own`` and one in
         ``others``."""
         size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
         mine, theirs = own // size, others // size
@@ -211,8 +213,10 @@ class Groups:
         return changes
 
     def exchange(self, order: Array, first: int, second: int) -> None:
-        """Update the sums for an exchange of two taps; ``order`` is the order before the
-        exchange."""
+        """Update the sums for an exchange of two taps.
+
+        ``order`` is the order before the exchange.
+        """
         size, magnitudes = self.table.size, self.table.magnitudes
         difference = magnitudes[order[second]] - magnitudes[order[first]]
         groups = [first // size, second // size]
@@ -224,7 +228,7 @@ class Groups:
 def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
     """Exchange taps of the worst group with other taps until no group exceeds the limit.
 
-    Only taps within reach are exchanged. Return whether the limit is met.
+    Only taps within ``reach`` are exchanged. Returns whether all groups meet the limit.
     """
     stride = -(-len(order) // PARTNERS)
     failures = 0

@@ -1,4 +1,4 @@
-"""Arranges blocks of channels for cores with vectors: a vector has one element per channel."""
+"""Arranges blocks of channels for cores with vectors. A vector has one element per channel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fill_lanes(channels: int, lanes: int) -> Array:
     """Return the channels of blocks of ``lanes``, (blocks, lanes).
 
     The last block overlaps the previous block if ``channels`` is not a multiple of ``lanes``. If
-    there are fewer channels than lanes, the block has indices of channels that do not exist.
+    ``channels`` is less than ``lanes``, the block has indices of channels that do not exist.
     """
     last = max(channels - lanes, 0)
     starts = np.array([*range(0, last, lanes), last])
@@ -38,7 +38,7 @@ def pad_matrix(layer: Layer, count: int, words: int) -> Array:
 
 
 def pad_scales(layer: Layer, bias: Array, count: int) -> dict[str, Array]:
-    """Return bias, multipliers and shifts of ``count`` channels."""
+    """Return bias, multipliers and shifts, padded to ``count`` channels."""
     arrays = {**scale_vectors(layer), "bias": bias.astype("int32")}
     return {
         name: pad_channels(array, count, int(name == "shifts")) for name, array in arrays.items()
@@ -52,7 +52,7 @@ def arrange_scales(layer: Layer, bias: Array, indices: Array) -> dict[str, Array
 
 
 def compute_signed_bias(layer: Layer) -> Array:
-    """Return the bias for inputs that are read as signed bytes: unsigned bytes minus 128."""
+    """Return the bias for inputs as signed bytes, which are unsigned bytes minus 128."""
     offset = 128 if layer.input_dtype == "uint8" else 0
     bias: Array = layer.folded_bias + offset * layer.matrix.sum(1)
     return bias

@@ -1,7 +1,8 @@
 """Packs layers with 16-bit activations in TFLite's arithmetic: 8-bit weights, sums up to 64 bits.
 
-A sum is multiplied by a mantissa and rounded once. The mantissa has 15 bits in convolutions and 31
-bits in products. Half a step has no bits below the high 32 bits of sum · mantissa. So a result is
+The C multiplies a sum by a mantissa and rounds once. The mantissa has 15 bits in convolutions and
+31 bits in products. Half a step has no bits below the high 32 bits of sum · mantissa. Therefore a
+result is
 
     (high + 2^(shift - 1)) >> shift
 
@@ -32,7 +33,6 @@ NARROW_SUMS = Condition("sums below 2^31", lambda layer: layer.largest_sum < 2**
 
 
 def scale_arrays(layer: Layer) -> dict[str, Array]:
-    """Return bias, multipliers and shifts by channel."""
     bias = layer.folded_bias
     return {
         "bias": bias.astype("int32" if NARROW_SUMS.holds(layer) else "int64"),
@@ -53,7 +53,7 @@ def pack_large_convolution(layer: Layer) -> Packing:
 
 
 def find_run(layer: Layer) -> int:
-    """Return the number of taps of the longest runs whose sums fit 32 bits; 0 if all sums fit."""
+    """Return the taps of the longest runs whose sums fit 32 bits, or 0 if all sums fit."""
     if NARROW_SUMS.holds(layer):
         return 0
     magnitudes = np.abs(layer.matrix)

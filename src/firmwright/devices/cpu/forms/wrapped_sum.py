@@ -1,4 +1,4 @@
-"""Packs sums and differences of bytes that wrap, which forms of several families compute."""
+"""Packs wrapping sums and differences of bytes for forms of several families."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from firmwright.ir.layer import LayerKind, WrappedSum
 
 
 def pack_wrapped_sum(layer: WrappedSum) -> Packing:
-    """Return a packing whose record has no arrays."""
     return Packing({}, {"elements": layer.elements}, {"subtracts": layer.sign < 0})
 
 
 def make_form(name: str, feature: str, sentence: str) -> Form:
-    """Return the form of wrapped sums for cores with a feature."""
     return Form(
         name=name,
         kind=LayerKind.WRAPPED_SUM,

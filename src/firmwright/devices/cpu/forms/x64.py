@@ -1,9 +1,10 @@
 """Defines forms for x86-64: blocks of 16 output channels, with four successive taps per channel.
 
 The C checks at run time whether the machine has AVX-512 or AVX2. The instruction vpdpbusd of
-AVX-512 multiplies unsigned bytes by signed bytes. So the C reads an input as its distance from the
-lowest integer of its type, which is an unsigned byte. The bias corrects for this distance. AVX2
-widens both operands to 16 bits and adds neighbors, so four channels by four taps fill a vector.
+AVX-512 multiplies unsigned bytes by signed bytes. Therefore the C reads an input as its distance
+from the lowest integer of its type, which is an unsigned byte. The bias corrects this distance.
+AVX2 widens both operands to 16 bits and adds neighbors, so four channels by four taps fill a
+vector.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 16
-"""The number of output channels in a block; their 32-bit sums fill a vector of 512 bits."""
+"""The output channels in a block. Their 32-bit sums fill a vector of 512 bits."""
 
 PIXELS = 4
-"""The number of pixels per step with AVX2; their sums of eight channels need half of the 16
-registers."""
+"""The pixels per step with AVX2. The sums of eight channels need half of the 16 registers."""
 
 WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
-"""The number of pixels per step with AVX-512, by the number of blocks; the sums need 12 to 24 of 32
-registers."""
+"""The pixels per step with AVX-512, by the number of blocks.
+
+The sums need 12 to 24 of 32 registers.
+"""
 
 
 def pack_convolution(layer: Layer) -> Packing:
@@ -50,7 +52,7 @@ def pack_convolution(layer: Layer) -> Packing:
     }
     groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
-    # The bytes of a single pixel are widened when they are read; several pixels are widened once.
+    # The C widens the bytes of a single pixel at each read, and the bytes of several pixels once.
     narrow = pixels == 1
     integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
     return Packing(
@@ -71,9 +73,10 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack 16-bit weights as (channel block, two taps, channel, tap); no variant widens them.
+    """Pack 16-bit weights as (channel block, two taps, channel, tap). No variant widens the
+    weights.
 
-    The last block overlaps the previous one. Fewer than eight channels are a block of eight.
+    The last block overlaps the previous one. Fewer than eight channels form a block of eight.
     """
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)

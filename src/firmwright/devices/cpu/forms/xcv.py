@@ -20,16 +20,16 @@ from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_s
 from firmwright.ir.layer import Array, Layer, LayerKind, MatrixProduct
 
 RESULTS = frozenset({"xcvalu", "xcvmac", "xcvsimd"})
-"""The extensions for dot products, and for results from sums."""
+"""The extensions for dot products and for the scaling of sums."""
 
 LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
-"""The extensions of forms with hardware loops, whose loads move their pointers."""
+"""The extensions of forms with hardware loops and with loads that advance their pointers."""
 
 TAPS = 4
 """The number of bytes in a word."""
 
 CHANNELS = 4
-"""The number of output channels per step; their sums for four pixels need 16 of 28 registers."""
+"""The output channels per step. The sums for four pixels need 16 of 28 registers."""
 
 PIXELS = 4
 """The number of rows of a product per step."""
@@ -38,7 +38,7 @@ PIXELS = 4
 def arrange_numbers(layer: Layer, channels: Array) -> Array:
     """Return the numbers of blocks of channels as flat int32 (blocks, lanes).
 
-    A block has its biases, offsets, shifts and factors. The factors are split factors, or else
+    A block has its biases, offsets, shifts and factors. The factors are split factors, or
     multipliers for high products. The offsets include the lowest result, so that sums become
     results. For a channel without a multiplier, the mantissa replaces the offset.
     """
@@ -53,13 +53,16 @@ def arrange_numbers(layer: Layer, channels: Array) -> Array:
 
 
 def describe_factors(layer: Layer) -> tuple[dict[str, int], dict[str, bool]]:
-    """Return the members of a record and the template variables that belong to the numbers."""
+    """Return the record members and the template variables that belong to the numbers."""
     split = find_split_factors(layer)
     return {"fraction": split.fraction if split else 0}, {"split": split is not None}
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (channel block, word, channel, tap); the last block may overlap another."""
+    """Pack weights as (channel block, word, channel, tap).
+
+    The last block may overlap the previous one.
+    """
     words = -(-layer.taps // TAPS) * TAPS
     channels = fill_lanes(layer.out_channels, CHANNELS)
     padded = pad_matrix(layer, layer.out_channels, words)
@@ -90,7 +93,7 @@ def pack_dense(layer: Layer) -> Packing:
 
 
 def repeat_byte(value: int) -> int:
-    """Return the signed word whose four bytes are the lowest byte of a value."""
+    """Return the signed word that repeats the lowest byte of a value four times."""
     return int.from_bytes(bytes([value & 255] * TAPS), "little", signed=True)
 
 
@@ -101,9 +104,9 @@ def fit_row(layer: Layer, tile: Tile) -> Tile:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (channel, column, row); each row extends along the longer axis.
+    """Pack weights as (channel, column, row). Each row extends along the longer axis.
 
-    A word has a column of a channel's kernel, with zeros after the last row. The C collects the
+    A word has one column of a channel's kernel, with zeros after the last row. The C collects the
     columns of four channels for one row of the output.
     """
     axes = order_axes(layer)
@@ -155,7 +158,7 @@ def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
 
 
 def pack_product(product: MatrixProduct) -> Packing:
-    """Pack the numbers of a product; the C copies four columns of the right operand at a time."""
+    """Pack the numbers of a product. The C copies four columns of the right operand per step."""
     split = find_split_factors(product.sums)
     scale = arrange_numbers(product.sums, np.zeros((1, 1), np.int64))[1:].tolist()
     names = ("offset", "shift", "upper" if split else "multiplier", "lower")
