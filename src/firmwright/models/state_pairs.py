@@ -1,4 +1,4 @@
-"""Turns pairs of an input and the output that is its next value into states of a model."""
+"""Makes states of a model from inputs and the outputs that are their next values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class StateError(UserError):
-    """Raised for a pair of the recipe that is not a state; ``state`` is the input's name."""
+    """Raised for a pair of the recipe that is not a state. ``state`` is the input's name."""
 
     def __init__(self, state: str, message: str) -> None:
         super().__init__(message)
@@ -29,9 +29,9 @@ class StateError(UserError):
 def pair_states(
     module: tvm.IRModule, interface: ModelInterface, pairs: Mapping[str, str]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Turn inputs into states, each with the output that is its next value.
+    """Make states from inputs and the outputs that are their next values.
 
-    The states start as the real number 0. Raises StateError for a pair that does not fit.
+    The initial states are the real number 0. Raises StateError if a pair does not fit.
     """
     if not pairs:
         return module, interface
@@ -69,7 +69,7 @@ def pair_states(
 def check_pair(
     name: str, result: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> None:
-    """Raise StateError unless the pair is an input and an output that can be its next value."""
+    """Raise StateError if the output cannot be the next value of the input."""
     for label, known, what in ((name, inputs, "input"), (result, outputs, "output")):
         if label not in known:
             hint = did_you_mean(label, known)
@@ -92,7 +92,7 @@ def check_pair(
 
 
 def fill_zero(tensor: Tensor) -> bytes:
-    """Return the bytes of a tensor of real zeros; an integer tensor has its zero point."""
+    """Return the bytes of a tensor of real zeros. In an integer tensor, they are the zero point."""
     dtype = "uint16" if tensor.dtype in ("float16", "bfloat16") else tensor.dtype
     kind = np.dtype(dtype).newbyteorder("<")
     return np.full(tensor.shape, tensor.zero_point or 0, kind).tobytes()
@@ -101,9 +101,9 @@ def fill_zero(tensor: Tensor) -> bytes:
 def reorder_ports(
     module: tvm.IRModule, takes: Sequence[int], returns: Sequence[int]
 ) -> tvm.IRModule:
-    """Return the module with the parameters and results of ``main`` reordered by indices.
+    """Reorder the parameters and results of ``main`` by index.
 
-    Parameters and results after the reordered ones keep their positions.
+    Parameters and results without an index keep their positions.
     """
     main = module["main"]
     parameters = [*(main.params[i] for i in takes), *main.params[len(takes) :]]

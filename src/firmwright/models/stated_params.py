@@ -1,9 +1,9 @@
-"""Stores the quantization parameters of inputs and outputs in formats without a field for them.
+"""Stores the quantization parameters of inputs and outputs in formats that have no field for them.
 
-An ONNX graph or a Relax module of integers has no field for the scale and zero point of an input or
-output. Usually its operators state these parameters: they dequantize an input first, and quantize
-an output last. A network that firmwright quantized may have neither operator. Such a network stores
-the parameters as metadata of the graph, so that it can be used as a model again.
+The operators of an ONNX graph or a Relax module usually determine these parameters: a dequantize
+operator reads an input, and a quantize operator writes an output. A network that firmwright
+quantized may have neither operator. Then metadata of the graph contain the parameters, so that a
+later build can use the network as a model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_stated_params(tensors: Iterable[Tensor]) -> StatedParams:
 
 
 def state_in_onnx(model: onnx.ModelProto, params_of: StatedParams) -> None:
-    """Write the quantization parameters, if there are any, into a model."""
+    """Write the quantization parameters, if any, to the metadata of a model."""
     if params_of:
         onnx.helper.set_model_props(model, {KEY: json.dumps(params_of, sort_keys=True)})
 
@@ -53,16 +53,13 @@ def find_in_onnx(model: onnx.ModelProto) -> StatedParams:
 def state_in_relax(
     module: tvm.IRModule, params_of: StatedParams, outputs: Sequence[str]
 ) -> tvm.IRModule:
-    """Return the module with its quantization parameters and output names as an attribute.
-
-    Relax has no fields for these facts.
-    """
+    """Return the module with its quantization parameters and output names as attributes."""
     module = module.with_attr(KEY, json.dumps(params_of, sort_keys=True))
     return module.with_attr(OUTPUTS_KEY, json.dumps(list(outputs)))
 
 
 def find_outputs_in_relax(module: tvm.IRModule) -> list[str]:
-    """Return the stored names of the outputs; empty if the module has no such attribute."""
+    """Return the stored names of the outputs. The list is empty if the module has none."""
     stated = module.attrs and OUTPUTS_KEY in module.attrs
     return [str(name) for name in json.loads(str(module.attrs[OUTPUTS_KEY]))] if stated else []
 
@@ -72,7 +69,10 @@ def find_in_relax(module: tvm.IRModule) -> StatedParams:
 
 
 def parse(text: str) -> StatedParams:
-    """Return the stored quantization parameters; empty if the text has another form."""
+    """Return the stored quantization parameters.
+
+    The result is empty if the text has another form.
+    """
     try:
         found = json.loads(text)
         return {str(name): (float(scale), int(zero)) for name, (scale, zero) in found.items()}
@@ -81,7 +81,7 @@ def parse(text: str) -> StatedParams:
 
 
 def add_params(tensors: Iterable[Tensor], params_of: StatedParams) -> tuple[Tensor, ...]:
-    """Return the tensors with their quantization parameters; float tensors stay unchanged."""
+    """Return the tensors with their quantization parameters. Float tensors remain unchanged."""
     return tuple(
         replace(t, scale=params_of[t.name][0], zero_point=params_of[t.name][1])
         if t.name in params_of and "float" not in t.dtype
@@ -110,7 +110,7 @@ def derive_params(module: tvm.IRModule, interface: ModelInterface) -> ModelInter
 
 
 def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """Return the value before limits by constants, which keep the quantization parameters."""
+    """Return the value before constant limits, which do not change the quantization parameters."""
     while short_name(value) in ("maximum", "minimum") and isinstance(value.args[1], Constant):
         if value.args[0] not in definitions:
             break
@@ -121,7 +121,7 @@ def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) 
 def derive_tensor_params(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
     """Return a port with the parameters on which all adjacent ``calls`` agree.
 
-    A port that already has parameters stays unchanged.
+    A port with parameters remains unchanged.
     """
     if tensor.scale is not None or {short_name(call) for call in calls} != {kind}:
         return tensor

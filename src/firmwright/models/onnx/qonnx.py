@@ -1,8 +1,8 @@
-"""Replaces the quantizers of QONNX, which Brevitas and QKeras export, by ONNX's operators.
+"""Replaces QONNX's quantizers, which Brevitas and QKeras export, with ONNX's operators.
 
 Source: the custom operators of github.com/fastmachinelearning/qonnx. A quantizer becomes
 QuantizeLinear, Clip and DequantizeLinear if these operators compute equal results. Then the layers
-compute on integers. Other quantizers become arithmetic on floats, as QONNX defines it.
+compute on integers. Other quantizers become arithmetic on floats according to QONNX's definition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTEGER_OPSET = 13
 """The first opset with quantization per axis."""
 
 CHANGED = frozenset("Dropout Hardmax LogSoftmax ReduceSum Softmax Split Squeeze Unsqueeze".split())
-"""Operators whose form differs between opset 11 and opset 13."""
+"""Operators whose forms in opset 11 and in opset 13 differ."""
 
 
 class Quantizer(Body):
@@ -54,7 +54,7 @@ class Quantizer(Body):
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def find_limits(self, bits: int, signed: bool) -> tuple[int, int]:
-        """Return the smallest and the largest integer, as QONNX defines them."""
+        """Return the smallest and the largest integer according to QONNX's definition."""
         narrow = bool(get_attribute(self.node, "narrow", 0))
         if signed:
             return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1
@@ -63,7 +63,7 @@ class Quantizer(Body):
     def read_width(self, widths: Array) -> int:
         """Return the number of bits of a quantizer.
 
-        Raises UserError if a quantizer has several numbers of bits.
+        Raises UserError if there are several numbers, or if the number is not supported.
         """
         if widths.size != 1 or not 1 <= widths.item() <= LARGEST_WIDTH or widths.item() % 1:
             wanted = f"one width, a whole number from 1 to {LARGEST_WIDTH}"
@@ -93,7 +93,7 @@ class Quantizer(Body):
         self.is_integer = True
 
     def params(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
-        """Append a scale and its zero points; return them and the axis along which they differ."""
+        """Append scales and zero points, and return them with the axis along which they differ."""
         axis: dict[str, Any] = {}
         if scale.size > 1:
             axis = {"axis": int(np.argmax(scale.shape)) - scale.ndim}
@@ -104,7 +104,7 @@ class Quantizer(Body):
 
 
 def quantize_bipolar(body: Quantizer) -> None:
-    """Append the sign of the data, with a positive zero, times the scale."""
+    """Append the sign of the data times the scale. The sign of zero is positive."""
     scale = body.parameters[0]
     below = body.add("Less", body.data, body.constant(0))
     signs = (body.constant(sign, "int8") for sign in (-1, 1))
@@ -117,7 +117,7 @@ def quantize_bipolar(body: Quantizer) -> None:
 
 
 def quantize(body: Quantizer) -> None:
-    """Append clip(round(x / scale + zero)), minus zero, times the scale."""
+    """Append (clip(round(x / scale + zero)) - zero) · scale."""
     scale, zero, widths = body.parameters
     bits, signed = body.read_width(widths), bool(get_attribute(body.node, "signed", 1))
     if bits == 1 and signed:
@@ -143,7 +143,7 @@ def quantize(body: Quantizer) -> None:
 
 
 def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[int, int]) -> None:
-    """Append QuantizeLinear, Clip and DequantizeLinear; ONNX Runtime has no Clip of 16 bits."""
+    """Append QuantizeLinear, Clip and DequantizeLinear. ONNX Runtime has no Clip of 16 bits."""
     scale, zero, _ = body.parameters
     dtype = np.dtype(f"{'' if signed else 'u'}int{8 if bits <= 8 else 16}")
     domain = MICROSOFT_DOMAIN if dtype.itemsize == 2 and body.opset < 21 else ""
@@ -161,7 +161,10 @@ def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[in
 
 
 def truncate(body: Quantizer) -> None:
-    """Append the integers without their last bits; later versions state the scale and width."""
+    """Append the integers without their last bits.
+
+    Later versions state the result's scale and width.
+    """
     scale, zero, bits, *rest = body.parameters
     body.read_width(bits)
     value = body.add("Div", body.data, body.constant(scale))
@@ -193,13 +196,14 @@ EXPANSIONS = {
     "Quant": (quantize, (4,)),
     "Trunc": (truncate, (5, 6)),
 }
-"""The function of each operator, and its possible numbers of inputs."""
+"""The function of each operator, and the possible numbers of inputs."""
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Replace QONNX's quantizers of a model; return a note on quantizers that compute on floats.
+    """Replace QONNX's quantizers of a model, and return a note on quantizers that compute on
+    floats.
 
-    Raises UserError for parameters that are not constants and for unknown roundings.
+    Raises UserError if parameters are not constants, or if a rounding is unknown.
     """
     graph = model.graph
     if not any(is_quantizer(node) for node in graph.node):
@@ -241,7 +245,8 @@ def is_quantizer(node: onnx.NodeProto) -> bool:
 
 
 def raise_opset(model: onnx.ModelProto) -> None:
-    """State opset 13 for a model of opset 11 or 12 if both opsets define its operators equally."""
+    """Set opset 13 for a model of opset 11 or 12, if both opsets define the model's operators
+    equally."""
     nodes = model.graph.node
     has_bodies = any(a.HasField("g") or a.graphs for n in nodes for a in n.attribute)
     is_changed = any(n.op_type in CHANGED for n in nodes) or has_bodies or model.functions

@@ -1,4 +1,4 @@
-"""Exports networks that are already quantized as ONNX; the quantizer starts from float networks."""
+"""Exports networks that are already quantized as ONNX. The quantizer needs float networks."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Array = npt.NDArray[Any]
 class DequantizedConstant(OnnxValue):
     """A dequantized constant.
 
-    It is written when an operator reads it, with the order of axes that the operator needs.
+    The exporter writes the constant when an operator reads it, in the operator's order of axes.
     """
 
     call: tvm.ir.Call | None = None
 
 
 class QuantizedExporter(FloatExporter):
-    """An exporter of float operators and of quantized tensors."""
+    """An exporter of float operators and quantized tensors."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
@@ -110,7 +110,7 @@ class QuantizedExporter(FloatExporter):
         return super().add_constant_channels_first(argument)
 
     def export_quant_op(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
-        """Write a quantize or dequantize operator; ``integers`` is the type of its integers."""
+        """Write a quantize or dequantize operator. ``integers`` is the type of the integers."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
         source = self.get_value(call.args[0])
         names = [self.add_constant(a) for a in to_onnx_shapes(scale, zero_point, integers)]
@@ -121,7 +121,10 @@ class QuantizedExporter(FloatExporter):
         )
 
     def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a maximum or minimum; int32 replaces 8-bit integers, which ONNX Runtime lacks."""
+        """Write a maximum or minimum.
+
+        ONNX Runtime does not support 8-bit integers, so they become int32.
+        """
         integers = dtype_of(call)
         if integers == "float32":
             return self.elementwise(call)
@@ -138,7 +141,7 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights, which may be dequantized or computed, unlike in the quantizer."""
+        """Add weights, which may be constant, dequantized or computed."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)

@@ -1,7 +1,7 @@
 """Checks the graphs inside nodes: branches of an If and bodies of a Loop.
 
-ONNX's checker does not compare the inputs and outputs of these graphs with the node's inputs and
-outputs.
+ONNX's checker does not compare the inputs and outputs of these graphs with the inputs and outputs
+of the node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Converts int8 weights to uint8, so that ONNX Runtime multiplies exactly on every processor.
 
 On x86 without VNNI, ONNX Runtime adds pairs of uint8 x int8 products in saturating int16
-(``vpmaddubsw``). Its option ``session.x64quantprecision`` prevents this, but the option is a graph
-optimization, and the reference runs without graph optimizations.
+(``vpmaddubsw``). The option ``session.x64quantprecision`` prevents this saturation. But the option
+is a graph optimization, and the reference runs without graph optimizations.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from onnx import TensorProto, numpy_helper
 from firmwright.models.onnx.graph_parts import find_types
 
 OFFSET = 128
-"""The offset of a weight and its zero point; their difference and the product do not change."""
+"""The number that is added to weights and zero points. The difference of both does not change."""
 
 
 class Weight(NamedTuple):
-    """The indices of a weight, its zero point and its activation in a node's inputs."""
+    """The input indices of a weight, its zero point and its activation."""
 
     weight: int
     zero_point: int
     activation: int | None
-    """None if the operator itself quantizes its activation, as uint8."""
+    """None if the operator quantizes its activation to uint8."""
 
 
 WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
@@ -43,7 +43,7 @@ WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
 
 
 def make_weights_unsigned(model: onnx.ModelProto) -> None:
-    """Replace constant int8 weights that are multiplied by uint8 activations; keep all results."""
+    """Replace constant int8 weights of uint8 activations. The results do not change."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     found = [
         (node, positions)
@@ -72,7 +72,7 @@ def shift_weight(
     node.input.extend([""] * (positions.zero_point + 1 - len(node.input)))
     given = node.input[positions.zero_point]
     if given and given not in constants:
-        return  # the network computes this zero point
+        return  # the network computes the zero point
     zero = numpy_helper.to_array(constants[given]) if given else np.zeros((), "int8")
     weight = numpy_helper.to_array(constants[node.input[positions.weight]])
     for position, array in ((positions.weight, weight), (positions.zero_point, zero)):

@@ -1,4 +1,4 @@
-"""Exposes the states of a PyTorch program, which are the buffers that the program changes."""
+"""Exposes the states of a PyTorch program. The states are the buffers that the program changes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ BATCH_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracke
 def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str, State]:
     """Make inputs from the buffers that a program changes, and outputs from their next values.
 
-    The next values are the first outputs. Returns the states in their order, by the names of the
-    inputs. Raises UserError for a program in training mode, and for a program that changes its
-    inputs.
+    The next values are the first outputs. Return the states in their order, by the names of the
+    inputs. Raises UserError if the program is in training mode, or changes its inputs.
     """
     signature = program.graph_signature
     changed = signature.buffers_to_mutate
@@ -55,7 +54,7 @@ def make_state(name: str, buffer: torch.Tensor) -> State:
 def move_states_last(module: IRModule, states: Collection[str]) -> IRModule:
     """Move the states after the other inputs, and the first outputs after the other outputs.
 
-    ``states`` has the names of the inputs that are states.
+    ``states`` contains the names of the inputs that are states.
     """
     if not states:
         return module

@@ -1,7 +1,7 @@
-"""Imports complex numbers, which TVM lacks, as pairs of floats in a last axis of length 2.
+"""Imports complex numbers as pairs of floats in a last axis of length 2.
 
-A Fourier transform is a product with a constant matrix, which has torch's transforms of the unit
-vectors.
+TVM does not support complex numbers. A Fourier transform is a product with a constant matrix, which
+contains torch's transforms of the unit vectors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from firmwright.models.pytorch.indexing import Convert, Importer, invert, permut
 ATEN = torch.ops.aten
 
 LONGEST = 2**11
-"""The maximum number of real values that one Fourier transform reads; its matrix is square."""
+"""The maximum number of real values that one Fourier transform reads, because its matrix is
+square."""
 
 
 def is_complex(value: Any) -> bool:
-    """Return whether a node's result is a complex tensor."""
     found = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
     return isinstance(found, torch.Tensor) and found.is_complex()
 
@@ -35,7 +35,7 @@ def uses_complex(node: torch.fx.Node) -> bool:
 
 
 def store_pairs(program: torch.export.ExportedProgram) -> None:
-    """Replace the complex weights and buffers of a program by pairs of floats."""
+    """Replace the complex weights and buffers of a program with pairs of floats."""
     for table in (program.state_dict, program.constants):
         for name, value in table.items():
             if isinstance(value, torch.Tensor) and value.is_complex():
@@ -45,7 +45,7 @@ def store_pairs(program: torch.export.ExportedProgram) -> None:
 def transform(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``_fft_r2c``, ``_fft_c2r`` and ``_fft_c2c`` as one product per axis.
 
-    The last axis changes between real and complex numbers.
+    Only the last axis converts between real and complex numbers.
     """
     x, axes, norm, last = node.args
     rank = len(node.meta["val"].shape)
@@ -66,7 +66,7 @@ def transform(importer: Importer, node: torch.fx.Node) -> Expr:
 def apply_transform(
     importer: Importer, x: Expr, axis: int, kind: Any, options: Sequence[Any]
 ) -> Expr:
-    """Transform one axis; the operator's results of unit vectors are the rows of a matrix."""
+    """Transform one axis. The rows of the matrix are the operator's results for unit vectors."""
     builder, shape = importer.block_builder, static_shape(x)
     real = kind is ATEN._fft_r2c.default
     count = shape[axis] * (1 if real else 2)
@@ -100,7 +100,7 @@ def split(importer: Importer, x: Expr) -> tuple[Expr, Expr]:
 
 
 def join(importer: Importer, node: torch.fx.Node, real: Expr, imaginary: Expr) -> Expr:
-    """Return a node's result from its parts, which may need broadcasting."""
+    """Combine the parts of a node's result, which may need broadcasting."""
     emit, shape = importer.block_builder.emit, tuple(node.meta["val"].shape)
     parts = [
         part if static_shape(part) == shape else emit(op.broadcast_to(part, shape))
@@ -110,7 +110,7 @@ def join(importer: Importer, node: torch.fx.Node, real: Expr, imaginary: Expr) -
 
 
 def convert_parts(importer: Importer, node: torch.fx.Node, value: Expr) -> Expr:
-    """Return an operand in the type of the parts of a node's result."""
+    """Cast an operand to the type of the parts of a node's result."""
     kind = str(node.meta["val"].dtype.to_real()).removeprefix("torch.")
     if dtype_of(value) == kind:
         return value
@@ -118,7 +118,7 @@ def convert_parts(importer: Importer, node: torch.fx.Node, value: Expr) -> Expr:
 
 
 def read_parts(importer: Importer, value: Any, user: torch.fx.Node) -> tuple[Expr, Expr | None]:
-    """Return the parts of an operand; the imaginary part of a real operand is None."""
+    """Return the parts of an operand. The imaginary part of a real operand is None."""
     if isinstance(value, torch.fx.Node):
         found = convert_parts(importer, user, importer.env[value])
         return split(importer, found) if is_complex(value) else (found, None)
@@ -160,7 +160,7 @@ def multiply(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def divide(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``div(x, y)`` by real numbers."""
+    """Import ``div(x, y)`` if y is real."""
     (a, b), (c, d) = operands_of(importer, node)
     if d is not None:
         raise ValueError(
@@ -194,7 +194,6 @@ def find_angle(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def turn(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``polar(length, angle)``."""
     length, angle = (importer.env[part] for part in node.args)
     parts = (op.multiply(length, function(angle)) for function in (op.cos, op.sin))
     return join(importer, node, *(importer.block_builder.emit(part) for part in parts))
@@ -208,7 +207,6 @@ def concatenate(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def make_complex(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``complex(real, imaginary)``."""
     return join(importer, node, *(importer.env[part] for part in node.args))
 
 
@@ -233,7 +231,6 @@ def permute_axes(importer: Importer, node: torch.fx.Node) -> Expr:
 
 
 def cut(importer: Importer, node: torch.fx.Node) -> Expr:
-    """Import ``slice(x, axis, start, end, step)``."""
     stated: list[Any] = [*node.args[1:]]
     defaults: list[Any] = [0, None, None, 1]
     axis, start, end, step = stated + defaults[len(stated) :]

@@ -1,4 +1,4 @@
-"""Replaces torch.cond: both branches run, and the condition selects each result."""
+"""Replaces torch.cond. Both branches run, and the condition selects each result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write_out(module: GraphModule, node: Node, name: str) -> None:
 
 
 def replace_zero_divisors(branch: Graph) -> None:
-    """Replace integer divisors of 0 by 1, because the condition may not select the branch."""
+    """Replace integer divisors of 0 with 1, because the condition may not select the branch."""
     for node in list(branch.nodes):
         if node.op != "call_function" or kind_of(node) not in ("div", "remainder", "fmod"):
             continue

@@ -1,7 +1,7 @@
-"""Corrects TVM 0.27's importer of PyTorch programs, if its results differ from torch's.
+"""Corrects TVM 0.27's importer of PyTorch programs, if its results differ from torch's results.
 
-Each method corrects one error, so that it can be removed after a fix in TVM. TVM has no converters
-for the quantized operators.
+Each method corrects one error of TVM, and can be removed after a fix in TVM. TVM has no converters
+of quantized operators.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHOLE = (
     ATEN.adaptive_max_pool2d.default,
     ATEN.adaptive_max_pool3d.default,
 )
-"""Operators that are not decomposed, because torch's definitions of them cost more."""
+"""Operators that are not decomposed, because torch's definitions cost more."""
 
 FIRST_RESULT_ALONE = frozenset(
     {
@@ -47,12 +47,11 @@ FIRST_RESULT_ALONE = frozenset(
         "_native_batch_norm_legit_no_training",
     }
 )
-"""Operators with several results, of which the converters omit all but the first or fill them with
-zeros."""
+"""Operators with several results. The converters compute only the first result."""
 
 
 OTHERS = {**INDEXING, **CUMULATIVE, **POOLING, **QUANTIZED, **SAMPLING}
-"""The converters by operator: functions of the importer and a node."""
+"""The converters by operator. Their arguments are the importer and a node."""
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -62,7 +61,7 @@ class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
     """
 
     def emit_wide(self, expr: relax.Expr) -> relax.Var:
-        """Emit a product or convolution unchanged, with its sums in float32."""
+        """Emit a product or convolution whose result remains float32."""
         return super().emit(expr)
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
@@ -78,9 +77,10 @@ class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
 
 
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
-    """Converts a program in core operators; ``stored`` has its tensors by placeholder name.
+    """Converts a program of core operators.
 
-    ``fixed`` has the nodes that do not depend on inputs.
+    ``stored`` contains the stored tensors by placeholder name. ``fixed`` contains the nodes that do
+    not depend on inputs.
     """
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
@@ -101,7 +101,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
                 self.fixed.add(node)
 
     def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
-        """Replace nodes that depend only on numbers by constants, and convert the other nodes."""
+        """Replace nodes that depend only on numbers with constants, and convert the other nodes."""
         for node, value in self.numbers.items():
             dtype = self._convert_data_type(value.dtype)
             self.env[node] = relax.const(value.numpy(), dtype)
@@ -145,9 +145,9 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return write_out_recurrent(self, node)
 
     def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
-        """Import the softmax of attention, which is 0 if a whole row is masked by -inf.
+        """Import the softmax of attention, which is 0 if a whole row is masked with -inf.
 
-        Products are not -inf unless they overflow. A constant mask shows which rows are masked.
+        Products are not -inf, except if they overflow. A constant mask determines the masked rows.
         """
         x, axis = self.env[node.args[0]], node.args[1]
         result = self.block_builder.emit(relax.op.nn.softmax(x, axis))
@@ -167,7 +167,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
 
     def fill(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``full_like(x, value)`` without x, because it does not read the elements of x."""
+        """Import ``full_like(x, value)`` without x, because the elements of x are irrelevant."""
         result = node.meta["val"]
         dtype = self._convert_data_type(result.dtype)
         value = relax.const(node.args[1], dtype)
@@ -181,13 +181,13 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return convert
 
     def operands(self, node: torch.fx.Node) -> list[relax.Expr]:
-        """Return both operands; a number gets the type of the other operand."""
+        """Return both operands. A number gets the type of the other operand."""
         given = [self.env.get(a, a) for a in node.args[:2]]
         like = next(a for a in given if isinstance(a, relax.Expr))
         return [a if isinstance(a, relax.Expr) else const_like(a, like) for a in given]
 
     def power(self, node: torch.fx.Node) -> relax.Var:
-        """Import powers of floats; TVM supports integers only with a constant exponent."""
+        """Import powers of floats. TVM supports integers only if the exponent is constant."""
         base, exponent = self.operands(node)
         if "int" in dtype_of(base):
             raise ValueError(
@@ -196,14 +196,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.power(base, exponent))
 
     def remainder(self, node: torch.fx.Node) -> relax.Var:
-        """Return the remainder with the divisor's sign; TVM's quotient has a rounding error."""
+        """Append the remainder with the divisor's sign. TVM's quotient has a rounding error."""
         x, divisor = self.operands(node)
         if "float" not in dtype_of(x):
             return self.block_builder.emit(relax.op.floor_mod(x, divisor))
         return self.block_builder.emit(self.floor_remainder(x, divisor))
 
     def floor_remainder(self, x: relax.Expr, divisor: relax.Expr) -> relax.Expr:
-        """Return torch's remainder of floats: C's fmod, plus the divisor if the signs differ."""
+        """Append torch's remainder of floats: C's fmod, plus the divisor if the signs differ."""
         rest = self.block_builder.emit(relax.op.mod(x, divisor))
         zero = const_like(0.0, rest)
         below = [relax.op.less(value, zero) for value in (rest, divisor)]
@@ -213,7 +213,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _div(self, node: torch.fx.Node) -> relax.Var:
         """Divide in the operands' type, because TVM reads a number as int32 or float32.
 
-        For a floor of floats, the remainder is first subtracted from the dividend, because a
+        Before a floor division of floats, the remainder is subtracted from the dividend, because a
         rounded quotient may be too large.
         """
         x, divisor = self.operands(node)
@@ -236,7 +236,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.negative(x))
 
     def sign(self, node: torch.fx.Node) -> relax.Var:
-        """Return the sign without TVM's comparison of unsigned integers with -1."""
+        """Append the sign. TVM compares unsigned integers with -1."""
         x = self.env[node.args[0]]
         if dtype_of(x) == "bool":
             return x
@@ -265,7 +265,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.average(node, super()._avg_pool3d, self._avg_pool3d_impl)
 
     def average(self, node: torch.fx.Node, convert: Any, pool: Any) -> relax.Var:
-        """Divide the sums of windows by the stated divisor, which TVM omits."""
+        """Divide the sums of windows by the program's divisor, which TVM omits."""
         if len(node.args) < 7 or node.args[6] is None:
             return convert(node)
         x, *options = node.args[:5]
@@ -273,7 +273,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return scale_to_divisor(self.block_builder, means, node)
 
     def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
-        """Normalize groups; TVM's importer requires weights and biases, but they are optional."""
+        """Normalize groups. Weights and biases are optional, but TVM's importer requires them."""
         x, weights, biases, _, channels, _, groups, epsilon = node.args
         kind = dtype_of(self.env[x])
         scale = self.env.get(weights, relax.const(np.ones(channels), kind))
@@ -284,7 +284,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         )
 
     def _addmm(self, node: torch.fx.Node) -> relax.Var:
-        """Round ``x + a @ b`` of 16-bit floats once, as torch does; TVM also rounds the product."""
+        """Round ``x + a @ b`` of 16-bit floats once, as torch does. TVM also rounds the product."""
         bias, *operands = (self.env[a] for a in node.args)
         kind = dtype_of(bias)
         scaled = {node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)} != {1}
@@ -295,7 +295,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(total, kind))
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
-        """Import transposed convolutions of three dimensions, which TVM's importer lacks."""
+        """Import transposed 3D convolutions, because TVM's importer does not support them."""
         x, weights, bias, strides, pads, dilation, transposed, more, groups = node.args
         if not transposed or len(self.shape_of(self.env[x])) != 5:
             return super()._convolution(node)
@@ -310,14 +310,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.add(result, along))
 
     def _select(self, node: torch.fx.Node) -> relax.Var:
-        """Count a negative index from the end; TVM uses it as a position before the tensor."""
+        """Count a negative index from the end. TVM reads before the tensor."""
         source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
         length = int(self.shape_of(source)[axis])
         position = relax.const(index % length, "int64")
         return self.block_builder.emit(relax.op.take(source, position, axis))
 
     def _clamp(self, node: torch.fx.Node) -> relax.Expr:
-        """Clamp integers by the stated limits; TVM uses infinity for a missing limit."""
+        """Clamp integers to the given limits. TVM uses infinity for a missing limit."""
         x, *limits = node.args
         stated = dict(zip(("min", "max"), limits, strict=False)) | dict(node.kwargs)
         result = self.env[x]
@@ -330,7 +330,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return result
 
     def reduce(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``amax(x, axes, keepdim)`` and ``amin``, including those of truth values."""
+        """Import ``amax(x, axes, keepdim)`` and ``amin``, also for Booleans."""
         x = self.env[node.args[0]]
         kind = dtype_of(x)
         if kind == "bool":
@@ -342,7 +342,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
 
     def _any(self, node: torch.fx.Node) -> relax.Var:
-        """Return whether any value differs from 0, as a truth value or, for uint8, as 0 or 1."""
+        """Append whether any value differs from 0. The result is a Boolean, or 0 or 1 for uint8."""
         x = self.env[node.args[0]]
         found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
         largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])
@@ -392,7 +392,7 @@ def locate_failures(convert: Converter) -> Converter:
     def converted(node: torch.fx.Node) -> Any:
         try:
             return convert(node)
-        except Exception as error:  # TVM raises exceptions of many types
+        except Exception as error:
             raise ValueError(f"{describe(node)}: {first_line(error)}") from error
 
     return converted

@@ -1,4 +1,4 @@
-"""Imports products and extremes along an axis, and cumulative products and extremes."""
+"""Imports products along an axis, and cumulative products and extremes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.models.pytorch.nodes import kind_of
 
 
 def multiply_up(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``cumprod(x, axis)`` as loops, because TVM calls a runtime library for it."""
+    """Import ``cumprod(x, axis)`` as loops, because TVM calls a runtime library."""
     x, axis = importer.env[node.args[0]], node.args[1]
     dtype = str(node.meta["val"].dtype).removeprefix("torch.")
     return importer.block_builder.emit_te(topi.cumprod, x, axis, dtype)
@@ -33,7 +33,7 @@ def find_extremes(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def add_exponentials(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``logcumsumexp(x, axis)``; each sum is relative to its largest term."""
+    """Import ``logcumsumexp(x, axis)``. Each sum is relative to its largest term."""
     x, axis = importer.env[node.args[0]], node.args[1]
     axis %= len(static_shape(x))
     emit = importer.block_builder.emit_te
@@ -88,7 +88,6 @@ def find_positions(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
 
 
 def multiply(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``prod(x, axis, keepdim)``."""
     x, axis, *options = node.args
     keep = bool(options[0]) if options else False
     return importer.block_builder.emit(relax.op.prod(importer.env[x], axis, keep))
@@ -101,4 +100,3 @@ CUMULATIVE: dict[str, Convert] = {
     "logcumsumexp.default": add_exponentials,
     "prod.dim_int": multiply,
 }
-"""The converters by operator."""

@@ -1,4 +1,4 @@
-"""Defines operators of torch with torch's core operators, if torch and TVM have no definition."""
+"""Defines operators of torch in core operators, if torch and TVM do not define the operators."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ATEN = torch.ops.aten
 PT2E = torch.ops.quantized_decomposed
 
 STIRLING = (1 / 12, -1 / 360, 1 / 1260)
-"""The coefficients of 1/x, 1/x³ and 1/x⁵ in the series of the logarithm of the gamma function."""
+"""The coefficients of 1/x, 1/x³ and 1/x⁵ in the series of the gamma function's logarithm."""
 
 SHIFT = 6
-"""The logarithm of the gamma function of numbers below 7 uses the series at x + 6."""
+"""The gamma function's logarithm of numbers below 7 uses the series at x + 6."""
 
 CENTRAL = (
     (0.886226899, -1.645349621, 0.914624893, -0.140543331),
@@ -26,17 +26,20 @@ TAIL = (
     (-1.970840454, -1.624906493, 3.429567803, 1.641345311),
     (1.0, 3.543889200, 1.637067800),
 )
-"""The polynomials of the inverse error function by P. Acklam's method, as in torch."""
+"""The polynomials of the inverse error function according to P. Acklam's method, as in torch."""
 
 COMPLEMENT = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
     1.48851587, -0.82215223, 0.17087277,
 )  # fmt: skip
-"""A polynomial for erfc, with a relative error of 1.2e-7: W. Press et al., Numerical Recipes."""
+"""A polynomial for erfc with a relative error of 1.2e-7.
+
+Source: W. Press et al., Numerical Recipes.
+"""
 
 
 def in_float32(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a function that computes in float32 for integers and 16-bit floats."""
+    """Return a function that computes integers and 16-bit floats in float32."""
 
     def compute(x: Tensor) -> Tensor:
         wide = x if x.dtype == torch.float64 else x.float()
@@ -58,10 +61,10 @@ def mean_and_variance(
 
 
 def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
-    """Return √(x² + y²), computed from the ratio of both, because a square may overflow.
+    """Return √(x² + y²), computed from the ratio of both numbers, because a square may overflow.
 
-    The result is infinite if one operand is infinite. Otherwise it is NaN if one operand is NaN. On
-    firmware, the maximum of a number and NaN may be the number.
+    The result is infinite if one operand is infinite. Otherwise the result is NaN if one operand is
+    NaN. On firmware, the maximum of a number and NaN may be the number.
     """
     longer, shorter = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = shorter / torch.where(longer == 0, 1.0, longer)
@@ -71,7 +74,7 @@ def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
 
 
 def has_sign(x: Tensor) -> Tensor:
-    """Return whether a number is negative, or the negative zero of floats."""
+    """Return whether a number is negative, including the negative zero of floats."""
     return (x < 0) | (1 / x < 0) if x.is_floating_point() else x < 0
 
 
@@ -84,7 +87,7 @@ def copy_sign(x: Tensor, y: Tensor | float) -> Tensor:
 
 
 def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """Evaluate a polynomial whose coefficients begin with the constant."""
+    """Evaluate a polynomial whose first coefficient is the constant."""
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient
@@ -92,7 +95,8 @@ def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def invert_error_function(x: Tensor) -> Tensor:
-    """Return the inverse of ``erf``, from a quotient of polynomials and two steps of Newton."""
+    """Return the inverse of ``erf``, from a quotient of polynomials and two steps of Newton's
+    method."""
     size = x.abs()
     square = x * x
     inner = x * evaluate_polynomial(square, CENTRAL[0]) / evaluate_polynomial(square, CENTRAL[1])
@@ -108,7 +112,7 @@ def invert_error_function(x: Tensor) -> Tensor:
 
 
 def complement_error_function(x: Tensor) -> Tensor:
-    """Return 1 - erf(x), or a polynomial if the difference would cancel digits."""
+    """Return 1 - erf(x), or a polynomial if the difference loses digits."""
     size = x.abs()
     ratio = 1 / (1 + size / 2)
     tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT) - size * size)
@@ -116,7 +120,7 @@ def complement_error_function(x: Tensor) -> Tensor:
 
 
 def find_angle(x: Tensor) -> Any:
-    """Return the angle of real numbers; complex numbers have a converter."""
+    """Return the angle of real numbers. ``complex_numbers`` converts complex numbers."""
     if x.is_complex():
         return NotImplemented
     angle = (x < 0).to(torch.result_type(x, 1.0)) * math.pi
@@ -124,7 +128,7 @@ def find_angle(x: Tensor) -> Any:
 
 
 def compute_log_gamma(x: Tensor) -> Tensor:
-    """Return the logarithm of the absolute value of the gamma function, with Stirling's series."""
+    """Return the logarithm of the absolute gamma function, according to Stirling's series."""
     reflected = x < 0.5
     y = torch.where(reflected, 1 - x, x)
     is_small = y < SHIFT + 1
@@ -168,7 +172,7 @@ def multiply_three(
     summed: Sequence[int],
     _: int = 1,
 ) -> Tensor:
-    """Return the sum of products of three tensors, each with new axes of length 1."""
+    """Return the sum of products of three tensors with additional axes of length 1."""
     for axis in axes_of_a:
         a = a.unsqueeze(axis)
     for axis in axes_of_b:
@@ -231,7 +235,7 @@ def count_below(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Return the number of sorted bounds, along the last axis, that are below each value.
+    """Return the number of sorted bounds along the last axis that are below each value.
 
     If ``right`` is true, equal bounds also count.
     """
@@ -251,12 +255,12 @@ def find_bucket(
 
 
 def measure_distances(x: Tensor, y: Tensor, p: float, _: int | None = None) -> Tensor:
-    """Return the distance of each row of x, (…, n, d), from each row of y, (…, m, d)."""
+    """Return the distance between each row of x, (…, n, d), and each row of y, (…, m, d)."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
 
 
 def scatter_to_mask(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Replace the masked elements by the first elements of the source, in order."""
+    """Replace the masked elements with the first elements of the source, in order."""
     x, mask = torch.broadcast_tensors(x, mask)
     position = mask.reshape(-1).long().cumsum(0) - 1
     position = position.clamp(0, source.numel() - 1)
@@ -276,7 +280,7 @@ def combine_bags(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the sum (mode 0), mean (1) or maximum (2) of the rows of each bag.
 
-    A bag has the indices from one offset to the next offset. Only the first result is defined.
+    A bag contains the indices from one offset to the next offset. Only the first result is defined.
     """
     rows = weight[indices]
     if per_sample_weights is not None:
@@ -314,7 +318,7 @@ def fake_quantize_channels(
 
 
 def choose_storage(low: int, high: int) -> torch.dtype:
-    """Return the smallest type of integers that holds all quantized values."""
+    """Return the smallest integer type that represents all quantized values."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32)
     return next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
 
@@ -351,4 +355,3 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.fake_quantize_per_tensor_affine.default: fake_quantize,
     ATEN.fake_quantize_per_channel_affine.default: fake_quantize_channels,
 }
-"""The definitions by operator."""

@@ -1,7 +1,7 @@
 """Exports programs with dynamic shapes again, for the shapes of a recipe.
 
 TVM's converters need lengths that are numbers. torch's export resolves all lengths that depend on
-lengths of the inputs.
+input lengths.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ Lengths = Sequence[Any]
 def fix_shapes(
     program: torch.export.ExportedProgram, shapes: Shapes, name: str
 ) -> tuple[torch.export.ExportedProgram, tuple[str, ...]]:
-    """Return the program for inputs of these shapes, and notes for the user.
+    """Return the program for the inputs' shapes, and notes for the user.
 
-    Raises OpenShapesError for open inputs without a shape, and UserError for shapes that do not
-    fit.
+    Raises OpenShapesError if an open input has no shape, and UserError if a shape does not fit.
     """
     wanted = [str(n) for n in program.graph_signature.user_inputs]
     values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in wanted}
@@ -40,7 +39,7 @@ def fix_shapes(
     with suppress_output():
         try:
             return torch.export.export(program.module(), arguments, options), remarks
-        except Exception as error:  # torch raises exceptions of many types
+        except Exception as error:
             failure = first_line(error)
     shown = ", ".join(f"{n}: {list(shape)}" for n, shape in chosen.items())
     raise UserError(
@@ -50,7 +49,7 @@ def fix_shapes(
 
 
 def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:
-    """Raise UserError for a shape of an unknown input, and OpenShapesError for a missing shape."""
+    """Raise UserError if an input is unknown, and OpenShapesError if a shape is missing."""
     for label in shapes:
         if label not in declared:
             hint = did_you_mean(label, declared)
@@ -76,7 +75,7 @@ def check_lengths(
 ) -> list[str]:
     """Return notes on lengths of 1 that the export does not include.
 
-    Raises UserError for lengths that do not fit. ``Dim.AUTO`` begins at 2, because torch.export
+    Raises UserError if a length does not fit. ``Dim.AUTO`` begins at 2, because torch.export
     handles a length of 1 separately. But most programs are also correct for a length of 1.
     """
     ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}

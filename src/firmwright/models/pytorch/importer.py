@@ -1,8 +1,8 @@
-"""Imports PyTorch programs in the form of ``torch.export.save`` (.pt2), with TVM's importer.
+"""Imports PyTorch programs in the form of ``torch.export.save`` (.pt2) with TVM's importer.
 
-The importer executes no pickle of the file, because it reads tensors with ``force_weights_only``. A
-file with pickled objects or compiled code is rejected. (torch still advises against programs of
-unknown origin, because it evaluates their symbolic shape expressions.)
+The importer runs no pickle of the file, because it reads tensors with ``force_weights_only``. A
+file with pickled objects or compiled code is rejected. torch still advises against programs of
+unknown origin, because torch evaluates their symbolic shape expressions.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from firmwright.models.relax.importer import bind_shapes, check_calls, format_sh
 from firmwright.models.sequence import run_in_sequence
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
-"""Archive members that torch would unpickle as any object, or load as machine code."""
+"""Archive members from which torch unpickles any object or loads machine code."""
 
 INCONSISTENCIES = (AttributeError, LookupError, TypeError, UnicodeDecodeError)
-"""The exceptions of torch for a description that contradicts its format, or is incomplete."""
+"""The exceptions of torch if a description is incomplete or contradicts its format."""
 
 ANOTHER_FILE = f"fetch the file again, or export the model with torch {torch.__version__}"
 
@@ -58,7 +58,7 @@ ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
+    """Import an exported program as :class:`firmwright.models.formats.Importer` describes."""
     program, remarks = fix_shapes(load_program(data, name), shapes, name)
     core = decompose(program, name)
     write_out_conditions(core.graph_module, name)
@@ -76,7 +76,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         )
     except UserError:
         with suppress_output():
-            importer.block_builder = None  # so TVM does not report an unfinished builder
+            importer.block_builder = None  # so that TVM does not report an unfinished builder
         raise
     variables = {
         str(value.name): labels[node.name]
@@ -106,7 +106,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
-    """Read the file without execution of its code.
+    """Read the file, but do not run its code.
 
     Raises UserError if the file is not an exported program.
     """
@@ -124,21 +124,21 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
 
 
 def list_operators(data: bytes, name: str) -> list[tuple[str, str]]:
-    """Return the namespace and the name of each operator of a file's programs, sorted.
+    """Return the namespaces and names of the operators in a file's programs, sorted.
 
-    Raises UserError for a damaged member.
+    Raises UserError if the archive is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
-    except Exception as error:  # zipfile raises exceptions of many types
+    except Exception as error:
         raise UserError(f"{name}: a damaged archive: {first_line(error)}; {ANOTHER_FILE}") from None
     found = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
     return sorted((namespace.decode(), name.decode()) for namespace, name in found)
 
 
 def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
-    """Raise UserError for operators of packages other than torch, which torch does not load."""
+    """Raise UserError if the program has operators of packages that torch does not load."""
     unknown = [
         f"{namespace}.{operator}"
         for namespace, operator in operators
@@ -152,9 +152,9 @@ def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
 
 
 def explain_load(error: Exception) -> str:
-    """Return the reason why torch rejects a file, from torch's error.
+    """Return the reason why torch rejects a file.
 
-    torch names a pickled class only after advice that does not apply to firmwright.
+    torch's error names a pickled class only after advice that does not apply to firmwright.
     """
     found = PICKLED_CLASS.search(str(error))
     if not found and isinstance(error, INCONSISTENCIES):
@@ -177,7 +177,7 @@ def explain_load(error: Exception) -> str:
 
 
 def check_archive(data: bytes, name: str) -> None:
-    """Raise UserError, with the type of the file, unless the file is an exported program."""
+    """Raise UserError with the type of the file if the file is not an exported program."""
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except (zipfile.BadZipFile, UnicodeDecodeError):  # zipfile decodes the names of the members
@@ -203,8 +203,7 @@ def check_archive(data: bytes, name: str) -> None:
 def force_weights_only() -> Iterator[None]:
     """Restrict ``torch.load`` to tensors and plain containers, regardless of its arguments.
 
-    For ``torch.export.load``, torch has no other option for this restriction than an environment
-    variable.
+    For ``torch.export.load``, this restriction needs an environment variable of torch.
     """
     variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(variable)
@@ -220,8 +219,8 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers are not decomposed if the importer writes them out step by step. Operators
-    with a converter in the importer also stay whole.
+    Recurrent layers are not decomposed if the importer unrolls them. Operators with a converter in
+    the importer also remain whole.
     """
     with suppress_output():
         try:
@@ -242,7 +241,7 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
 
 
 def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
-    """Raise UserError for inputs and outputs of complex numbers."""
+    """Raise UserError if inputs or outputs are complex."""
     *_, output = program.graph.nodes
     inputs = program.graph_signature.user_inputs
     ports = [n for n in program.graph.nodes if n.name in inputs] + output.all_input_nodes
@@ -255,7 +254,7 @@ def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
-    """Raise one UserError that lists all operators without a converter or a comparable result."""
+    """Raise UserError with all operators that have no converter or no comparable result."""
     importer = TorchImporter(program)
     lines = [
         f"  {describe(node)}{reason}"
@@ -268,7 +267,10 @@ def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str]:
-    """Yield the reasons why an operator cannot be compiled; '' if it has no converter."""
+    """Yield the reasons why an operator cannot be compiled.
+
+    A missing converter is an empty reason.
+    """
     if draws_numbers(node):
         yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
     elif node.target.__name__ not in known:
@@ -281,7 +283,7 @@ def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str
 
 
 def drop_assertions(program: torch.export.ExportedProgram) -> None:
-    """Remove torch's run-time assertions of values, because firmware cannot report them."""
+    """Remove torch's run-time assertions, because firmware cannot report them."""
     asserted = [node for node in find_call_nodes(program) if node.target in ASSERTIONS]
     for node in asserted:
         program.graph.erase_node(node)
@@ -292,7 +294,7 @@ def drop_assertions(program: torch.export.ExportedProgram) -> None:
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the label of each node: the path of its submodule, or else the node's name.
 
-    If a submodule becomes several nodes, only its last node has the path as label.
+    If a submodule becomes several nodes, only the last node has the path as its label.
     """
     labels: dict[str, str] = {}
     last: dict[str, str] = {}
@@ -307,7 +309,7 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 
 def check_results(importer: TorchImporter, name: str) -> None:
-    """Raise UserError if an operator's result in TVM has another shape or type than in torch."""
+    """Raise UserError if an operator's result in TVM and in torch differ in shape or type."""
     lines = [
         f"  {describe(node)}: {difference}"
         for node, value in importer.env.items()
@@ -319,7 +321,7 @@ def check_results(importer: TorchImporter, name: str) -> None:
 
 
 def find_differences(stated: Any, kind: Any) -> Iterator[str]:
-    """Yield the differences between a tensor in TVM and the tensor in torch, without tuples."""
+    """Yield the differences between a tensor in TVM and the tensor in torch. Tuples are skipped."""
     if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
         return
     pair = [2] if stated.is_complex() else []
@@ -335,7 +337,10 @@ def find_differences(stated: Any, kind: Any) -> Iterator[str]:
 def collect_outputs(
     module: tvm.IRModule, program: torch.export.ExportedProgram, name: str, states: int
 ) -> tuple[Tensor, ...]:
-    """Return the outputs of the program; the last ``states`` results are states."""
+    """Return the outputs of the program. The last ``states`` results are states.
+
+    Raises UserError if an output is not a tensor.
+    """
     types = list_result_types(module["main"])
     types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
@@ -346,7 +351,7 @@ def collect_outputs(
 
 
 def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
-    """Return a copy as a tensor, because torch needs writable memory.
+    """Copy an array to a tensor, because torch needs writable memory.
 
     bfloat16 is converted via uint16.
     """
@@ -362,7 +367,10 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate the samples with torch, operator by operator, in one thread."""
+    """Evaluate the samples with torch, operator by operator, in one thread.
+
+    Raises UserError if torch cannot run the model.
+    """
     program = load_program(data, "model")
     names = [str(n) for n in program.graph_signature.user_inputs]
     outputs = [str(n) for n in program.graph_signature.user_outputs]

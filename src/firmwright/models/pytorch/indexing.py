@@ -1,8 +1,8 @@
 """Imports reads and writes at computed indices, in all forms of torch.
 
 TVM reads several indices as their product, has only one form of scatter, and has no unfold. This
-module first moves the indexed axes and makes them one axis. A single index counts along all of
-them.
+module first moves the indexed axes and merges them to one axis. A single index counts along the
+merged axis.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 class Selection:
     """The axes of a tensor that are indexed together, and the position of their result.
 
-    ``order`` has the indexed axes first. ``position`` is an int64 tensor, which counts along all
-    indexed axes in row order.
+    ``order`` lists the indexed axes first. ``position`` is an int64 tensor. It counts along all
+    indexed axes in row order. ``first`` is the axis of the result at which the axes of the index
+    begin.
     """
 
     order: tuple[int, ...]
@@ -47,7 +48,6 @@ class Selection:
     others: Shape
     position: relax.Expr
     first: int
-    """The axis of the result at which the axes of the index begin."""
 
     @property
     def index_shape(self) -> Shape:
@@ -62,9 +62,9 @@ class Selection:
 
 
 def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
-    """Return the selection by one index per axis, or None for an axis that is not indexed.
+    """Return the selection for one index per axis. None marks an axis without an index.
 
-    Raises ValueError for an index of truth values, because their number is known only at run time.
+    Raises ValueError if an index is Boolean, because it selects an unknown number of elements.
     """
     builder, shape = importer.block_builder, static_shape(x)
     indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
@@ -87,7 +87,7 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
-    """Return an index as int64; negative indices are converted to positions from the start."""
+    """Return an index as int64. Negative indices become positions from the start."""
     wide = builder.emit(relax.op.astype(index, "int64"))
     moved = builder.emit(relax.op.add(wide, relax.const(length, "int64")))
     return builder.emit(relax.op.where(relax.op.less(wide, relax.const(0, "int64")), moved, wide))
@@ -103,7 +103,7 @@ def invert(order: Sequence[int]) -> list[int]:
 
 
 def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``x[i, :, j]``, written as ``index(x, [i, None, j])``."""
+    """Import ``x[i, :, j]``, which has the form ``index(x, [i, None, j])``."""
     builder, x = importer.block_builder, importer.env[node.args[0]]
     chosen = select(importer, x, node.args[1])
     rows = permute(builder, x, chosen.order)
@@ -113,7 +113,10 @@ def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``index_put(x, indices, values, accumulate)``; the last of equal indices wins."""
+    """Import ``index_put(x, indices, values, accumulate)``.
+
+    The last of equal indices has precedence.
+    """
     x, indices, values, *options = node.args
     builder, data = importer.block_builder, importer.env[x]
     update = importer.env[values]
@@ -138,7 +141,7 @@ def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 def fill_mask(
     builder: relax.BlockBuilder, data: relax.Expr, mask: relax.Expr, value: relax.Expr
 ) -> relax.Expr:
-    """Return the data with one value at the true elements of a mask of the leading axes."""
+    """Set the elements that a mask of the leading axes selects to one value."""
     shape, rank = static_shape(mask), len(static_shape(data))
     mask = builder.emit(relax.op.reshape(mask, (*shape, *[1] * (rank - len(shape)))))
     value = builder.emit(relax.op.reshape(value, [1] * rank))
@@ -153,7 +156,8 @@ REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "ama
 def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     """Import ``scatter``, ``scatter_add`` and ``scatter_reduce`` of a source or a number.
 
-    If the source is larger than the index, its first elements are used.
+    If the source is larger than the index, only its first elements are used. Raises ValueError for
+    means of integers.
     """
     builder, x = importer.block_builder, importer.env[node.args[0]]
     axis, positions, source, *options = node.args[1:]
@@ -201,7 +205,7 @@ def start_of(mode: str, dtype: str) -> float:
 
 
 def unfold(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``unfold(x, axis, size, step)``: windows of an axis, each along a new last axis."""
+    """Import ``unfold(x, axis, size, step)``: windows of an axis, along a new last axis."""
     x, axis, size, step = node.args
     builder, data = importer.block_builder, importer.env[x]
     shape = static_shape(data)
@@ -223,4 +227,3 @@ INDEXING: dict[str, Convert] = {
     ),
     "unfold.default": unfold,
 }  # fmt: skip
-"""The converters by operator."""

@@ -19,7 +19,8 @@ def kind_of(node: torch.fx.Node) -> str:
 
 
 def describe(node: torch.fx.Node) -> str:
-    """Return an operator, its node, and its line in the model's source if the file has one."""
+    """Return an operator, its node, and its line in the model's source, if the file contains the
+    line."""
     lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
     own = [line for line in lines if "site-packages/torch/" not in line[0]]
     location = ", {} line {}".format(*own[-1]) if own else ""
@@ -27,7 +28,7 @@ def describe(node: torch.fx.Node) -> str:
 
 
 def draws_numbers(node: torch.fx.Node) -> bool:
-    """Return whether an operator draws random numbers, as recurrent layers do in training."""
+    """Return whether an operator draws random numbers. Recurrent layers do so only in training."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     stated = {option.name: i for i, option in enumerate(node.target._schema.arguments)}

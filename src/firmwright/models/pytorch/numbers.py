@@ -1,4 +1,5 @@
-"""Evaluates the parts of a PyTorch program that depend on no inputs, such as attention masks."""
+"""Evaluates the parts of a PyTorch program that do not depend on inputs, such as attention
+masks."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ FILLING = ("full", "empty", "empty_permuted")
 
 
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
-    """Return the tensors that depend on no input and no weight, without constant fills.
+    """Return the tensors that depend on no input and no weight, except for constant fills.
 
     Operators that draw random numbers are not evaluated, so that a later check rejects them.
     """
@@ -33,7 +34,7 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
         node: value
         for node, value in found.items()
         if kind_of(node) not in FILLING
-        and value.dtype != torch.bfloat16  # numpy has no such type
+        and value.dtype != torch.bfloat16  # numpy has no bfloat16
         and not value.is_complex()
     }
 
@@ -41,7 +42,7 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
 def may_mask_rows(
     scores: torch.fx.Node, axis: int, numbers: Mapping[torch.fx.Node, torch.Tensor]
 ) -> bool:
-    """Return whether all scores of a row may be -inf; a constant mask can exclude this."""
+    """Return whether all scores of a row may be -inf. A constant mask can exclude this case."""
     if scores.target.__name__.partition(".")[0] not in MASKING:
         return False
     masks = [numbers[n] for n in scores.all_input_nodes if n in numbers]

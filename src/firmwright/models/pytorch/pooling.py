@@ -1,6 +1,6 @@
-"""Imports the maxima of windows with their indices, and maxima of windows that differ in length.
+"""Imports maxima of windows with their indices, and maxima of windows with different lengths.
 
-TVM's pooling has no indices, and its adaptive pooling has only equal windows.
+TVM's pooling has no indices, and its adaptive pooling supports only equal windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from firmwright.models.pytorch.indexing import Convert, Importer
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of an axis; a result reads ``size`` elements from its begin to its end."""
+    """The windows of an axis. Each result reads up to ``size`` elements.
+
+    ``parts`` is the number of results of adaptive windows, whose begin and end are fractions. For
+    other windows, ``parts`` is 0.
+    """
 
     length: int
     size: int
@@ -31,11 +35,10 @@ class Windows:
     pad: int = 0
     dilation: int = 1
     parts: int = 0
-    """The number of results of adaptive windows, whose begin and end are fractions; 0 for other
-    windows."""
 
     def locate(self, result: Any, tap: Any) -> tuple[Any, Any]:
-        """Return the element that a result reads, and whether the element is in its window."""
+        """Return the index of the element that a result reads, and whether the element is in the
+        window."""
         if not self.parts:
             index_of = result * self.step - self.pad + tap * self.dilation
             return index_of, tirx.And(index_of >= 0, index_of < self.length)
@@ -83,7 +86,7 @@ def find_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def find_adaptive_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``adaptive_max_pool(x, size)``; equal parts without indices are plain pooling."""
+    """Import ``adaptive_max_pool(x, size)``. Equal windows without indices are plain pooling."""
     x, size = importer.env[node.args[0]], node.args[1]
     image = static_shape(x)[-len(size) :]
     divides = not any(whole % parts for whole, parts in zip(image, size, strict=True))
@@ -106,7 +109,8 @@ def make_taps(windows: Sequence[Windows]) -> list[Any]:
 def read_taps(
     data: te.Tensor, index: Sequence[Any], windows: Sequence[Windows], taps: Sequence[Any]
 ) -> tuple[Any, Any, Any]:
-    """Return an element of a window, whether it is inside, and its position in the image."""
+    """Return an element of a window, whether it is inside the image, and its position in the
+    image."""
     first = len(index) - len(windows)
     pairs = [w.locate(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
     inside = tirx.all(*(is_inside for _, is_inside in pairs))
@@ -120,7 +124,6 @@ def read_taps(
 
 
 def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows]) -> te.Tensor:
-    """Return the maximum of each window."""
     taps = make_taps(windows)
     return te.compute(
         shape, lambda *index: te.max(read_taps(data, index, windows, taps)[0], taps), "largest"
@@ -128,7 +131,7 @@ def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows
 
 
 def find_positions(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
-    """Return the position in the image of each maximum: the first one, or for NaN the last one."""
+    """Return the position of each maximum in the image: the first one, or for NaN the last one."""
     taps, last = make_taps(windows), prod(w.length for w in windows) - 1
 
     def element(*index: Any) -> Any:
@@ -148,4 +151,3 @@ POOLING: dict[str, Convert] = {
     "adaptive_max_pool2d.default": find_adaptive_maxima,
     "adaptive_max_pool3d.default": find_adaptive_maxima,
 }
-"""The converters by operator."""

@@ -1,8 +1,8 @@
 """Inserts torch's type conversions into a program, because TVM computes in the operands' types.
 
-torch converts operands to one type implicitly: ``x + 1.5`` is float32 for integers x. This module
-writes these conversions as operators. It also writes the factor ``alpha`` of sums, which TVM omits,
-as an operator.
+torch converts operands to one type implicitly. For example, ``x + 1.5`` is float32 for integers x.
+This module inserts an operator for each conversion. It also inserts an operator for the factor
+``alpha`` of sums, which TVM omits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOOLEAN = {
     ATEN.minimum.default: ATEN.logical_and.default,
     ATEN.bitwise_not.default: ATEN.logical_not.default,
 }
-"""The operators that replace arithmetic if the operands and the result are truth values."""
+"""The operators that replace arithmetic if the operands and the result are Booleans."""
 
 
 def state_types(program: torch.export.ExportedProgram) -> None:
@@ -45,7 +45,10 @@ def state_types(program: torch.export.ExportedProgram) -> None:
 
 
 def find_computing_type(node: torch.fx.Node) -> torch.dtype | None:
-    """Return the type to which torch converts a node's operands; None without conversion."""
+    """Return the type to which torch converts a node's operands.
+
+    Return None without a conversion.
+    """
     result, kind = node.meta.get("val"), kind_of(node)
     if not isinstance(result, torch.Tensor) or uses_complex(node):
         return None
@@ -65,7 +68,7 @@ def value_of(argument: Any) -> Any:
 
 
 def convert_operand(operand: Any, kind: torch.dtype, user: torch.fx.Node) -> Any:
-    """Return an operand of ``user`` in the type ``kind``; other arguments stay unchanged."""
+    """Convert an operand of ``user`` to the type ``kind``. Other arguments remain unchanged."""
     if isinstance(operand, list | tuple):
         return [convert_operand(part, kind, user) for part in operand]
     if not isinstance(operand, torch.fx.Node):
@@ -77,12 +80,13 @@ def convert_operand(operand: Any, kind: torch.dtype, user: torch.fx.Node) -> Any
 
 
 def takes_numbers(node: torch.fx.Node) -> bool:
-    """Return whether the numbers among a node's arguments are operands; exponents are not."""
+    """Return whether the numbers in a node's arguments are operands. Exponents are not operands."""
     return torch.Tag.pointwise in node.target.tags and kind_of(node) != "pow"
 
 
 def wrap_number(number: Any, kind: torch.dtype) -> Any:
-    """Return the lowest bits of a number, because torch converts it to an integer type this way."""
+    """Return the lowest bits of a number, because torch's conversions to integer types wrap
+    around."""
     if not isinstance(number, int) or kind.is_floating_point or kind == torch.bool:
         return number
     return torch.tensor(int(number)).to(kind).item()
@@ -91,7 +95,7 @@ def wrap_number(number: Any, kind: torch.dtype) -> Any:
 def insert_before(
     user: torch.fx.Node, target: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> torch.fx.Node:
-    """Insert an operator for ``user``, with the location of ``user`` in the model's source."""
+    """Insert an operator before ``user``, with the location of ``user`` in the model's source."""
     with user.graph.inserting_before(user):
         node = user.graph.call_function(target, args, options)
     shared = ("nn_module_stack", "stack_trace")
@@ -101,7 +105,7 @@ def insert_before(
 
 
 def multiply_second_term(node: torch.fx.Node, kind: torch.dtype) -> None:
-    """Replace ``a + alpha * b`` and ``a - alpha * b`` by a multiplication and a sum."""
+    """Replace ``a + alpha * b`` and ``a - alpha * b`` with a multiplication and a sum."""
     if kind_of(node) not in ("add", "sub"):
         return
     first, second, *others = node.args

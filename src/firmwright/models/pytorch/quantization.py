@@ -1,8 +1,8 @@
-"""Rewrites quantization in blocks or by computed parameters as torch's core operators.
+"""Rewrites quantization in blocks or with computed parameters as torch's core operators.
 
-The rewritten operators are PT2E's dynamic operators, and the operators of torchao, which need not
-be installed. The formulas are from torch.ao.quantization and torchao.quantization.quant_primitives.
-Integers with one scale per row remain a ``dequantize_per_channel``, so that weights stay integers.
+The rewritten operators are PT2E's dynamic operators and torchao's operators. torchao need not be
+installed. Source: torch.ao.quantization and torchao.quantization.quant_primitives. Integers with
+one scale per row remain a ``dequantize_per_channel``, so that weights remain integers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCHEMAS = {
 
 
 def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> tuple[int, int]:
-    """Return the stated limits of quantized values, or else the limits of their type."""
+    """Return the given limits of quantized values, or else the limits of their type."""
     limits = torch.iinfo(kind)
     return int(limits.min if low is None else low), int(limits.max if high is None else high)
 
@@ -46,8 +46,10 @@ def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> t
 def choose_qparams(
     x: Tensor, low: int, high: int, eps: float, _: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return PT2E's scale (float64) and zero point (int64) of a whole tensor, of shape (1,)
-    each."""
+    """Return PT2E's scale (float64) and zero point (int64) of a tensor.
+
+    Both have the shape (1,).
+    """
     ends = x.amin().clamp(max=0), x.amax().clamp(min=0)
     scale, zero = cover_range(*ends, low, high, eps)
     return scale.reshape(1).double(), zero.reshape(1).long()
@@ -64,7 +66,7 @@ def choose_symmetric(
 def cover_range(
     least: Tensor, largest: Tensor, low: int, high: int, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the scale and the zero point that map a range, which includes 0, to the limits."""
+    """Return the scale and the zero point that map a range to the limits. The range includes 0."""
     scale = ((largest - least) / float(high - low)).clamp(min=eps)
     return scale, (low - torch.round(least / scale)).clamp(low, high)
 
@@ -72,7 +74,7 @@ def cover_range(
 def quantize(
     x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, kind: torch.dtype
 ) -> Tensor:
-    """Quantize a tensor with a scale and a zero point of one element each."""
+    """Quantize a tensor. The scale and the zero point have one element."""
     factor = (1.0 / scale.double()).float().reshape(())
     steps = torch.round(x.float() * factor) + zero.float().reshape(())
     return steps.clamp(low, high).to(kind)
@@ -105,7 +107,7 @@ def choose_affine(  # noqa: PLR0913 (the arguments of the operator)
     """Return torchao's scale and zero point of each block.
 
     Axes that are one block are absent, unless the rank is kept. A symmetric zero point without a
-    stated type is a float.
+    given type is a float.
     """
     low, high = find_limits(target_dtype, quant_min, quant_max)
     eps = torch.finfo(x.dtype).smallest_normal if eps is None else eps
@@ -189,7 +191,7 @@ def dequantize_groups(
     group_size: int,
     output_dtype: torch.dtype,
 ) -> Tensor:
-    """Dequantize a matrix with one scale per group of a row."""
+    """Dequantize a matrix with one scale per group of elements in a row."""
     size = min(group_size, x.shape[-1])
     return dequantize_affine(x, (1, size), scales, zeros, kind, low, high, output_dtype)
 
@@ -203,7 +205,8 @@ LIBRARY = torch.library.Library("torchao", "FRAGMENT")
 
 
 def define_torchao() -> None:
-    """Define the operators of torchao, unless its package has defined them in this process."""
+    """Define the operators of torchao, unless the package torchao has defined them in this
+    process."""
     for name, schema in SCHEMAS.items():
         if not hasattr(torch.ops.torchao, name):
             LIBRARY.define(name + schema)
@@ -211,7 +214,7 @@ def define_torchao() -> None:
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return, by operator, the functions in core operators that replace the operator."""
+    """Return the functions that replace operators with core operators, by operator."""
     torchao = {
         getattr(torch.ops.torchao, name).default: function
         for name, function in TORCHAO.items()

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class ConstantImporter(Importer, Protocol):
-    """An importer that also has the stored tensors, by placeholder name."""
+    """An importer that also contains the stored tensors by placeholder name."""
 
     stored: Mapping[str, torch.Tensor]
     numbers: Mapping[torch.fx.Node, torch.Tensor]
@@ -26,7 +26,10 @@ class ConstantImporter(Importer, Protocol):
 
 
 def find_constant(importer: ConstantImporter, node: torch.fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a node computes only from stored tensors; None if it reads inputs."""
+    """Return the tensor that a node computes from stored tensors.
+
+    Return None if the node reads inputs.
+    """
     if node not in importer.fixed:
         return None
     if node.op == "placeholder":
@@ -63,7 +66,7 @@ def quantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> Exp
 def quantize_along(
     importer: ConstantImporter, node: torch.fx.Node, params: tuple[Expr, Expr], axis: int
 ) -> Expr:
-    """Quantize the first argument along an axis; the last arguments are the limits and the type."""
+    """Quantize the first argument along an axis. The last arguments are the limits and the type."""
     *_, lowest, highest, kind = node.args
     dtype = name_type(kind)
     known = find_constant(importer, node)
@@ -80,7 +83,7 @@ def quantize_along(
 def find_parameters(
     importer: ConstantImporter, scales: torch.fx.Node, zero_points: torch.fx.Node | None
 ) -> tuple[Expr, Expr] | None:
-    """Return constant scales and zero points per channel; None if an input changes them."""
+    """Return constant scales and zero points per channel. Return None if they depend on inputs."""
     scale = find_constant(importer, scales)
     zeros = None if zero_points is None else find_constant(importer, zero_points)
     if scale is None or (zeros is None) != (zero_points is None):
@@ -132,10 +135,9 @@ def multiply_integers(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
 
 
 def convert_stored(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
-    """Import ``_to_copy(x, dtype)``; an operator that reads stored 8-bit integers dequantizes
-    them.
+    """Import ``_to_copy(x, dtype)``. Stored 8-bit integers are dequantized where they are read.
 
-    A plain conversion of a constant would store floats, which need four times the memory.
+    A plain conversion of a constant stores floats, which need four times the memory.
     """
     x, emit = importer.env[node.args[0]], importer.block_builder.emit
     kind = name_type(node.meta["val"].dtype)
@@ -153,4 +155,3 @@ QUANTIZED: dict[str, Any] = {
     "_int_mm.default": multiply_integers,
     "_to_copy.default": convert_stored,
 }
-"""The converters by operator."""

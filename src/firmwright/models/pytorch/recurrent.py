@@ -1,8 +1,8 @@
-"""Writes out PyTorch's recurrent layers step by step, because TVM supports only a few kinds.
+"""Unrolls PyTorch's recurrent layers step by step, because TVM supports only a few kinds.
 
-TVM also supports only one layer. torch can write recurrent layers out, but the names of its steps
-are unrelated. This module names tensors after their step, as the ONNX importer does, so that all
-steps are quantized in the same way.
+TVM also supports only one layer. torch can unroll recurrent layers, but the tensor names of its
+steps are unrelated. In this module, tensor names contain the step, as in the ONNX importer, so that
+all steps are quantized equally.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from firmwright.models.onnx.graph.recurrent import STEP
 
 Array = npt.NDArray[Any]
 Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
-"""Returns the new states from a step's input and the states; each is (batch, size)."""
+"""Returns the new states. The arguments are the step's input and the states, (batch, size) each."""
 
 
 class Direction:
-    """A direction of a layer: its weights, and the names of the tensors that it binds."""
+    """A direction of a layer: its weights, and the names of its tensors."""
 
     def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
         self.builder, self.label = builder, label
@@ -42,7 +42,7 @@ class Direction:
         return emit_with_name(self.builder, value, name)
 
     def apply_weights(self, value: Expr, source: int, first: int, gates: int) -> Expr:
-        """Return the input (source 0) or state (1) times the weights of some gates, plus biases."""
+        """Append the input (source 0) or state (1) times the weights of some gates, plus biases."""
         part = source, first, gates
         if part not in self.parts:
             rows = slice(first * self.size, (first + gates) * self.size)
@@ -53,7 +53,7 @@ class Direction:
         return self.bind(op.add(product, *biases)) if biases else product
 
     def add_gates(self, data: Expr, state: Expr, gates: int) -> Expr:
-        """Return the first ``gates`` gates in one tensor, before their activation functions."""
+        """Append the first ``gates`` gates in one tensor, before their activation functions."""
         terms = (self.apply_weights(value, i, 0, gates) for i, value in enumerate((data, state)))
         return self.bind(op.add(*terms))
 
@@ -78,7 +78,7 @@ def add_rnn_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> li
 
 
 def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
-    """Return the next state; the gates are reset, update, hidden.
+    """Return the next state. The gates are reset, update, hidden.
 
     Source: the equations of torch.nn.GRU.
     """
@@ -92,7 +92,7 @@ def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> li
 
 
 def add_lstm_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
-    """Return the next states; the gates are input, forget, cell, output.
+    """Return the next states. The gates are input, forget, cell, output.
 
     Source: the equations of torch.nn.LSTM.
     """
@@ -120,7 +120,7 @@ def find_recurrent(program: torch.export.ExportedProgram) -> Iterator[torch.fx.N
 
 
 def are_written_out(program: torch.export.ExportedProgram) -> bool:
-    """Return whether all recurrent layers have stored weights, and a state of the cells' size.
+    """Return whether all recurrent layers have stored weights, and states of the cells' size.
 
     Layers with projections have more weights and smaller states.
     """
@@ -137,7 +137,8 @@ def are_written_out(program: torch.export.ExportedProgram) -> bool:
 
 
 def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
-    """Return the sequence and the last states of a recurrent layer, written out step by step."""
+    """Return the sequence and the last states of a recurrent layer, which is unrolled step by
+    step."""
     data, states, params, has_biases, layers, _, _, both_directions, batch_first = node.args
     states = states if isinstance(states, list | tuple) else [states]
     builder, sequence = importer.block_builder, importer.env[data]
@@ -174,7 +175,7 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
 def get_state(
     importer: Any, direction: Direction, state: torch.fx.Node, number: int, position: int
 ) -> Expr:
-    """Return a state (batch, size) before the first step; a state of zeros has a step's name."""
+    """Return a state (batch, size) before the first step. A state of zeros has a step's name."""
     whole = importer.env[state]
     if state.target is not torch.ops.aten.full.default:
         return importer.block_builder.emit(pick(whole, position, 0))
@@ -189,5 +190,4 @@ def pick(value: Expr, position: int, axis: int) -> Expr:
 
 
 def stack(builder: relax.BlockBuilder, parts: Sequence[Expr], axis: int) -> Expr:
-    """Join tensors along a new axis."""
     return builder.emit(op.concat([builder.emit(op.expand_dims(p, axis)) for p in parts], axis))

@@ -1,6 +1,6 @@
-"""Imports resizes and averages of windows, with the factors and divisors that TVM omits.
+"""Imports resizes and averages of windows with the factors and divisors that TVM omits.
 
-torch computes the weight of each pixel in a result, with a resize of the unit vectors of each axis.
+torch resizes the unit vectors of each axis. The results are the weights of the pixels.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RESIZES = {
 
 
 def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> relax.Var:
-    """Resize the last two axes of x (n, c, height, width) as the operator of ``node`` does.
+    """Resize the last two axes of x (n, c, height, width) like the operator of ``node``.
 
-    Raises ValueError for interpolated integers, because torch rounds them in a different way.
+    Raises ValueError for interpolated integers, because torch rounds them differently.
     """
     size = [int(n) for n in node.meta["val"].shape[2:]]
     nearest = node.target is ATEN.upsample_nearest2d.vec
@@ -48,7 +48,7 @@ def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> r
 
 
 def find_weights(node: torch.fx.Node, lengths: tuple[int, ...], size: list[int]) -> list[Array]:
-    """Return the weights of the pixels in each result, (results, pixels), for both axes."""
+    """Return the weights of the pixels, (results, pixels), for both axes."""
     _, _, *options = node.args
     flags = [option for option in options if isinstance(option, bool)]
     stated = [option for option in options if not isinstance(option, bool)]
@@ -67,7 +67,10 @@ def resize_units(operator: Any, length: int, extent: int, *options: Any) -> Arra
 
 
 def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
-    """Return TVM's method for repeated pixels; empty unless all pixels repeat equally often."""
+    """Return TVM's method for repeated pixels.
+
+    The result is empty if the numbers of repetitions differ.
+    """
     repeated = all(
         np.array_equal(matrix, np.repeat(np.eye(matrix.shape[1]), times, axis=0))
         for matrix in weights
@@ -77,7 +80,7 @@ def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
 
 
 def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
-    """Return TVM's method for an equal interpolation; empty if TVM interpolates differently.
+    """Return TVM's method for linear interpolation. The result is empty if TVM's weights differ.
 
     TVM uses the size of the result and no factor. With aligned corners, TVM divides by 0 if the
     result has one pixel.
@@ -96,7 +99,7 @@ def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
 def combine_pixels(
     builder: relax.BlockBuilder, x: relax.Expr, axis: int, weights: Array
 ) -> relax.Expr:
-    """Return the sums of weighted pixels of an axis; ``weights`` has (results, pixels)."""
+    """Append the sums of weighted pixels of an axis. ``weights`` is (results, pixels)."""
     results, pixels = weights.shape
     if results == pixels and np.array_equal(weights, np.eye(pixels)):
         return x
@@ -119,7 +122,7 @@ def combine_pixels(
 def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
     """Import ``grid_sampler(x, grid, mode, padding, corners)`` of images and volumes.
 
-    TVM expects the coordinates of a point along axis 1, but torch has them along the last axis.
+    In TVM, the coordinates of a point are along axis 1. In torch, they are along the last axis.
     """
     x, grid = (importer.env[a] for a in node.args[:2])
     mode, padding, corners = node.args[2:]
@@ -140,13 +143,12 @@ def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
 SAMPLING: dict[str, Convert] = dict.fromkeys(
     ("grid_sampler_2d.default", "grid_sampler_3d.default"), sample
 )
-"""The converters by operator."""
 
 
 def scale_to_divisor(
     builder: relax.BlockBuilder, means: relax.Expr, node: torch.fx.Node
 ) -> relax.Var:
-    """Return the window sums divided by the stated divisor; ``means`` exclude the padding."""
+    """Append the window sums divided by the operator's divisor. ``means`` exclude the padding."""
     rank = 3 if kind_of(node) == "avg_pool3d" else 2
     shape = list(node.args[0].meta["val"].shape)
     shape[:-rank] = [1] * (len(shape) - rank)

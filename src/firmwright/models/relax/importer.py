@@ -1,9 +1,9 @@
-"""Imports Relax modules, as TVM's JSON, that a user's Python function returned.
+"""Imports Relax modules in TVM's JSON format, which a user's Python function returned.
 
-The format has no separate runtime. So the reference is TVM's Relax virtual machine on the host,
-which runs the unchanged module. The reference and the generated C share the semantics of TVM's
-operators, which define the model. They do not share the parts under test: the rewrites, integer
-arithmetic, schedules, planning and C of firmwright.
+The format has no separate runtime. Therefore the reference is TVM's Relax virtual machine on the
+host, which runs the unchanged module. The reference and the generated C use the semantics of TVM's
+operators, which define the model. The reference does not use firmwright's rewrites, integer
+arithmetic, schedules, planning and C.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Read and check a Relax module; see :class:`firmwright.models.formats.Importer`."""
+    """Read and check a Relax module as :class:`firmwright.models.formats.Importer` describes."""
     module = tvm.ir.load_json(data.decode())
     params_of, stated = find_in_relax(module), find_outputs_in_relax(module)
     check_functions(module, name)
@@ -73,7 +73,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def check_functions(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError unless ``main`` is the only Relax function and has no unbound weights."""
+    """Raise UserError if ``main`` is not the only Relax function, or has unbound weights."""
     functions = {
         str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relax.Function)
     }
@@ -100,7 +100,7 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
 
 
 def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
-    """Replace symbolic lengths by the recipe's numbers.
+    """Replace symbolic lengths with the recipe's numbers.
 
     Raises UserError if the numbers do not fit.
     """
@@ -129,7 +129,8 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError for calls of functions other than Relax operators and the module's TIR."""
+    """Raise UserError if the module calls other functions than Relax operators and its TIR
+    functions."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)
@@ -141,7 +142,10 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 
 
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
-    """Return an input or output. Raises UserError unless it is a tensor of static shape."""
+    """Return an input or output.
+
+    Raises UserError if it is not a tensor, or if its shape is dynamic.
+    """
     if not isinstance(kind, relax.TensorType):
         raise UserError(f"{name}: '{label}' is not a tensor: {kind}; expected tensors only")
     shape = getattr(kind, "shape", None)
@@ -153,14 +157,13 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
 
 
 def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> tuple[Tensor, ...]:
-    """Return the outputs with their names, shapes and types."""
     names = name_outputs(main, stated)
     types = zip(names, list_result_types(main), strict=True)
     return tuple(make_tensor(label, kind, name) for label, kind in types)
 
 
 def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
-    """Return the names of the outputs, which the module or the outputs' variables state.
+    """Return the names of the outputs: the stored names, or else the names of their variables.
 
     The names are ``output_0`` … if the variables have generated or repeated names.
     """
@@ -176,7 +179,10 @@ def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate the samples on the host in TVM's Relax virtual machine, compiled by LLVM."""
+    """Evaluate the samples on the host in TVM's Relax virtual machine, which LLVM compiles.
+
+    Raises UserError if the virtual machine cannot run the model.
+    """
     module = tvm.ir.load_json(data.decode())
     names = [str(p.name) for p in module["main"].params]
     outputs = name_outputs(module["main"], find_outputs_in_relax(module))

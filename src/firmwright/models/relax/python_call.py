@@ -1,4 +1,4 @@
-"""Calls the Python function that makes a model: ``model: {python: "module:function"}``."""
+"""Calls the Python function of ``model: {python: "module:function"}``, which makes a model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     """Call ``module:function`` and return its network as JSON text of TVM (UTF-8).
 
     The function has no arguments and returns a Relax IRModule or a
-    :class:`firmwright.builder.Graph`. ``known`` are the files of ``folder`` that it may read,
-    because their changes make the model stage run again.
+    :class:`firmwright.builder.Graph`. ``known`` contains the files of ``folder`` that the function
+    may read, because a change of these files runs the model stage again.
 
-    Raises UserError with the file and line of an exception in the user's code. Also raises
-    UserError for a module or function that does not exist, and for a result of another type.
-    The function is also rejected if it reads other files of the folder, or if its second call
-    returns another network.
+    Raises UserError with file and line if the user's code raises an exception. Raises UserError if
+    the function does not exist, returns another type, or reads other files of the folder. Raises
+    UserError if its second call returns another network.
     """
     first, opened = call_once(folder, reference)
     again, _ = call_once(folder, reference)
@@ -39,7 +38,7 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
 
 
 def call_once(folder: Path, reference: str) -> tuple[bytes, set[str]]:
-    """Import the module and call the function; return the network and the opened files."""
+    """Import the module, call the function, and return the network and the opened files."""
     with record_reads() as opened, load_custom_function(reference, folder) as network:
         return portable_json(to_module(network(), reference)), opened
 
@@ -56,21 +55,21 @@ def to_module(result: Any, reference: str) -> tvm.IRModule:
 
 
 def portable_json(module: tvm.IRModule) -> bytes:
-    """Return the module as TVM's JSON, without the locations in source files."""
+    """Return the module in TVM's JSON format without locations in source files."""
     functions = sorted(module.functions.items(), key=lambda item: str(item[0].name_hint))
     graph = json.loads(tvm.ir.save_json(tvm.IRModule(dict(functions), attrs=module.attrs)))
     nothing = next(i for i, node in enumerate(graph["nodes"]) if node["type"] == "None")
     for node in graph["nodes"]:
         if isinstance(node.get("data"), dict) and "span" in node["data"]:
             node["data"]["span"] = nothing
-    # Loading and saving again removes the nodes without references.
+    # The next load and save remove the nodes without references.
     return str(tvm.ir.save_json(tvm.ir.load_json(json.dumps(graph)))).encode()
 
 
 def refuse_unknown_files(
     reference: str, folder: Path, opened: Collection[str], known: Collection[Path]
 ) -> None:
-    """Raise UserError if the function read files that do not make the model stage run again."""
+    """Raise UserError if the function read files whose changes do not run the model stage again."""
     names = list_unknown(opened, folder, known)
     if names:
         raise UserError(

@@ -1,11 +1,9 @@
-"""Checks a TFLite model beyond LiteRT's verifier, before TVM reads the model.
+"""Checks a TFLite model in addition to LiteRT's verifier, before TVM reads the model.
 
-LiteRT's verifier checks the offsets and lengths inside the file. It does not check tensor indices,
-the order of operators and quantization parameters. LiteRT's kernels check these, but some kernels
-abort the process.
-
-A rule is a small function. Its docstring is the sentence that the user reads. Its result is the
-wrong value, or None.
+LiteRT's verifier checks the offsets and lengths inside the file. It checks neither tensor indices
+nor the order of operators and quantization parameters. LiteRT's kernels check them, but some
+kernels abort the process. Each rule is a small function. The docstring of a rule is a sentence of
+the message. The result of a rule is the wrong value or None.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ QUANTIZED_ARITHMETIC = frozenset(
     RESIZE_BILINEAR RSQRT SOFTMAX SQUARED_DIFFERENCE SUB SUM SVDF TANH TRANSPOSE_CONV
     """.split()
 )
-"""Operators that compute with the real numbers of 8-bit integers, not with the integers."""
+"""Operators that compute with the real numbers of 8-bit integers instead of the integers."""
 
 
 STATEFUL_OPERATORS = frozenset({"UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN"})
@@ -80,12 +78,12 @@ def check_model(model: Any, name: str) -> None:
 
 
 def check_indices(model: Any, name: str) -> None:
-    """Raise UserError for references to tensors, buffers and operators that do not exist."""
+    """Raise UserError if the model refers to missing tensors, buffers or operators."""
     refuse_problems(f"{name}: a damaged TFLite model:", index_problems(model), RENEW)
 
 
 def refuse_signatures(model: Any, name: str) -> None:
-    """Raise UserError for a model with signatures of subgraphs after the first."""
+    """Raise UserError if signatures refer to subgraphs after the first subgraph."""
     signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
     if any(s.SubgraphIndex() for s in signatures):
         keys = [decode_text(s.SignatureKey()) for s in signatures]
@@ -97,7 +95,7 @@ def refuse_signatures(model: Any, name: str) -> None:
 
 
 def list_stateful_operators(model: Any) -> list[str]:
-    """Return a line for each operator with a state; state tensors follow separate rules."""
+    """Return a line for each operator with a state. Separate rules apply to state tensors."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
     reason = "keeps a state between runs, which firmwright does not support for this operator"
     operators = map(graph.Operators, range(graph.OperatorsLength()))
@@ -114,12 +112,11 @@ def decode_text(raw: bytes | None) -> str:
 
 
 def to_ints(values: Any) -> list[int]:
-    """Return a vector of the file; the reader returns 0 for a missing vector."""
+    """Return a vector of the file as a list. The reader returns 0 for a missing vector."""
     return [int(v) for v in values] if isinstance(values, np.ndarray) else []
 
 
 def operator_kinds(model: Any) -> list[str]:
-    """Return the kind of each operator code."""
     known = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
     codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
     found = [max(c.BuiltinCode(), c.DeprecatedBuiltinCode()) for c in codes]
@@ -127,7 +124,7 @@ def operator_kinds(model: Any) -> list[str]:
 
 
 def index_problems(model: Any) -> Iterator[str]:
-    """Yield each invalid index of a buffer, and of an operator or tensor of the first subgraph."""
+    """Yield the invalid indices of buffers, and of operators and tensors of the first subgraph."""
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
@@ -149,7 +146,7 @@ def index_problems(model: Any) -> Iterator[str]:
 
 
 def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -> Iterator[str]:
-    """Yield an operator's indices that exceed the model's operator codes and tensors."""
+    """Yield the indices of an operator that exceed the model's operator codes and tensors."""
     if operator.OpcodeIndex() >= len(kinds):
         yield f"has operator code {operator.OpcodeIndex()}; expected 0 to {len(kinds) - 1}"
     elif not operator.OutputsLength() and kinds[operator.OpcodeIndex()] not in WITHOUT_RESULTS:
@@ -161,7 +158,8 @@ def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -
 
 
 def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
-    """Yield the indices below ``lowest`` or from ``count`` on; -1 means a missing tensor."""
+    """Yield the indices below ``lowest``, and the indices from ``count``. -1 means a missing
+    tensor."""
     return (i for i in to_ints(values) if not lowest <= i < count)
 
 
@@ -172,9 +170,9 @@ class CheckedTensor:
     tensor: Any
     buffer_bytes: int
     is_arithmetic: bool
-    """Whether an operator reads or writes the real numbers of its integers."""
+    """Whether an operator reads or writes the real numbers of the tensor's integers."""
     is_softmax: bool
-    """Whether SOFTMAX writes the tensor, because its int16 zero point may be -32768."""
+    """Whether SOFTMAX writes the tensor. Then its int16 zero point may be -32768."""
 
     @cached_property
     def shape(self) -> list[int]:
@@ -226,7 +224,7 @@ def find_sparsity(t: CheckedTensor) -> str | None:
 
 def find_bad_scale(t: CheckedTensor) -> str | None:
     """a scale must be a positive, finite, normal number"""
-    if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums to which it is added
+    if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums
         return None
     wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= SMALLEST_SCALE))]
     return f"{wrong[0]}" if len(wrong) else None
@@ -243,9 +241,7 @@ def find_bad_zero_point(t: CheckedTensor) -> str | None:
 
 def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 must be 0"""
-    if (
-        t.tensor.IsVariable() or t.is_softmax
-    ):  # converters write different zero points for a state, but no kernel reads them
+    if t.tensor.IsVariable() or t.is_softmax:  # no kernel reads the zero points of states
         return None
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None
@@ -324,7 +320,7 @@ def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
 def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
     """Yield the tensors with data in the file, and the tensors that keep data between inferences.
 
-    An empty tensor needs no data, if no operator writes it.
+    An empty tensor needs no data if no operator writes the tensor.
     """
     written = {i for step in list_nodes(graph, operator_kinds(model)) for i in step.writes}
     for index in range(graph.TensorsLength()):
@@ -335,7 +331,7 @@ def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
 
 
 def buffer_bytes(model: Any, tensor: Any) -> int:
-    """Return the length of a tensor's data, also of data after the flatbuffer."""
+    """Return the length of a tensor's data, including data after the flatbuffer."""
     buffer = model.Buffers(tensor.Buffer())
     return int(buffer.DataLength() or buffer.Size())
 
@@ -355,7 +351,7 @@ LENGTH_FIELDS = (
 def operator_problems(
     graph: Any, kinds: Sequence[str], labels: Mapping[Hashable, str]
 ) -> Iterator[str]:
-    """Yield the problems of operators; ``kinds`` are the kinds of the operator codes."""
+    """Yield the problems of operators. ``kinds`` contains the kinds of the operator codes."""
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         kind = kinds[operator.OpcodeIndex()]
@@ -365,7 +361,7 @@ def operator_problems(
 
 
 def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
-    """Return an operator's options in the layout of ``kinds``; None if it has no options."""
+    """Return an operator's options in the layout of ``kinds``. Return None if it has no options."""
     table = operator.BuiltinOptions()
     if kind not in kinds or table is None:
         return None

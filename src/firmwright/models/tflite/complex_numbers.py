@@ -1,7 +1,7 @@
 """Converts RFFT2D along one axis, and the operators that read its complex numbers.
 
-In Relax, a tensor of complex numbers is float32 with one additional axis. This last axis has the
-real and the imaginary part.
+In Relax, a tensor of complex numbers is float32 with an additional last axis for the real and the
+imaginary part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
 
 def has_complex(converter: Any, op: Any) -> bool:
-    """Return whether an operator reads or writes complex numbers."""
     tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
     return any(t.tensor.Type() in COMPLEX for t in tensors if t.tensor_idx >= 0)
 
@@ -29,7 +28,8 @@ def has_complex(converter: Any, op: Any) -> bool:
 def convert_rfft(converter: Any, op: Any) -> relax.Expr:
     """Convert RFFT2D of a row, because TVM's FFT needs TVM's runtime.
 
-    LiteRT cuts or pads a row to the length, which is a power of two, and adds in float64.
+    LiteRT cuts or pads a row to the length, which is a power of two, and adds in float64. Raises
+    UserError for transforms of two axes.
     """
     source, sizes = converter.get_input_tensors(op)
     height, length = (int(n) for n in converter.get_tensor_value(sizes))
@@ -51,8 +51,8 @@ def convert_rfft(converter: Any, op: Any) -> relax.Expr:
 def transform_rows(data: te.Tensor, circle: te.Tensor) -> te.Tensor:
     """Return the spectrum (rows, length / 2 + 1, 2) of rows of real numbers.
 
-    ``circle`` (length, 2) has the powers of e^(-2πi / length). A position is place · columns +
-    column. So each sum over all places serves length / places frequencies.
+    ``circle`` (length, 2) contains the powers of e^(-2πi / length). A position is place · columns +
+    column. Therefore length / places frequencies use each sum over all places.
     """
     (count, width), length = (int(d) for d in data.shape), int(circle.shape[0])
     turns = 2 ** ((length.bit_length() - 1) // 2)

@@ -191,9 +191,9 @@ class Specializer:
         return inline_function(onnx.FunctionProto.FromString(body), node, schema)
 
     def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
-        """Evaluate the node if its inputs or its input's shape are constants.
+        """Evaluate a node with constant inputs or a static shape.
 
-        Return whether they are.
+        Return whether its results are constants.
         """
         if node.op_type == "Constant":
             value = read_constant_node(node)
