@@ -16,17 +16,18 @@ __version__ = "0.1.0"
 if IS_CHECKOUT:
     __path__.append(str(TOP))  # the folders of recipes, tasks, templates and toolchains
 
-# The variable disables the telemetry of ONNX Runtime, if it is set before ONNX Runtime is loaded.
+# The variable disables the telemetry of ONNX Runtime if it is set before the import of ONNX
+# Runtime.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 leave_slow_parts_out()
 
-# Otherwise, TVM loads all its GPU backends, which is a third of its import time.
+# Without this variable, TVM loads all its GPU backends, which is a third of its import time.
 os.environ.setdefault("TVM_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``build`` when it is first used, because most of the package does not need it."""
+    """Import ``build`` at its first use, because most of the package does not need it."""
     if name == "build":
         from firmwright.api import build
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run one command; return its exit code, 130 if the user interrupted it."""
+    """Run one command; return its exit code, which is 130 if the user interrupted the command."""
     try:
         from firmwright.process import catch_signals, open_streams, tell_end
 

@@ -1,7 +1,7 @@
 """Provides the Python interface: ``firmwright.build`` returns the bundle of a recipe.
 
-The build runs in a separate process, because it changes the current folder and signal handlers,
-which must not affect the calling program.
+The build runs in a separate process, because it changes the current folder and signal handlers. The
+calling program must not see these changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from firmwright.pipeline.run_build import run_build
 
 
 def build(recipe: str | Path, **variables: object) -> Bundle:
-    """Build a recipe and return its bundle, read and checked.
+    """Build a recipe, check its bundle, and return the bundle.
 
     ``recipe`` is a path, relative to the current folder. ``variables`` are the variables of the
     command line (``platform="host"``, ``samples=3``, ``outdir="build/host"``). The bundle has the

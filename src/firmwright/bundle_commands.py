@@ -39,8 +39,7 @@ from firmwright.report.measurement import Measurement, format_measurement, forma
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, equal to the codes of the program ``diff``."""
 TRUSTED, UNTRUSTED = 0, 1
-"""Exit codes of ``verify-bundle`` in addition to ``BROKEN``. Other commands return 0 or
-``BROKEN``."""
+"""Additional exit codes of ``verify-bundle``. Other commands return 0 or ``BROKEN``."""
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -80,12 +79,14 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
-    """Return the argument that makes a build reject user code, if the command line has it."""
+    """Return the argument that makes a build reject user code, if the command line has the
+    option.
+    """
     return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page; raise UserError on failure."""
+    """Write a page. Raises UserError if the page cannot be written."""
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -117,7 +118,7 @@ def run_image(options: argparse.Namespace) -> int:
 
 
 def read_size(name: str, text: str) -> int:
-    """Return the size in bytes of an option; raise UserError if the text is not a size."""
+    """Return the size in bytes of an option. Raises UserError if the text is not a size."""
     try:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError:
@@ -137,7 +138,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     bundle = read_bundle(options.bundle)
     envelope = options.envelope or envelope_path(options.bundle)
     if options.attest:
-        # An error of the envelope is reported before the build, which needs much time.
+        # An error of the envelope is reported before the build, which takes much time.
         prepare_envelope(bundle, options.attest, envelope)
     if options.files:
         search_in(options.files)
@@ -213,7 +214,7 @@ def list_measured(bundle: Bundle) -> tuple[list[str], list[str]]:
 
 
 def read_clock(text: str) -> int:
-    """Return the clock in Hz of an option; raise UserError if the text is not a frequency."""
+    """Return the clock in Hz of an option. Raises UserError if the text is not a frequency."""
     try:
         return parse_frequency(text)
     except ValueError as error:

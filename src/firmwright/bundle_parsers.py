@@ -1,6 +1,6 @@
 """Defines the commands that have bundles as arguments.
 
-Each start of firmwright imports this module.
+Each start of firmwright imports this module, so it has few imports.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ COMMANDS = (
 )
 
 ONLINE = ("push", "pull")
-"""Commands that report a broken connection, instead of ending without a message."""
+"""Commands that report a broken connection. Other commands end without a message."""
 
 
 def add_commands(commands: Any) -> None:
-    """Add the parsers of these commands to the command line's parser."""
     sentence = "print the contents of a bundle or of an image: ELF, MCUboot, or a network's image"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
     inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
@@ -77,7 +76,6 @@ def add_commands(commands: Any) -> None:
 
 
 def add_measure(commands: Any) -> None:
-    """Add the parser of the command that reads the log of a board."""
     sentence = "read the cycles of each layer from the log of a board, and check the log"
     measure = commands.add_parser("measure", help=sentence, description=sentence)
     log = "the console output of the bundle's demo, with `profile: individual`"
@@ -90,7 +88,6 @@ def add_measure(commands: Any) -> None:
 
 
 def add_image(commands: Any) -> None:
-    """Add the parser of the command that makes images for MCUboot."""
     sentence = "sign a bundle's firmware as an image for the boot loader MCUboot"
     image = commands.add_parser("image", help=sentence, description=sentence)
     image.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_checked(path: Path) -> bytes | None:
-    """Return the content of a file, None if the file is missing or damaged."""
+    """Return the content of a file; None if the file is missing or damaged."""
     try:
         digest, _, content = path.read_bytes().partition(b"\n")
     except OSError:
@@ -18,7 +18,7 @@ def read_checked(path: Path) -> bytes | None:
 
 
 def write_checked(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all; ignore a folder that is not writable."""
+    """Write a file completely or not at all. Errors of the file system are ignored."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

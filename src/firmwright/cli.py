@@ -57,7 +57,7 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
 
 
 def parse_jobs(text: str) -> str:
-    """Return a number of jobs as text; reject 0 and less, with which doit skips the build."""
+    """Return a number of jobs as text. Rejects 0 and less, because doit would skip the build."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
     return text
@@ -154,7 +154,6 @@ def is_recipe(argument: str) -> bool:
 
 
 def to_doit_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the command line of doit for these options."""
     recipes = [
         argument.removeprefix("recipe=") for argument in options.recipes if is_recipe(argument)
     ]
@@ -238,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_task(jobs: Sequence[Job], stage: str) -> str:
-    """Return the task of a stage; raise UserError if there is not exactly one (doit shows one)."""
+    """Return the task of a stage. Raises UserError if there is not exactly one task."""
     known = {name for job in jobs for name in job.stages if job.has_stage(name)}
     tasks = dict.fromkeys(job.task_name(stage) for job in jobs if job.has_stage(stage))
     if stage not in known:
@@ -251,7 +250,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
 
 
 def watch_recipes(options: argparse.Namespace) -> int:
-    """Build until ctrl-C, after every change; return the exit code."""
+    """Build after every change until ctrl-C; return the exit code."""
     from firmwright.watch.command import watch
 
     enter_repository()
@@ -293,7 +292,6 @@ def vendor_inputs(options: argparse.Namespace) -> int:
 
 
 def print_manual(_options: argparse.Namespace) -> int:
-    """Print the manual page of all commands; return the exit code."""
     from firmwright.terminal.manual import render_manual
 
     end_with_reader()
@@ -302,7 +300,6 @@ def print_manual(_options: argparse.Namespace) -> int:
 
 
 def run_on_bundles(options: argparse.Namespace) -> int:
-    """Run a command with bundles as arguments; return its exit code."""
     if options.command not in bundle_parsers.ONLINE:
         end_with_reader()
     from firmwright import bundle_commands
@@ -323,7 +320,9 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
-    """Print the stages of a job; return the exit code: 2 unless there is one job."""
+    """Print the stages of a job; return the exit code, which is 2 if there is not exactly one
+    job.
+    """
     from firmwright.pipeline.networks import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
@@ -386,7 +385,7 @@ def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 SPECIAL = {"explain": explain, "graph": print_graph, "list": list_tasks, "lock": lock_recipes}
-"""Commands that need the jobs, and are not a command of doit."""
+"""Commands that need the jobs, and are not commands of doit."""
 
 
 if __name__ == "__main__":

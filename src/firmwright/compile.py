@@ -1,6 +1,6 @@
 """Compiles a network in memory, from its imported Relax module to the input of its C project.
 
-Each step is a function; the stages of the pipeline write files between the steps.
+Each step is a function. The stages of the pipeline write files between the steps.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def compile_network(
 def prepare_module(
     module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
 ) -> tvm.IRModule:
-    """Apply the optional rewrites with these names, the custom and the canonical rewrites."""
+    """Apply the named optional rewrites, the custom rewrites and the canonical rewrites."""
     module = apply_transforms(module, set(rewrites) - AFTER_CANONICAL)
     for rewrite in custom:
         module = rewrite(module)
@@ -108,7 +108,7 @@ def check_state_support(interface: ModelInterface, mix: Sequence[Device]) -> Non
 def lower_regions(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
-    """Lower every region that computes, each on its device; return the kernels and the weights.
+    """Lower every region that computes, on its device; return the kernels and the weights.
 
     Raises UserError with every operator that cannot be compiled.
     """
@@ -121,10 +121,10 @@ def lower_each(
     mix: Sequence[Device],
     kept: Mapping[str, LoweredRegion] = MappingProxyType({}),
 ) -> list[tuple[str, LoweredRegion]]:
-    """Return, for every region that computes, its device and its lowered form.
+    """Return the device and the lowered form of every region that computes.
 
-    ``kept`` has regions by name that are already lowered. Raises UserError with every operator that
-    cannot be compiled.
+    ``kept`` has the regions that are already lowered, by name. Raises UserError with every operator
+    that cannot be compiled.
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
@@ -156,7 +156,7 @@ def lower_each(
 def is_reusable(device: Device, kernel: Kernel) -> bool:
     """Return whether a kernel fits every region with equal operators and constants.
 
-    Fallback devices use only operators and constants; other devices may use other properties of the
+    Fallback devices use only operators and constants. Other devices may use other properties of the
     region. A kernel with a list of float32 operators is not reusable, because the list contains
     names of its region.
     """
@@ -166,7 +166,7 @@ def is_reusable(device: Device, kernel: Kernel) -> bool:
 
 
 def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegion:
-    """Return a lowered region for another region with equal operators and constants."""
+    """Convert a lowered region to another region with equal operators and constants."""
     kernel = made.kernel
     ports = (*first.inputs, *first.outputs), (*region.inputs, *region.outputs)
     tensors = dict(zip(*ports, strict=True))
@@ -193,7 +193,8 @@ def share_weights(
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
     """Return the kernels of lowered regions, and their weights by name.
 
-    Equal arrays of a device share one name, so all steps of a recurrent layer share its weights.
+    Equal arrays of a device share one name. Therefore all steps of a recurrent layer share its
+    weights.
     """
     kernels, weights = [], {}
     names: dict[tuple[str, str, bytes], str] = {}

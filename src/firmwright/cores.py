@@ -6,7 +6,7 @@ import os
 
 
 def count_cores() -> int:
-    """Return the number of processors that this process may use, at most the machine's number."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,9 +1,10 @@
 """Marks the folders that firmwright created: a build removes and replaces only marked folders.
 
 There are two kinds of folders, with two markers. A *claimed* folder, such as the build folder of a
-recipe, has ``.firmwright``. Builds add folders and files to it. It is removed after all other
-files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of all
-files that a build wrote there. These files are replaced or removed together; other files stay.
+recipe, has ``.firmwright``. Builds add folders and files to it. The folder is removed after all
+other files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of
+all files that a build wrote to the folder. These files are replaced or removed together; other
+files stay.
 
 The marker is the first file that is written and the last file that is removed. Therefore the next
 build does not treat the folder of a killed build as a folder of the user. An empty marker is
@@ -26,7 +27,7 @@ OWNER = "recipe: "
 """The prefix of the recipe's path in a marker. The path is relative to the folder."""
 
 INDEX_FILE = "stage.json"
-"""The list of a stage's files with their digests; later stages depend on it."""
+"""The list of a stage's files with their digests. Later stages depend on this list."""
 
 ALL = "*"
 """The entry of an index which states that firmwright wrote all files of the folder, as in an
@@ -41,7 +42,7 @@ MOST_SHOWN = 3
 
 
 def read_owner(folder: Path) -> str | None:
-    """Return the recipe that a claimed folder belongs to, "" for several; None if not claimed."""
+    """Return the recipe of a claimed folder; '' for several recipes, None if it is not claimed."""
     try:
         text = (folder / MARKER).read_text("utf-8")
     except (OSError, ValueError):
@@ -52,7 +53,7 @@ def read_owner(folder: Path) -> str | None:
 
 
 def list_foreign_entries(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; an empty list if the folder is claimed.
+    """Return the sorted names in a folder; [] if the folder is claimed.
 
     Raises UserError if the folder cannot be read.
     """
@@ -65,15 +66,15 @@ def list_foreign_entries(folder: Path) -> list[str]:
         raise UserError(
             f"{folder}: cannot be read: {error.strerror}; check its permissions"
         ) from None
-    # Read the marker after the names, because a build that claims the folder first writes its
-    # marker.
+    # Read the marker after the names, because a build that claims the folder writes its marker
+    # first.
     return sorted(names) if read_owner(folder) is None else []
 
 
 def claim_folder(folder: Path, owner: str = "") -> None:
-    """Create a folder with a marker; raise UserError if it has foreign files.
+    """Create a folder with a marker. Raises UserError if the folder has foreign files.
 
-    If ``owner`` is given, a claimed folder gets this owner.
+    A claimed folder gets the owner ``owner`` if it is not ''.
     """
     if foreign := list_foreign_entries(folder):
         raise UserError(describe_foreign(folder, foreign))
@@ -104,7 +105,9 @@ def release_folder(folder: Path) -> None:
 
 
 def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
-    """Return the message for a folder with foreign files, or for a foreign file in its place."""
+    """Return the message about a folder with foreign files, or about a foreign file in its
+    place.
+    """
     found = "this" if foreign == ["."] else shorten(foreign)
     return f"{folder}: no build of this version wrote {found}; move it elsewhere or remove it"
 
@@ -129,7 +132,7 @@ def begin_results(unfinished: Path) -> Path:
 
 
 def mark_all(folder: Path) -> None:
-    """Create a folder that contains only firmwright's files; keep the files of an existing folder.
+    """Create a folder for firmwright's files. If it exists, its files are kept.
 
     Raises UserError if the folder has foreign files.
     """
@@ -150,12 +153,11 @@ def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None
 
 
 def format_index(digests: Mapping[str, str]) -> str:
-    """Return the text of the index of a folder of results, from the digests of its files."""
     return json.dumps({"files": digests}, indent=1) + "\n"
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of results; raise UserError before any removal if it has foreign files."""
+    """Remove a folder of results. Raises UserError before any removal if it has foreign files."""
     refuse_foreign_files(folder)
     remove_own_files(folder)
 
@@ -167,20 +169,20 @@ def refuse_foreign_files(folder: Path) -> None:
 
 
 def list_foreign_files(folder: Path) -> list[str]:
-    """Return the files of a folder that no build wrote, relative to the folder, sorted.
+    """Return the sorted files of a folder that no build wrote, relative to the folder.
 
-    If the path is a link or a file instead of a folder, it is listed as ``.``.
+    A link or a file in place of the folder is listed as ``.``.
     """
     if folder.is_symlink() or not folder.is_dir():
         return ["."] if os.path.lexists(folder) else []
     files = list_files(folder)
-    # Read the index after the files, because a build first writes its marker.
+    # Read the index after the files, because a build writes its marker first.
     listed = read_listed(folder)
     return [name for name in files if not ({name, ALL} & listed) and not is_cut(folder, name)]
 
 
 def remove_own_files(folder: Path) -> None:
-    """Remove the files that builds wrote in a folder, and each folder that is then empty."""
+    """Remove the files that builds wrote to a folder, and each folder that is then empty."""
     if folder.is_symlink() or not folder.is_dir():
         return
     foreign = set(list_foreign_files(folder))
@@ -194,7 +196,7 @@ def remove_own_files(folder: Path) -> None:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return all files and links below a folder, sorted; links are not followed."""
+    """Return all files and links below a folder, sorted. Links are not followed."""
     return sorted(path.relative_to(folder).as_posix() for path in walk(folder))
 
 
@@ -205,7 +207,9 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def read_listed(folder: Path) -> frozenset[str]:
-    """Return the files that the index of a folder lists; an empty set without a valid index."""
+    """Return the files that the index of a folder lists; an empty set if there is no valid
+    index.
+    """
     index = folder / INDEX_FILE
     try:
         listed = json.loads(b"" if index.is_symlink() else index.read_bytes())["files"]

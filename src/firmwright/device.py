@@ -1,7 +1,7 @@
 """Provides the public interface for plug-ins: custom devices, strategies and networks.
 
-Semantic versioning covers only these names. A name's module is imported when the name is first
-used, because every build reads the description of a device and must not load TVM.
+Semantic versioning covers only these names. A name's module is imported at the first use of the
+name, because every build reads the description of a device and must not load TVM.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ HOMES = {
     "targets.placement": "Composite Placement",
     "targets.rules": "Rule find_violations read_rules",
 }
-"""The module of ``firmwright`` that defines each name."""
+"""The modules of ``firmwright`` and the names that each module defines."""
 
 MODULE_OF = {
     name: f"firmwright.{module}" for module, names in HOMES.items() for name in names.split()

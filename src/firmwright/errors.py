@@ -1,7 +1,7 @@
 """Defines the base class of errors that a user can fix, and helpers for messages.
 
-A :class:`UserError` reaches the terminal without a traceback. Every other unhandled exception is a
-bug of firmwright and keeps its traceback.
+A :class:`UserError` reaches the terminal without a traceback. All other unhandled exceptions are
+bugs of firmwright and keep their traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One error with its location: ``path:line:column: message`` (1-based; 0 if unknown)."""
+    """One error with its position: ``path:line:column: message`` (1-based; 0 if unknown)."""
 
     path: str
     line: int
@@ -32,7 +32,8 @@ class Diagnostic:
 class UserError(Exception):
     """An error of the user. Its text states the remedy, and hides secret parts of addresses.
 
-    Messages go to terminals, to logs and to the state of doit, so addresses are masked here.
+    Addresses are masked in this class, because messages go to terminals, to logs and to doit's
+    state.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -40,14 +41,14 @@ class UserError(Exception):
 
 
 class DiagnosticError(UserError):
-    """Several errors at once, each on a separate line, sorted by location."""
+    """Several errors, sorted by position; each error is on a separate line."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = sorted(set(diagnostics))
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[type[DiagnosticError], tuple[list[Diagnostic]]]:
-        """Return the arguments that pickle needs for an error of another process."""
+        """Return the arguments with which pickle restores an error from another process."""
         return type(self), (self.diagnostics,)
 
 
@@ -61,7 +62,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def suggest_known(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'? Known: x, y``: the nearest known word, and all known words."""
+    """Return the nearest known word and all known words: ``; did you mean 'x'? Known: x, y``."""
     candidates = sorted(known)
     hint = did_you_mean(word, candidates)
     return f"{hint} Known: {', '.join(candidates)}" if hint.endswith("?") else hint
@@ -72,7 +73,7 @@ TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
 
 
 SCHEDULE_ERROR = re.compile(r"schedule primitive '([\w-]+)'.*^Error message: (.+?)$", re.S | re.M)
-"""Matches TVM's messages about a schedule: the failed primitive, and the reason at the end."""
+"""Matches TVM's messages about a schedule: the failed primitive and, at the end, the reason."""
 
 
 def first_line(error: BaseException) -> str:
@@ -85,28 +86,28 @@ def first_line(error: BaseException) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """Return the end of a process by its return code: ``SIGKILL`` or ``exit code 3``."""
+    """Return the name of the signal or the exit code that ended a process."""
     known = {number.value: number.name for number in signal.Signals}
     return known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
 
 
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
-    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # without width
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"  # for text direction
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # characters without width
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"  # characters for text direction
     "\ud800-\udfff\U000e0000-\U000e0fff]"  # halves of characters, tags
 )
 """Characters that control a terminal or a page, or that are invisible.
 
 The list is fixed, because ``str.isprintable`` differs between versions of Python. Bundles would
-then differ, too.
+then also differ.
 """
 
 
 def to_printable(text: str) -> str:
-    r"""Return text with ``\uXXXX`` in place of each of :data:`CONTROLS`.
+    r"""Return text in which ``\uXXXX`` replaces each of :data:`CONTROLS`.
 
-    JSON, YAML and TOML read this escape within quotes. Above U+FFFF, a character has two escapes.
+    JSON, YAML and TOML read this escape within quotes. A character above U+FFFF has two escapes.
     """
     return CONTROLS.sub(escape_character, text)
 
@@ -117,9 +118,9 @@ def escape_character(found: re.Match[str]) -> str:
 
 
 def mask_addresses(text: str) -> str:
-    """Return text with its addresses, in which users, passwords, queries and fragments are masked.
+    """Return text in which users, passwords, queries and fragments of addresses are masked.
 
-    ``Path`` writes an address with one slash, so one slash is enough here.
+    ``Path`` writes an address with one slash, so the pattern requires only one slash.
     """
     text = re.sub(r"(https?:/{0,2}|\w://)[^\s'\"]+@", r"\1…@", text, flags=re.IGNORECASE)
     query = r"((?:https?:/|\w://)[^\s?#'\"]*[?#])[^\s'\"]+"

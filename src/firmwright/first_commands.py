@@ -14,11 +14,10 @@ from typing import Any
 from firmwright.errors import UserError
 
 DEFAULT_PLATFORM = "rv32-bare"
-"""The platform of a recipe without the key `platform`, as the schema has it."""
+"""The platform of a recipe without the key `platform`, equal to the schema's default."""
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the commands to a parser of commands."""
     new = commands.add_parser(
         "new", help="create the files of a custom board, or the package of a device"
     ).add_subparsers(dest="kind", required=True, metavar="KIND")
@@ -146,7 +145,7 @@ def list_written(written: Mapping[Path, bool]) -> list[str]:
 
 
 def refuse_options(options: argparse.Namespace, names: Sequence[str], beside: str) -> None:
-    """Raise UserError for an option that has no effect together with ``beside``."""
+    """Raise UserError if an option has no effect together with ``beside``."""
     for option in names:
         if getattr(options, option):
             name = option.replace("_", "-")
@@ -170,7 +169,9 @@ def read_value(text: str) -> tuple[str, list[Any]]:
 
 
 def read_numbers(text: str) -> tuple[str, list[Any]]:
-    """Return the text before the last equals sign, and the list after it or an empty list."""
+    """Return the text before the last equals sign, and the list after it; [] if there is no
+    list.
+    """
     name, _, numbers = text.rpartition("=")
     with suppress(json.JSONDecodeError):
         return name, list(json.loads(f"[{numbers}]"))

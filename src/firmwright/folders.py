@@ -22,5 +22,7 @@ FOLDERS = (PACKAGE, *(TOP / name for name in ON_TOP if IS_CHECKOUT))
 """The folders that together contain every file of firmwright once."""
 
 PREFIXES = tuple(f"{folder}{os.sep}" for folder in FOLDERS if folder.name != "recipes")
-"""The first parts of the paths of firmwright's files. Recipes of the checkout count as user
-files."""
+"""The first parts of the paths of firmwright's files.
+
+Recipes of the checkout count as user files.
+"""

@@ -30,9 +30,9 @@ _copies: set[int] = set()
 
 
 class _State:
-    """``ending`` is True as soon as this process ends.
+    """The state of this process; ``ending`` is True as soon as the process ends.
 
-    Then its threads must not start a process.
+    After that, its threads must not start a process.
     """
 
     ending = False
@@ -43,13 +43,13 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
     Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
     Raises UserError if the copy ends early; the message begins with ``what`` and contains the last
-    line that the copy printed. Several threads may call this function at once. Without fork, the
-    function is called in this process.
+    line that the copy printed. Several threads may call this function at once. If the system has no
+    fork, the function is called in this process.
     """
     if not CAN_FORK:
         return function(*arguments)
     mark = os.urandom(16)
-    with _forking:  # otherwise, a copy that another thread forks would keep the pipe open
+    with _forking:  # without this lock, a copy that another thread forks would keep the pipe open
         receiver, sender = os.pipe()
         parent = os.getpid()
         with hold_signals():
@@ -81,7 +81,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
 @contextmanager
 def end_with_copies(program: subprocess.Popen[Any]) -> Iterator[None]:
-    """Let end_copies also kill a running program for which a thread waits."""
+    """Make :func:`end_copies` also kill a running program for which a thread waits."""
     _add(program.pid)
     try:
         yield
@@ -98,7 +98,7 @@ def _add(process: int) -> None:
 def end_copies() -> None:
     """Kill all copies and programs of this process, also copies and programs that start later.
 
-    The threads that wait for them continue.
+    Threads that wait for them continue.
     """
     _State.ending = True
     for copy in [*_copies]:
@@ -113,7 +113,7 @@ def _live_as_copy(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> NoReturn:
-    """Send the mark, then (None, result) or (error, None); the pipe also carries the output."""
+    """Send the mark, then (None, result) or (error, None). The pipe also carries the output."""
     try:
         for number in ENDING:
             signal.signal(number, signal.SIG_DFL)

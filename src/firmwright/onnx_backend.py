@@ -42,11 +42,11 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 
 PLATFORM = load_platform("host")
 BUDGET = 10**11
-"""The number of instructions after which a program is considered to hang."""
+"""The number of instructions after which a program counts as an endless loop."""
 
 
 class Program(BackendRep):
-    """The program of a model; its folder exists as long as this object."""
+    """The program of a model. Its folder exists as long as this object."""
 
     def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
         self.interface = interface
@@ -71,7 +71,9 @@ class FirmwrightBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
-        """Return whether firmwright compiles a model; :meth:`prepare` raises the reason."""
+        """Return whether firmwright compiles a model; the error of :meth:`prepare` has the
+        reason.
+        """
         try:
             compile_model(model)
         except UserError:
@@ -80,7 +82,7 @@ class FirmwrightBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Program:
-        """Compile a model for this machine; raise UserError if that is not possible."""
+        """Compile a model for this machine. Raises UserError if the model cannot be compiled."""
         if not cls.supports_device(device):
             raise UserError(f"the device {device!r} is not supported; expected 'CPU'")
         network = compile_model(model)
@@ -103,7 +105,7 @@ class FirmwrightBackend(Backend):
         outputs_info: Any = None,  # noqa: ARG003 - they are inferred
         **options: Any,
     ) -> tuple[np.ndarray[Any, Any], ...]:
-        """Run one operator of the version ``opset_version``, by default of the newest version."""
+        """Run one operator of the version ``opset_version``; the default is the newest version."""
         arrays = [np.asarray(value) for value in inputs]
         given = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

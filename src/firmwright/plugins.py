@@ -14,19 +14,18 @@ TFLITE_OPERATORS = "firmwright.tflite_operators"
 """The group of modules that read TFLite files with a vendor's custom operators."""
 
 read_version = cache(version)
-"""Return the version of an installed package. A process reads it once."""
+"""Return the version of an installed package. A process reads the version once."""
 
 
 @cache
 def find_plugins(group: str) -> EntryPoints:
-    """Return the entry points of a group."""
     found: EntryPoints = read_plugins().select(group=group)
     return found
 
 
 @cache
 def read_plugins() -> Any:
-    """Return all entry points. Before Python 3.12, the result has a different type.
+    """Return all entry points. The type of the result differs before Python 3.12.
 
     The search reads a file of every installed package.
     """
@@ -42,7 +41,7 @@ def load_plugin(point: EntryPoint) -> Any:
     """Import the object of an entry point.
 
     Raises UserError if the installation is incomplete. Also raises UserError, with the line, if the
-    module's code fails.
+    code of the module fails.
     """
     try:
         return point.load()
@@ -59,7 +58,7 @@ def load_plugin(point: EntryPoint) -> Any:
 
 
 def describe_incomplete(point: EntryPoint, problem: Exception) -> UserError:
-    """Return the error for a package that pip lists, but whose module Python cannot import.
+    """Return the error about a package that pip lists, but whose module Python cannot import.
 
     The usual cause is a deleted folder of an editable installation.
     """

@@ -24,7 +24,7 @@ STREAMS = ("stdin", "stdout", "stderr")
 """The names of the standard streams, in the order of their numbers."""
 
 FAILED = 1
-"""The exit code of a process that could not do its work."""
+"""The exit code of a process that failed."""
 
 FAULT_LOG = "fault.log"
 """The file in the user's cache folder with the traceback of the last fault of firmwright."""
@@ -33,7 +33,7 @@ NO_MEMORY = re.compile(
     "cannot allocate memory|bad_alloc|bad allocation|can't start new thread|failed to map segment",
     re.IGNORECASE,
 )
-"""The texts with which libraries report that memory has run out, in exceptions of many classes."""
+"""Matches messages of libraries if memory has run out. The exceptions have many classes."""
 
 ENDINGS = {
     "SIGINT": "\ninterrupted",
@@ -41,7 +41,7 @@ ENDINGS = {
     "SIGHUP": "ended by SIGHUP",
     "SIGXCPU": "ended by SIGXCPU: the limit of processor time is reached",
 }
-"""The signals that end a process, each with the line to print."""
+"""The signals that end a process, and the line to print for each signal."""
 
 
 class Output(TextIOWrapper):
@@ -67,10 +67,10 @@ class Output(TextIOWrapper):
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed; raise SystemExit if standard output is closed.
+    """Open the standard streams that are closed. Raises SystemExit if standard output is closed.
 
-    Otherwise, the next file that the process opens would get the number of a closed stream.
-    Programs that the process starts would then write into that file.
+    Without this function, the next file that the process opens would get the number of a closed
+    stream. Started programs would then write into that file.
     """
     closed = [name for name in STREAMS if getattr(sys, name) is None]
     for name in closed:
@@ -101,8 +101,8 @@ def catch_signals(kept: str = "") -> None:
     """End this process and its copies at a signal, with one line and exit code 128 + its number.
 
     ``kept`` is the end of the line. A signal that is ignored, as after ``nohup``, stays ignored.
-    Only ctrl-C is always caught, because a script's shell makes programs in the background ignore
-    it.
+    Only ctrl-C is always caught, because the shell of a script makes programs in the background
+    ignore it.
     """
     main = os.getpid()
 
@@ -127,7 +127,7 @@ def tell_end(error: Exception) -> int:
     """Print one line for an unhandled error; return the exit code."""
     with suppress(OSError):
         sys.stdout.flush()
-    sys.stdout = open_sink(1)  # Python flushes at exit, and the flush would fail again
+    sys.stdout = open_sink(1)  # Python flushes at exit, and this flush would fail again
     line = describe(error)
     if line:
         with suppress(OSError):
@@ -136,7 +136,7 @@ def tell_end(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the line for an error that ends a process; empty if the output has no reader."""
+    """Return the line for an error that ends a process; '' if the output has no reader."""
     if isinstance(error, BrokenPipeError):
         return ""
     if isinstance(error, UserError):
@@ -150,7 +150,7 @@ def describe(error: Exception) -> str:
 
 def describe_fault(error: Exception) -> str:
     """Return the line for an unexpected error, and write its traceback to the log."""
-    # This import is late, because faults are rare.
+    # Imported late, because faults are rare.
     from firmwright.user_folders import find_cache_folder
 
     trace = "".join(traceback.format_exception(error))

@@ -10,14 +10,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.1
-"""The minimum time between two reports in seconds, because a step may be a single byte."""
+"""The minimum time in seconds between two reports, because a step may be a single byte."""
 
 BYTES = "bytes"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a task: ``done`` of ``total`` steps; ``unit`` is a step's plural name."""
+    """The progress of a task: ``done`` of ``total`` steps; ``unit`` is the plural name of a
+    step.
+    """
 
     task: str
     unit: str
@@ -44,7 +46,7 @@ def begin_task(name: str) -> None:
 
 
 def report(unit: str, done: int, total: int) -> None:
-    """Report ``done`` of ``total`` steps; drop most of the reports of a fast loop."""
+    """Report ``done`` of ``total`` steps. Most reports of a fast loop are dropped."""
     if _Reports.listener is None:
         return
     now = time.monotonic()

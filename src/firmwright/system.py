@@ -1,7 +1,8 @@
-"""Wraps calls of the operating system that not every system has.
+"""Wraps calls of the operating system that some systems lack.
 
 Only this module imports fcntl, resource and inotify_simple, forks, and holds signals. Windows lacks
-all of them, so its builds have no lock, no memory limit and no copies of the process.
+these functions. Therefore builds on Windows have no lock, no memory limit and no copies of the
+process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""The signals that end a process, and that are held during a fork."""
+"""The signals that end a process. They are held during a fork."""
 
 
 def fork() -> int:
@@ -44,7 +45,7 @@ def hold_signals() -> Iterator[None]:
     """Hold signals during a fork, because the exception of a handler could be lost.
 
     A signal may come during Python's hooks of a fork, such as the hook of ``logging``. Python then
-    prints the exception and continues. The fork itself calls accept_signals.
+    prints the exception and continues. The copy calls accept_signals.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
@@ -60,8 +61,8 @@ def accept_signals() -> None:
 def lock_file(stream: IO[Any], wait: bool = True) -> None:
     """Lock a file until it is closed.
 
-    Raises BlockingIOError if another process holds the lock and this process does not ``wait``, and
-    OSError if the system or the file system has no locks.
+    Raises BlockingIOError if another process holds the lock and ``wait`` is False. Raises OSError
+    if the system or the file system has no locks.
     """
     if fcntl is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -90,13 +91,13 @@ def limit_memory(more: int) -> None:
 class FolderChanges:
     """Sleeps until a change in folders, or for a time if the system does not report changes.
 
-    Not every file system reports changes, and the number of watched folders is limited. One object
-    serves all waits, because its close needs up to 20 ms.
+    Some file systems report no changes, and the number of watched folders is limited. One object
+    serves all waits, because closing it takes up to 20 ms.
     """
 
     def __init__(self) -> None:
         self.inotify: Any = None
-        # The package exists for Linux only, and Linux limits the number of objects per user.
+        # The package exists only for Linux, and Linux limits the number of objects per user.
         with suppress(ImportError, OSError):
             from inotify_simple import INotify
 
@@ -110,7 +111,7 @@ class FolderChanges:
             self.inotify.close()
 
     def listen_in(self, folders: Iterable[str]) -> None:
-        """End the next sleeps at a change in these folders."""
+        """End the next sleeps after a change in these folders."""
         if not self.inotify:
             return
         from inotify_simple import flags, masks

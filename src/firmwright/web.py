@@ -30,9 +30,9 @@ class Pace:
 
 
 PACE = Pace()
-"""The pace of downloads, which accepts slow servers because the data has no other source."""
+"""The pace of downloads. It accepts slow servers, because the data has no other source."""
 LARGEST_FILE = 2 * 1024**3
-"""The maximum size of a download in bytes; files of models have 32-bit offsets."""
+"""The maximum size of a download in bytes. Model files have 32-bit offsets."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -66,8 +66,8 @@ def ask(
 ) -> tuple[Response, bytes]:
     """Return a server's answer and its body, of at most ``most`` bytes. Raises WebError on failure.
 
-    ``sign`` changes a request before it is sent. Without ``sign``, the passwords of ``~/.netrc``
-    are used.
+    ``sign`` changes a request before it is sent. If it is None, the passwords of ``~/.netrc`` are
+    used.
     """
     import requests
     import urllib3
@@ -86,7 +86,7 @@ def ask(
 def download(
     session: Session, url: str, most: int = LARGEST_FILE, pace: Pace | None = None
 ) -> bytes:
-    """Return the content at an address.
+    """Return the content at a URL.
 
     Raises WebError if the content is too long, or if the status is not 200.
     """
@@ -97,13 +97,13 @@ def download(
 
 
 def refuse(answer: Response, reason: str = "") -> WebError:
-    """Return the error for an answer; ``reason`` is the server's explanation, if it has one."""
+    """Return the error about an answer; ``reason`` is the server's explanation, or ''."""
     said = f"the server answers {answer.status_code} {reason or answer.reason or ''}".rstrip()
     return WebError(said, answer.status_code)
 
 
 def read_body(answer: Response, most: int, pace: Pace) -> bytes:
-    """Return the body of an answer; raise WebError if it is too long, too slow or incomplete."""
+    """Return the body of an answer. Raises WebError if it is too long, too slow or incomplete."""
     stated = answer.headers.get("Content-Length", "")
     total = int(stated) if stated.isdecimal() else 0
     body = bytearray()
@@ -123,7 +123,7 @@ def read_body(answer: Response, most: int, pace: Pace) -> bytes:
 def describe(error: BaseException) -> str:
     """Return a message about a missing or incomplete answer, with the system's reason.
 
-    The message has only the reason, because the errors of the libraries are a page long.
+    The message has only the reason, because the errors of the libraries have the length of a page.
     """
     from http.client import IncompleteRead
 

@@ -1,4 +1,4 @@
-"""Reads and writes protobuf messages without the library protobuf, whose import needs 25 ms.
+"""Reads and writes protobuf messages without the library protobuf, whose import takes 25 ms.
 
 A field is a number and a value. The value is an integer or bytes: a text or a nested message.
 """
@@ -23,16 +23,16 @@ class NotProtobufError(ValueError):
 
 
 def find_parts(stream: BinaryIO, span: Span, number: int) -> Iterator[Span]:
-    """Yield the location of each field with this number in the message at a location."""
+    """Yield the position of each field with this number in the message at ``span``."""
     for found, value in find_fields(stream, span):
         if found == number and isinstance(value, tuple):
             yield value
 
 
 def find_fields(stream: BinaryIO, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Yield the number and the value of every field of the message at a location of a file.
+    """Yield the number and the value of every field of the message at ``span``.
 
-    The value of bytes is their location. Numbers of a fixed size are skipped. Raises
+    The value of bytes is their position. Numbers of a fixed size are skipped. Raises
     NotProtobufError if the message is invalid.
     """
     start, end = span

@@ -125,7 +125,7 @@ class ModelInterface:
     """The tensors of a TFLite model's outputs, by the outputs' names; a signature chooses them."""
     input_c_names: dict[str, str] = field(default_factory=dict)
     output_c_names: dict[str, str] = field(default_factory=dict)
-    """The C names that the recipe states, by the name of the output."""
+    """The C names of the recipe, by the names of inputs and outputs."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:

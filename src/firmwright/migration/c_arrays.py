@@ -25,7 +25,7 @@ VARIABLES = "model-parameters/model_variables.h"
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """A model that is to be written to a separate file with this name."""
+    """A model for a separate file with the name ``name``."""
 
     name: str
     content: bytes
@@ -37,7 +37,7 @@ class EmbeddedModel:
 def read_c_array(source: Source) -> list[Setting]:
     """Return the model of a C file.
 
-    Raises DiagnosticError unless the file has exactly one complete model.
+    Raises DiagnosticError if the file does not have exactly one complete model.
     """
     text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
     found = {each: read_items(source, each) for each in ARRAY.finditer(text)}
@@ -65,7 +65,7 @@ def read_c_array(source: Source) -> list[Setting]:
 
 
 def read_items(source: Source, array: re.Match[str]) -> bytes:
-    """Return the bytes of an array. Raises DiagnosticError for an item that is not a byte."""
+    """Return the bytes of an array. Raises DiagnosticError if an item is not a byte."""
     content = bytearray()
     start = array.start("items")
     for item in re.finditer(r"[^,\s][^,]*", array["items"]):
@@ -80,7 +80,10 @@ def read_items(source: Source, array: re.Match[str]) -> bytes:
 
 
 def read_edge_impulse(source: Source) -> list[Setting]:
-    """Return the constants and the model of an exported C++ library. Raises UserError."""
+    """Return the constants and the model of an exported C++ library.
+
+    Raises UserError if a file cannot be read or the export has several models.
+    """
     files = source.text.split("\n")
     metadata = next(name for name in files if name.endswith(METADATA))
     root = source.folder / metadata.removesuffix(METADATA)
@@ -112,7 +115,7 @@ def unescape(text: str) -> str:
 def find_impulse_model(source: Source, folder: Path) -> Setting:
     """Return the model in the folder of an export, or its C file if EON compiled the model.
 
-    Raises UserError.
+    Raises UserError if there are several models or none.
     """
     files = sorted(folder.glob("*")) if folder.is_dir() else []
     models = [path for path in files if path.suffix == ".tflite"]

@@ -18,7 +18,7 @@ VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\}|\((\w+)\))")
 """A variable of a shell or of a Makefile: its value, and its use."""
 
 Command = tuple[list[tuple[str, int]], int]
-"""The words after a tool's name, each with its line, and the line of the tool's name."""
+"""The words after a tool's name with their lines, and the line of the tool's name."""
 
 MARKS = "`\"'"
 """The marks around a command in a Markdown text, or in another command."""
@@ -26,7 +26,8 @@ MARKS = "`\"'"
 
 @dataclass(frozen=True)
 class Tool:
-    """A command. ``pattern`` finds it in a line; ``flags`` are the options without a value.
+    """A command; ``pattern`` finds the command in a line, ``flags`` are the options without a
+    value.
 
     If ``flags`` is None, only the options in ``valued`` have a value.
     """
@@ -89,7 +90,7 @@ def split_tvmc(source: Source, setting: Setting) -> Iterator[Setting]:
 
 
 def split_target(setting: Setting) -> Iterator[Setting]:
-    """Yield the devices of a target of TVM, each with its options."""
+    """Yield the devices of a target of TVM, and the options of each device."""
     for part in setting.value.split(","):
         device, *options = part.split() or [""]
         yield Setting(f"device {device}", device, setting.file, setting.line)
@@ -107,9 +108,9 @@ def read_deeploy(source: Source) -> list[Setting]:
 
 
 def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
-    """Yield the options and arguments of the one command of a tool in a text.
+    """Yield the options and arguments of a tool's only command in a text.
 
-    Raises DiagnosticError for quotes without an end, and for several commands.
+    Raises DiagnosticError if quotes have no end, or if there are several commands.
     """
     found = choose([*find_commands(source, tool)])
     if len(found) > 1:
@@ -130,7 +131,7 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
 
 
 def choose(found: list[Command]) -> list[Command]:
-    """Return the commands that name a model, or else the commands with an option."""
+    """Return the commands that name a model; if there are none, the commands with an option."""
     for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
         kept = [each for each in found if any(re.search(pattern, word) for word, _ in each[0])]
         if kept:
@@ -141,7 +142,7 @@ def choose(found: list[Command]) -> list[Command]:
 def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
     """Yield the commands of a tool.
 
-    Variables that an earlier line sets are replaced. A command may be in quotes.
+    The values of earlier lines replace variables. A command may be in quotes.
     """
     variables: dict[str, str] = {}
     lines = source.text.split("\n")
@@ -168,7 +169,6 @@ def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
 
 
 def cut(block: list[str], mark: str) -> list[str]:
-    """Return the lines of a command up to its closing quotation mark."""
     text, *_ = re.split(rf"(?<!\\){mark}", "\n".join(block), maxsplit=1)
     return text.replace(f"\\{mark}", mark).split("\n")
 

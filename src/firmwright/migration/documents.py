@@ -12,7 +12,7 @@ from firmwright.migration.source import Setting, Source
 
 
 def read_document(source: Source) -> list[Setting]:
-    """Return the values of a YAML file by their keys: ``session.model_path``.
+    """Return the values of a YAML file by their keys, such as ``session.model_path``.
 
     A numeric key, as in TI's maps of labels, becomes text. Raises DiagnosticError if the text is
     not YAML or not a mapping.
@@ -62,7 +62,10 @@ def read_platformio(source: Source) -> list[Setting]:
 
 
 def read_ini(source: Source) -> Iterator[tuple[str, Setting]]:
-    """Yield the lines of an INI file, each with its section. Raises DiagnosticError."""
+    """Yield the section and the setting of each line of an INI file.
+
+    Raises DiagnosticError if a line is not in the form of an INI file.
+    """
     section = key = ""
     for number, line in enumerate(source.text.split("\n"), 1):
         text = re.sub(r"(?:^|\s)[;#].*", "", line).rstrip()

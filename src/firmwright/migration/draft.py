@@ -1,4 +1,4 @@
-"""Converts settings by the rules of a format to recipe values, with notes on other settings."""
+"""Converts settings to recipe values with the rules of a format; notes list other settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pointer = tuple[str, ...]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of rules.yaml; the comment at its start describes the fields."""
+    """One rule of rules.yaml; the comment at the start of the file describes the fields."""
 
     key: str = ""
     use: str = ""
@@ -49,7 +49,7 @@ def load_rules() -> Mapping[str, Mapping[str, Rule]]:
 
 @dataclass
 class Draft:
-    """An unfinished recipe. ``values`` has each value with its setting, for messages."""
+    """An unfinished recipe; ``values`` has each value and, for messages, its setting."""
 
     source: Source
     catalog: Catalog
@@ -95,7 +95,7 @@ class Draft:
             self.note(setting, f"{key.removeprefix('use.')}: {rule.note}")
 
     def convert(self, setting: Setting, rule: Rule) -> Any:
-        """Return the recipe's value of a setting, or None without a counterpart."""
+        """Return the recipe's value of a setting; None if it has no counterpart."""
         if rule.value is not None:
             return rule.value
         if rule.values is not None:
@@ -105,7 +105,7 @@ class Draft:
         return setting.value
 
     def put_option(self, setting: Setting, rule: Rule) -> None:
-        """Store an option of a device, if the device has it and accepts the value."""
+        """Store an option of a device, if the device has the option and accepts the value."""
         options = self.catalog.devices[rule.option].options
         name = rule.name or setting.name.removeprefix("options.").rpartition(".")[2]
         value = setting.value if rule.value is None else rule.value
@@ -164,7 +164,7 @@ def shorten(value: Any) -> str:
 
 
 Converter = Callable[[Setting, Source, Catalog], Any]
-"""Returns the recipe's value, or None without a counterpart."""
+"""Returns the recipe's value; None if there is no counterpart."""
 
 
 def convert_path(setting: Setting, source: Source, _catalog: Catalog) -> str | None:
@@ -183,13 +183,13 @@ def convert_platform(setting: Setting, _source: Source, catalog: Catalog) -> str
 
 
 def convert_batch(setting: Setting, _source: Source, _catalog: Catalog) -> int | None:
-    """Return a batch size above 1, else None: TI's 0 is the model's batch, 1 the default."""
+    """Return a batch size above 1, else None: TI's 0 is the model's batch, 1 is the default."""
     text = str(setting.value)
     return int(text) if re.fullmatch(r"\d{1,6}", text) and int(text) > 1 else None
 
 
 def convert_flags(setting: Setting, _source: Source, _catalog: Catalog) -> list[str] | None:
-    """Return the flags of a C compiler. The result is None if a flag contains a variable."""
+    """Return the flags of a C compiler; None if a flag contains a variable."""
     try:
         flags = shlex.split(str(setting.value))
     except ValueError:
@@ -210,20 +210,19 @@ def convert_shapes(
 def convert_dimension(
     setting: Setting, _source: Source, _catalog: Catalog
 ) -> Mapping[str, int] | None:
-    """Return the length of a dimension by its name: ``batch:1``."""
+    """Return the length of a dimension by its name; an example is ``batch:1``."""
     name, _, length = str(setting.value).rpartition(":")
     return {name: int(length)} if name and re.fullmatch(r"\d{1,9}", length) else None
 
 
 def convert_deeploy(setting: Setting, source: Source, _catalog: Catalog) -> str | None:
-    """Return the network in a folder of Deeploy's tests."""
     if not isinstance(setting.value, str):
         return None
     return (source.folder / setting.value / "network.onnx").as_posix()
 
 
 def convert_tvm_names(setting: Setting, _source: Source, _catalog: Catalog) -> str:
-    """Return the prefix of TVM's C names of a module: ``tvmgen_keywords_run``."""
+    """Return the prefix of TVM's C names of a module, such as ``tvmgen_keywords``."""
     return f"tvmgen_{setting.value}"
 
 

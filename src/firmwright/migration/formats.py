@@ -1,4 +1,6 @@
-"""Lists the formats that ``init --from`` reads, each with its reader and its recognition."""
+"""Lists the formats that ``init --from`` reads, with the reader and the detection of each
+format.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 class Format:
     """One format: the name of its rules, its title in messages, its page, and its reader.
 
-    ``uses`` are devices of the target unless the file excludes them.
+    ``uses`` are devices of the target, unless the file excludes them.
     """
 
     name: str
@@ -67,7 +69,7 @@ AFE_CALLS: Calls = {
     "with_unquantized_nodes": ("nodes",),
     "with_custom_quantization_configs": ("configs",),
 }
-"""The functions of SiMa's afe, as its pages list their parameters."""
+"""The functions of SiMa's afe and their parameters, according to its documentation."""
 
 TIDL_CALLS: Calls = {
     "compile_model": (

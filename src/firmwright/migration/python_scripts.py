@@ -12,17 +12,17 @@ from typing import Any
 from firmwright.migration.source import Computed, Setting, Source
 
 Calls = Mapping[str, Sequence[str]]
-"""The functions whose calls are read, each with the names of its parameters in order."""
+"""The functions whose calls are read, with the names of their parameters in order."""
 
 ARGUMENTS = ("args", "opts", "options", "opt", "FLAGS")
-"""The usual names of variables with the result of argparse."""
+"""The usual names of variables that contain the result of argparse."""
 
 
 def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[Setting]:
     """Return the arguments of calls, and the values of ``mappings``, which are names of dicts.
 
     An argument is named ``function.parameter``, a value ``options.KEY``. A value that is not
-    constant is Computed. Raises DiagnosticError for a syntax error.
+    constant is Computed. Raises DiagnosticError if the script has a syntax error.
     """
     try:
         tree = ast.parse(source.text)
@@ -93,7 +93,7 @@ class Script:
                     yield self.make_setting(f"{prefix}.{name}", self.evaluate(value), node)
 
     def name_call(self, node: ast.Call) -> str:
-        """Return the name of a call if it is read, otherwise an empty text."""
+        """Return the name of a call; '' if the call is not read."""
         match node.func:
             case ast.Name(id=name):
                 return name if name in self.calls else ""
@@ -121,7 +121,7 @@ class Script:
                 yield self.make_setting(f"{name}.{parameter}", self.evaluate(value), value)
 
     def read_mapping(self, node: ast.expr) -> Iterator[Setting]:
-        """Yield the values of a dict, by their keys."""
+        """Yield the values of a dict by their keys."""
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             pairs = [*zip(node.keys, node.values, strict=True)]
@@ -137,7 +137,7 @@ class Script:
         return Setting(name, value, self.source.shown, getattr(node, "lineno", 1))
 
     def evaluate(self, node: ast.expr, depth: int = 0) -> Any:
-        """Return a constant; the last name of an attribute; Computed for other expressions."""
+        """Return a constant, or the last name of an attribute; Computed for other expressions."""
         match node:
             case ast.Constant(value=value) if not isinstance(value, bytes | complex):
                 return None if value is ... else value
@@ -163,7 +163,7 @@ class Script:
         return Computed(ast.unparse(node))
 
     def follow(self, name: str, node: ast.expr, depth: int) -> Any:
-        """Return the value of a name; the value of an imported name is the name."""
+        """Return the value of a name. The value of an imported name is the name."""
         if name not in self.names:
             return name if isinstance(node, ast.Name) else Computed(ast.unparse(node))
         value = self.names[name]

@@ -28,8 +28,9 @@ LAST_DEVICES = ("c7x",)
 def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], list[str]]:
     """Convert a configuration; write the recipe, and a model that the file contains.
 
-    ``stated`` has recipe keys of the command line, which replace keys of the file. Return the
-    written files, and the errors of the recipe that the user must fix. Raises UserError.
+    Returns the written files, and the errors of the recipe that the user must fix. ``stated`` has
+    recipe keys of the command line, which replace keys of the file. Raises UserError if the
+    configuration cannot be converted.
     """
     from firmwright.pipeline.command_line import make_catalog
 
@@ -63,7 +64,9 @@ def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
 
 
 def explain_model(draft: Draft) -> str:
-    """Return the reason why a configuration names no model, from the notes on its settings."""
+    """Return the reason why a configuration names no model, according to the notes on its
+    settings.
+    """
     found = (
         f" ({s.location}: {text})" for s, text in draft.notes if text.endswith("state `model`")
     )
@@ -76,7 +79,7 @@ def find_models(draft: Draft) -> dict[Path, bytes]:
 
 
 def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[str, Any]:
-    """Return the data of the recipe, in the order of the schema."""
+    """Return the data of the recipe in the order of the schema."""
     data: dict[str, Any] = {}
     plain = {p: value for p, (value, _) in draft.values.items() if p[0] not in ("use", "option")}
     model = plain.pop(("model",), None)
@@ -122,13 +125,12 @@ def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
 
 
 def name_recipe(data: Mapping[str, Any]) -> str:
-    """Return the name of the recipe's file, from ``name`` or from the model's file."""
+    """Return the name of the recipe's file, made from ``name`` or from the model's file name."""
     model = data["model"]["path"] if isinstance(data["model"], dict) else data["model"]
     return make_file_name(str(data.get("name") or Path(str(model)).stem))
 
 
 def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:
-    """Return the text of the recipe."""
     head = [FIRST_LINE, comment(f"From {draft.source.shown}, {kind.title}.")]
     lines = [f"{setting.location}: {describe(setting)}: {text}" for setting, text in draft.notes]
     if lines:
@@ -145,10 +147,9 @@ def write_key(key: str, value: Any) -> str:
 
 
 def describe(setting: Setting) -> str:
-    """Return a setting as its file writes it."""
+    """Return a setting in the form of its file."""
     return setting.name if setting.value is True else f"{setting.name} {shorten(setting.value)}"
 
 
 def comment(text: str) -> str:
-    """Return text as one line of a comment."""
     return f"# {' '.join(to_printable(text).split())}"

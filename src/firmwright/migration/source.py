@@ -1,4 +1,4 @@
-"""Reads the files that ``init --from`` converts, and defines the settings found in them."""
+"""Reads the files that ``init --from`` converts, and defines their settings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 MAX_BYTES = 64 << 20
-"""The maximum size of a file. The longest files are C arrays: a model of 10 MB has 62 MB of
-text."""
+"""The maximum size of a file. The longest files are C arrays: the text of a model of 10 MB has
+62 MB.
+"""
 
 MAX_FILES = 20_000
-"""The maximum number of files of a folder, to reject folders such as a home folder."""
+"""The maximum number of files in a folder. The limit rejects folders such as a home folder."""
 
 MODEL_SUFFIXES = (".tflite", ".lite", ".onnx", ".pt2")
 
@@ -36,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Computed:
-    """A value that only a run of the script could compute, as its source text."""
+    """A value that only a run of the script could compute; ``text`` is its source text."""
 
     text: str
 
@@ -46,7 +47,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a configuration. Relative paths in it start at ``folder``."""
+    """The text of a configuration. Its relative paths start at ``folder``."""
 
     shown: str
     folder: Path
@@ -63,7 +64,8 @@ class Source:
 def read_source(given: str) -> Source:
     """Return the file with this path, or a command line that is passed as text.
 
-    A folder is read as its list of files: each line is a relative path. Raises UserError.
+    The text of a folder is its list of files: each line is a relative path. Raises UserError if the
+    path cannot be read.
     """
     path = Path(given)
     try:
