@@ -1,8 +1,8 @@
-"""Chooses the devices that minimize the modelled time of the whole network.
+"""Chooses the devices that minimize the modeled time of the whole network.
 
 The order of the target assigns groups of operators to devices. A group may also run on another
 device that accepts exactly this group, or on the last device. Groups of the last device stay on
-this device; they may use the layout of another device. The choices of all groups are made together,
+this device, but may use the layout of another device. The choices of all groups are made together,
 because neighbors with different layouts or memories need transforms or copies. The last device
 joins operators of neighboring groups, so the prices of groups are approximate. Therefore the
 complete result is priced again, and the order of the target is kept unless the result costs less.
@@ -44,7 +44,7 @@ from firmwright.targets.placement import Composite
 
 NO_OPTION = "it states no cycles for this group, or accepts the operators only in another group"
 PLAIN = ""
-"""The plain layout; other layouts have the names of their devices."""
+"""The plain layout. Other layouts have the names of their devices."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Option:
     """A device for a group, and the layout of the group's tensors.
 
     ``composite`` is the composite of the device; it is None on the last device. ``price`` is None
-    for a group that has no other device.
+    if the group has no other device.
     """
 
     device: str
@@ -69,7 +69,7 @@ def partition_by_cost(
 ) -> tuple[IRModule, Partition]:
     """Return the cheapest partition, in the form that :func:`partition_module` returns.
 
-    Raises CostError if a device that accepts operators has no number for them.
+    Raises CostError if a device that accepts operators states no costs for them.
     """
     if len(mix) == 1:
         return partition_module(module, interface, mix)
@@ -117,12 +117,15 @@ class Network:
 
     @cached_property
     def options(self) -> Sequence[Options]:
-        """Return the options of each region; the first is the choice by order."""
+        """Return the options of each region; the first option is the choice by order."""
         pairs = zip(self.partition.regions, self.groups, strict=True)
         return [tuple(self.list_options(region, group)) for region, group in pairs]
 
     def list_options(self, region: Region, group: Group) -> Iterator[Option]:
-        """Yield the options of a region. A device without a number for it is not an option."""
+        """Yield the options of a region.
+
+        A device that states no cost for the region is not an option.
+        """
         last = self.asked.mix[-1]
         price = None
         if group.composite:
@@ -153,7 +156,10 @@ class Network:
                     yield device, composite
 
     def choose(self) -> Options:
-        """Return the cheapest option of each region. Raises CostError for too many combinations."""
+        """Return the cheapest option of each region.
+
+        Raises CostError if there are too many combinations.
+        """
         counts = {i: len(options) for i, options in enumerate(self.options) if len(options) > 1}
         try:
             chosen = find_cheapest(counts, self.make_tables(counts))
@@ -178,10 +184,10 @@ class Network:
                 yield self.make_table(tensor, nodes, counts, by_layout=False)
 
     def find_users(self, roots: Mapping[str, str]) -> Mapping[str, list[int | None]]:
-        """Return the users of each tensor: its writer, which is None for inputs of the network,
-        then its readers.
+        """Return the users of each tensor: its writer, then its readers.
 
-        Tensors with the same root count as one tensor; a view is then not a user.
+        The writer is None for inputs of the network. Tensors with one root count as one tensor;
+        then views are not users.
         """
         whole = all(name == root for name, root in roots.items())
         users: dict[str, list[int | None]] = {roots[n]: [None] for n in self.partition.inputs}
@@ -222,7 +228,8 @@ class Network:
     ) -> float:
         """Return the price of the transforms of a tensor; inputs and outputs are plain.
 
-        If a layout allows no transforms, all users of a tensor need the same layout.
+        If a layout allows no transforms, all users of a tensor need one layout; otherwise the price
+        is inf.
         """
         needed = {reader.layout for reader in readers if reader}
         if not all(layout.allows_transforms for layout in self.layouts.values()):
@@ -242,7 +249,7 @@ class Network:
     def price_copies(
         self, tensor: Tensor, writer: Option | None, readers: Sequence[Option | None]
     ) -> float:
-        """Return the price of the copies of a tensor, once for each memory."""
+        """Return the price of the copies of a tensor, at most one copy per memory."""
         reach = find_reach(self.asked.mix)
         devices = list(dict.fromkeys(reader.device for reader in readers if reader))
         returned = tensor.name in self.partition.outputs
@@ -253,7 +260,7 @@ class Network:
         return sum(self.prices.price_copy(tensor, have, memory) for memory in sorted(needed))
 
     def assign(self, chosen: Sequence[Option]) -> DeviceAssignment:
-        """Return the assignment with the chosen devices, with the costs in its reasons."""
+        """Return the assignment of the chosen devices; its reasons contain the costs."""
         taken: dict[str, list[Composite]] = {name: [] for name in self.asked.taken}
         violations = {name: dict(found) for name, found in self.asked.violations.items()}
         for option, options, group in zip(chosen, self.options, self.groups, strict=True):
@@ -287,7 +294,6 @@ class Network:
 
 
 def describe_costs(options: Options, last: str) -> str:
-    """Return the prices of the devices as text."""
     prices = list(dict.fromkeys(str(option.price) for option in options))
     if all(option.device != last for option in options):
         prices.append(f"{last} states no cycles, so it is not an option")

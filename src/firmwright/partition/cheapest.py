@@ -1,8 +1,9 @@
 """Finds the cheapest combination of choices by dynamic programming, one node after the other.
 
-The cost of a combination is a sum of tables, each over the choices of a few nodes. A node is
-eliminated by a table over its neighbors that has the least cost over the node's choices. The
-result is exact. The tables stay small for graphs in which few tensors are alive at a time.
+The cost of a combination is a sum of tables. Each table has costs for the choices of a few nodes. A
+node is eliminated: a table over its neighbors with the minimum cost over the node's choices
+replaces the node's tables. The result is exact. The tables stay small for graphs in which few
+tensors are alive at a time.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ LARGEST_TABLE = 1 << 18
 
 
 class TooManyCombinationsError(Exception):
-    """A table would be larger than LARGEST_TABLE."""
+    """Raised if a table would be larger than LARGEST_TABLE."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Costs by the choices of ``nodes``: one axis per node, without repeated nodes."""
+    """Costs by the choices of ``nodes``; the table has one axis per node, without repeated
+    nodes.
+    """
 
     nodes: tuple[int, ...]
     costs: npt.NDArray[Any]
@@ -34,8 +37,8 @@ class Table:
 def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[int, int]:
     """Return the choice of each node that minimizes the sum of all tables.
 
-    ``counts`` has the number of choices of each node, at least two. If costs are equal,
-    the first choice of a node is used. Raises TooManyCombinationsError.
+    ``counts`` has the number of choices of each node, at least two. If costs are equal, the first
+    choice of a node is used. Raises TooManyCombinationsError.
     """
     left = list(tables)
     neighbors: dict[int, set[int]] = {node: set() for node in counts}
@@ -61,7 +64,7 @@ def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[in
 def join_tables(
     tables: Sequence[Table], nodes: tuple[int, ...], counts: Mapping[int, int]
 ) -> npt.NDArray[Any]:
-    """Return the sum of tables as a table over ``nodes``, which include the nodes of each."""
+    """Return the sum of tables as a table over ``nodes``, which include the nodes of all tables."""
     shape = tuple(counts[node] for node in nodes)
     if prod(shape) > LARGEST_TABLE:
         raise TooManyCombinationsError

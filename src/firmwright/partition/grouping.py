@@ -1,12 +1,11 @@
-"""Groups operators that run together: an anchor, cheap operators before it, elementwise operators
-after it.
+"""Groups operators that run together: an anchor, and elementwise operators before and after it.
 
-An *anchor* is an operator that reads each input element more than once (a convolution, a
-pooling, a softmax). Every group is a tree and returns only its root, so groups never form a
-cycle. An operator with several results is always a root: no operator joins its group afterwards.
-The tensors between groups are narrow: a dequantize opens a group, a quantize closes one. Sums of
-products read an element many times, so the operators that move their data run once, in a separate
-group.
+An *anchor* is an operator that reads each input element more than once (a convolution, a pooling, a
+softmax). Only cheap operators are before the anchor. Every group is a tree and returns only its
+root, so groups never form a cycle. An operator with several results is always a root: no operator
+joins its group afterwards. The tensors between groups are narrow: a dequantize opens a group, a
+quantize closes a group. Sums of products read an element many times. Therefore the operators that
+move their data run once, in a separate group.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
-"""The maximum number of operators in a group. TVM recurses over a fused function and schedules its
-blocks in quadratic time, so thousands of operators would overflow the stack after minutes."""
+"""The maximum number of operators in a group. TVM recurses over a fused function and schedules
+its blocks in quadratic time, so thousands of operators would overflow the stack after minutes.
+"""
 
 
 @dataclass
 class Group:
-    """Bindings that run as one function; ``items`` select from several results of the last
-    binding.
+    """Bindings that run as one function; ``items`` select from the last binding's results.
 
-    If the group is a ``composite``, ``device`` is the device that runs it, and ``read_outside``
-    has its results.
+    If the group is a ``composite``, ``device`` is the device that runs the group, and
+    ``read_outside`` has the group's results.
     """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
@@ -76,10 +75,10 @@ def group_operators(
     kind: Callable[[relax.VarBinding], FusionKind],
     taken: Mapping[str, Sequence[Composite]],
 ) -> list[Group]:
-    """Return the bindings (in order of execution) as groups, in an order that can be executed.
+    """Return the bindings as groups; both are in order of execution.
 
-    ``bindings`` are operators, constants that are outputs, and items of an operator's results.
-    Each composite that a device has ``taken`` is a separate group.
+    ``bindings`` are operators, constants that are outputs, and items of an operator's results. Each
+    composite that a device has ``taken`` is a separate group.
     """
     readers = Counter([*read_all_variables(bindings), *outputs])
     group_of = open_composites(taken)
@@ -118,7 +117,7 @@ def find_element_bytes(
     """Return the bytes per element of each tensor, or of a narrower tensor computed from it.
 
     A tensor counts as narrower if its only reader is an elementwise operator with a narrower
-    result. An elementwise chain may compute in a wider type on its way to a narrower one.
+    result. An elementwise chain may compute in a wider type before a narrower result.
     """
     found: dict[relax.Var, int] = {}
     for binding in reversed(bindings):
@@ -157,8 +156,8 @@ def start_group(
 def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding]:
     """Return the operators that only move the data of a sum of products.
 
-    The list is empty if the data is not moved. It is also empty if the data is dequantized
-    before, because the moved data would be wider. A layout change of floats stays with its
+    The list is empty if the data is not moved. The list is also empty if the data is dequantized
+    before the move, because the moved data would be wider. A layout change of floats stays with its
     reader, because the reader's forms support two layouts.
     """
     own = {b.var: b for b in producer.bindings}
@@ -181,7 +180,9 @@ def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding
 def find_results(
     bindings: list[relax.VarBinding], outputs: set[relax.Var], group_of: Mapping[relax.Var, Group]
 ) -> None:
-    """Set the results of each composite: variables that others read or the network returns."""
+    """Set the results of each composite: variables that other groups read or the network
+    returns.
+    """
     read = set(outputs)
     for binding in bindings:
         own = group_of[binding.var]
@@ -193,8 +194,9 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups in the order of their roots, with each group after the groups that it
-    reads."""
+    """Return the groups in the order of their roots; each group follows the groups that it
+    reads.
+    """
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])

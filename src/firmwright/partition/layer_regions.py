@@ -19,8 +19,8 @@ def make_layer_kind(
 ) -> Callable[[VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind; a rejected operator does not fuse.
 
-    A rejected operator between a dequantize and a quantize keeps its kind, because no stored
-    tensor between the two could be passed to another device.
+    A rejected operator between a dequantize and a quantize keeps its kind, because no stored tensor
+    between the two operators could be passed to another device.
     """
     dequantized = find_dequantized(list(bindings))
     kind = make_binding_kind(module, dequantized, True)
@@ -39,10 +39,10 @@ def make_placement(
     layers: LayerGraph,
     broken: Mapping[int, Sequence[RuleViolation]],
 ) -> Placement:
-    """Return a device's placement: ``regions`` of layer numbers as composites of a ``kind``.
+    """Return a device's placement: each list of layer numbers in ``regions`` becomes a composite.
 
-    ``broken`` has the rules that the other layers violate. ``title`` is the name of the device in
-    sentences.
+    ``kind`` is the kind of the composites. ``broken`` has the rules that the other layers violate.
+    ``title`` is the name of the device in sentences.
     """
     objected = {
         b.var: tuple(found)
@@ -68,7 +68,9 @@ def describe_region(
     layers: LayerGraph,
     broken: Mapping[int, Sequence[RuleViolation]],
 ) -> str:
-    """Return a sentence that describes a region and why it is not part of an earlier one."""
+    """Return a sentence that describes a region, and the reason why it is separate from earlier
+    ones.
+    """
     region = regions[number]
     text = f"{title} runs all {len(region)} layers of it" if region[1:] else f"{title} runs it"
     between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
@@ -83,7 +85,9 @@ def describe_region(
 def find_separating_layer(
     region: Sequence[int], others: set[int], layers: LayerGraph
 ) -> int | None:
-    """Return the nearest layer outside both that separates the region from ``others``, or None."""
+    """Return the nearest layer outside both that separates the region from ``others``; else
+    None.
+    """
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
     for number in waiting:  # the loop extends the list
         if number not in others and reaches(number, others, layers):

@@ -19,7 +19,7 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 @dataclass
 class LayerGraph:
-    """Layers in order of execution, numbered; ``outputs`` has the results of the network."""
+    """Layers with numbers in order of execution; ``outputs`` are the results of the network."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]
@@ -37,8 +37,9 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """Return the number of layers that read each variable, plus one if the network returns
-        it."""
+        """Return the number of readers of each variable: layers, and the network if it returns
+        it.
+        """
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used

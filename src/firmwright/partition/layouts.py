@@ -1,10 +1,10 @@
 """Inserts the fewest transforms between the plain layout and a device's layout.
 
 Regions of a device with a special layout read and write that layout. The network's inputs and
-outputs are plain. Some regions of other devices support both layouts, and use the layout with the
+outputs are plain. Some regions of other devices support both layouts. They use the layout with the
 lowest cost over the whole graph. The writer of a tensor decides the tensor's layout. If readers
-need the other layout, one transform serves them all. So a tensor costs at most one transform, and
-the choice of least total cost is a minimum cut.
+need the other layout, they share one transform. So a tensor costs at most one transform, and the
+choice with the minimum total cost is a minimum cut.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ def insert_transforms(
 ) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and all other regions.
 
-    If several choices need equally few transforms, use the one that moves the fewest bytes.
-    Functions
-    of other regions in the layout have its shapes; functions of the device's regions keep the plain
-    shapes. ``fallback`` runs the transforms; ``device`` generates their C. If the layout allows no
-    transforms, all tensors that are connected with a region of the device are in its layout,
-    including inputs and outputs of the network. Raises UserError if a connected region cannot use
-    the
-    layout.
+    If several choices need equally few transforms, the choice that moves the fewest bytes is used.
+    Functions of other regions in the layout have its shapes; functions of the device's regions keep
+    the plain shapes. ``fallback`` runs the transforms; ``device`` generates their C code. If the
+    layout allows no transforms, all tensors that are connected with a region of the device are in
+    its layout, including inputs and outputs of the network. Raises UserError if a connected region
+    cannot use the layout.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -60,7 +58,9 @@ def insert_transforms(
 def convert_functions(
     module: IRModule, names: Iterable[str], layout: Layout
 ) -> dict[str, Function]:
-    """Return the functions that support the layout, rewritten for the layout."""
+    """Return the rewritten functions for the layout; functions that do not support it are
+    missing.
+    """
     converted = {name: layout.convert_function(module[name]) for name in names}
     return {name: function for name, function in converted.items() if function is not None}
 
@@ -68,7 +68,7 @@ def convert_functions(
 def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterface:
     """Return the interface with the storage of the network's inputs and outputs.
 
-    Raises UserError for a state that a device would keep in its layout.
+    Raises UserError if a device would keep a state in its layout.
     """
     storage = {t.name: t.storage for t in partition.tensors}
     for state, names in zip(interface.states, partition.state_pairs, strict=True):
@@ -78,7 +78,7 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
                 "model's layout; remove `-layout_transform=0` from the target"
             )
     inputs, outputs = (
-        # The states come after the inputs and outputs, so the longer lists are cut.
+        # The states follow the inputs and outputs, so the longer lists are cut.
         tuple(replace(t, storage=storage[n]) for t, n in zip(tensors, names, strict=False))
         for tensors, names in (
             (interface.inputs, partition.inputs),
@@ -89,7 +89,7 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
 
 
 def find_connected(partition: Partition, native: Collection[str]) -> set[str]:
-    """Return the names of the native regions and of all regions that tensors connect with them."""
+    """Return the names of the native regions and of all regions that tensors connect to them."""
     inside = set(native)
     before = 0
     while len(inside) > before:
@@ -102,7 +102,6 @@ def find_connected(partition: Partition, native: Collection[str]) -> set[str]:
 
 
 def list_tensors(partition: Partition, regions: Collection[str]) -> set[str]:
-    """Return the tensors that these regions read or write."""
     return {n for r in partition.regions if r.name in regions for n in (*r.inputs, *r.outputs)}
 
 
@@ -119,7 +118,7 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
 
 
 def spread_layout(partition: Partition, inside: Collection[str], layout: Layout) -> Partition:
-    """Return the partition with all tensors of these regions in the layout."""
+    """Return the partition in which all tensors of these regions are in the layout."""
     reached = list_tensors(partition, inside)
     tensors = tuple(to_layout(t, layout) if t.name in reached else t for t in partition.tensors)
     return replace(partition, tensors=tensors)
@@ -155,7 +154,7 @@ def choose_layout_regions(
 
 
 def find_touching(partition: Partition) -> dict[str, list[str]]:
-    """Return for each tensor the regions that read or write it; the program is a plain region."""
+    """Return the regions that read or write each tensor; the program counts as a plain region."""
     touching: dict[str, list[str]] = defaultdict(list)
     for name in (*partition.inputs, *partition.outputs):
         touching[name].append(PLAIN)
@@ -170,7 +169,7 @@ def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 class TransformInserter:
-    """Builds the partition region by region, with transforms; ``functions`` has their functions."""
+    """Builds the partition region by region; ``functions`` are the functions of the transforms."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class TransformInserter:
     def add(self, region: Region) -> None:
         """Append the transforms that a region's inputs need, then the region.
 
-        An output of the network becomes plain at once, so that no buffer is kept for it.
+        An output of the network becomes plain immediately, so that no buffer is kept for it.
         """
         inside = region.name in self.inside
         inputs = tuple(self.ensure_layout(name, inside) for name in region.inputs)
@@ -204,7 +203,10 @@ class TransformInserter:
                 self.ensure_layout(name, inside=False)
 
     def ensure_layout(self, name: str, inside: bool) -> str:
-        """Return the name of a tensor in the requested layout; transform the tensor if needed."""
+        """Return the name of a tensor in the requested layout.
+
+        The tensor is transformed if needed.
+        """
         if (name in self.made_inside) == inside:
             return name
         if name not in self.moved:
@@ -212,7 +214,7 @@ class TransformInserter:
         return self.moved[name]
 
     def append_transform(self, name: str, inward: bool) -> str:
-        """Append the region that transforms a tensor, and return its result's name."""
+        """Append the region that transforms a tensor, and return the name of the result."""
         plain = self.plain[name]
         region = f"{name.removesuffix('_result')}_to_{self.device if inward else 'plain'}"
         result = replace(plain, name=f"{region}_result")
@@ -245,8 +247,9 @@ def find_source_side(
 ) -> set[Node]:
     """Return the side of the cheapest cut between two nodes that contains the source.
 
-    Among several cheapest cuts, the result is from the cut with the smallest source side. ``edges``
-    are (from, to, cost); a cut costs the sum of its edges from the source's side to the other side.
+    If several cuts are cheapest, the cut with the smallest source side is used. ``edges`` are
+    (from, to, cost). The cost of a cut is the sum of its edges from the source's side to the other
+    side.
     """
     free: dict[Node, dict[Node, int]] = defaultdict(lambda: defaultdict(int))
     for start, end, cost in edges:

@@ -1,10 +1,10 @@
 """Chooses a memory for every tensor if some devices do not reach all memories.
 
-A platform lists the ``memories`` that an accelerator reaches. The processor, and an accelerator
+A platform lists the ``memories`` that an accelerator reaches. The processor, and accelerators
 without a list, reach all memories. The inputs and outputs of the network are in ``ram``. A tensor
 is in a memory that its writer and most of its readers reach. For the other readers, the tensor is
-copied once per memory: by the first device that ``copies`` and reaches both memories, or else by
-the fallback.
+copied once per memory. The first device that ``copies`` and reaches both memories makes the copy;
+the fallback makes it if there is no such device.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
 ReachableMemories = Mapping[str, Sequence[str]]
-"""The memories that each device reaches, the preferred memory first; a device without a list
-reaches all memories."""
+"""The memories that each device reaches, the preferred memory first. A device without a list
+reaches all memories.
+"""
 
 
 def assign_memories(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
-    """Choose the tensors' memories; insert a copy if a region does not reach its input."""
+    """Choose the memories of the tensors. Inserts a copy if a region does not reach its input."""
     reach = find_reach(mix)
     if not reach:
         return module, partition
@@ -42,7 +43,7 @@ def assign_memories(
 
 
 def find_reach(mix: Sequence[Device]) -> ReachableMemories:
-    """Return, for each device that the platform limits to some memories, these memories."""
+    """Return the memories of each device that the platform limits to some memories."""
     platform = mix[-1].context.platform
     constant = {name for name, memory in platform.memories.items() if memory.read_only}
     numbers = {d.name: platform.accelerators.get(d.name, {}) for d in mix}
@@ -54,7 +55,7 @@ def find_reach(mix: Sequence[Device]) -> ReachableMemories:
 
 
 def list_copiers(mix: Sequence[Device]) -> tuple[str, ...]:
-    """Return the devices that copy; the last one reaches all memories."""
+    """Return the devices that copy; the last device reaches all memories."""
     return (*(d.name for d in mix[:-1] if d.target.copies), mix[-1].name)
 
 
@@ -90,17 +91,16 @@ def choose_memory(
 
 
 def find_copier(source: str, memory: str, reach: ReachableMemories, copiers: Sequence[str]) -> str:
-    """Return the first device that copies and reaches both memories, else the fallback."""
+    """Return the first device that copies and reaches both memories, or else the fallback."""
     *engines, fallback = copiers
     reached = ((name, reach.get(name, (source, memory))) for name in engines)
     return next((name for name, all_of in reached if {source, memory} <= {*all_of}), fallback)
 
 
 class CopyInserter:
-    """Builds the partition with copies, region by region; ``functions`` are the functions of the
-    copies.
+    """Builds the partition with copies, region by region; ``functions`` are functions of copies.
 
-    ``copiers`` are the devices that copy; the last one reaches all memories.
+    ``copiers`` are the devices that copy; the last device reaches all memories.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class CopyInserter:
         return made[0] if made else self.append_copy(name, memories[0], reader)
 
     def append_copy(self, name: str, memory: str, reader: str) -> str:
-        """Append the region that copies a tensor, and return the copy's name."""
+        """Append the region that copies a tensor, and return the name of the copy."""
         tensor, source = self.tensors[name], self.memory_of[name]
         region = f"{name.removesuffix('_result')}_to_{memory}"
         result = replace(tensor, name=f"{region}_result")
@@ -174,7 +174,7 @@ class CopyInserter:
 
 
 def make_copy_function(tensor: Tensor) -> relax.Function:
-    """Return a function that copies a tensor, flattened to one axis so that one loop is enough."""
+    """Return a function that copies a tensor; the tensor has one axis, so one loop is enough."""
     shape = (tensor.elements,)
     read = relax.Var("read", relax.TensorType(shape, tensor.dtype))
     builder = relax.BlockBuilder()

@@ -11,11 +11,11 @@ Node = TypeVar("Node", bound=Hashable)
 def merge_acyclic(
     nodes: Sequence[Node], reads: Mapping[Node, Sequence[Node]], taken: set[Node]
 ) -> list[list[Node]]:
-    """Return the nodes of ``taken`` as regions, each in the order of ``nodes``.
+    """Return the nodes of ``taken`` as regions, in the order of ``nodes``.
 
     ``nodes`` are in an order of execution. ``reads`` maps each node to the nodes whose results it
-    reads. Two regions are merged if one reads the other and no path between them passes through
-    a third region. With such a path, each of the two would have to wait for the other.
+    reads. Two regions are merged if one reads the other and no path between them passes through a
+    third region. If there were such a path, each of the two regions would wait for the other.
     """
     region_of = {node: {node} for node in nodes}
     for node in nodes:

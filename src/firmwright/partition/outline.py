@@ -63,7 +63,7 @@ def prepare_network(
 ) -> tuple[tvm.IRModule, Mapping[relax.Var, int]]:
     """Return the module after the devices' rewrites, and the model's MACs by operator."""
     module = name_outputs(module, interface)
-    # A rewrite may add multiplications by zero; only the multiplications of the model count.
+    # A rewrite may add multiplications by zero. Only the multiplications of the model count.
     own_macs = count_operator_macs(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
@@ -89,7 +89,7 @@ def build_regions(
     choices: DeviceAssignment,
     macs: Mapping[relax.Var, int],
 ) -> tuple[tvm.IRModule, Partition, list[Group]]:
-    """Return one function per region, the regions, and the group of operators of each.
+    """Return one function per region, the regions, and the group of operators of each region.
 
     ``macs`` are the multiply-accumulates of the model's operators.
     """
@@ -154,7 +154,9 @@ def cut_region(
 
 
 def make_interface(main: relax.Function) -> ModelInterface:
-    """Return a region's inputs and outputs, named after their variables, as an interface."""
+    """Return a region's inputs and outputs as an interface; names are the names of the
+    variables.
+    """
     inputs, outputs = (
         tuple(make_tensor(str(v.name), v) for v in vs)
         for vs in (main.params, main.body.body.fields)
@@ -170,8 +172,9 @@ def find_views(
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
     """Return the parts of tensors, with their byte offsets, and the tensors that consist of parts.
 
-    Both are empty if a device of the mix has a special layout, in which parts have other offsets.
-    They are also empty if the last device is a separate core: loads may need more alignment.
+    Both are empty if a device of the mix has a special layout, because parts would have other
+    offsets. Both are also empty if the last device is a separate core, because loads may need more
+    alignment.
     """
     *_, last = choices.mix
     if last.target.core or any(device.target.layout(device.context) for device in choices.mix):
@@ -183,7 +186,6 @@ def find_views(
 
 
 def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with only its TIR functions."""
     functions = module.functions.items()
     return tvm.IRModule({v: f for v, f in functions if isinstance(f, tvm.tirx.PrimFunc)})
 
@@ -206,7 +208,7 @@ def name_tensors(
 
 
 def output_names(interface: ModelInterface) -> list[str]:
-    """Return for each output the name of the source operator that computes it, else its name."""
+    """Return for each output the name of the source operator that computes it, or else its name."""
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
     tensors = [interface.output_tensors.get(t.name, t.name) for t in interface.outputs]
     states = [state.tensor.name for state in interface.states]
@@ -230,7 +232,7 @@ def count_operator_macs(module: tvm.IRModule) -> dict[relax.Var, int]:
 def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
     """Return the operators of ``main``, in order, and its results: one variable per output.
 
-    An output that is a constant is bound to a variable after the operators.
+    If an output is a constant, a variable after the operators is bound to the constant.
     """
     bindings = main_bindings(module)
     outputs, constants = find_outputs(module["main"], bindings)
@@ -238,8 +240,7 @@ def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax
 
 
 def is_computed(value: relax.Expr) -> bool:
-    """Return whether a value is an operator or an item of an operator's results, and not a name,
-    tuple or constant."""
+    """Return whether a value is an operator or an item of an operator's results."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 
@@ -248,8 +249,9 @@ def make_binding_kind(
 ) -> Callable[[relax.VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind.
 
-    Without ``fuse_layers`` every operator is a separate group, except between a dequantize and a
-    quantize: those operators are one operator of the quantized model, with one rounding.
+    If ``fuse_layers`` is False, every operator is a separate group. The only exception is between a
+    dequantize and a quantize: these operators are one operator of the quantized model, with one
+    rounding.
     """
     kind = make_kind_lookup(module)
 
@@ -274,15 +276,15 @@ def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
-    """Return the group as a function, and the variables it reads from outside, in reading order.
+    """Return the group as a function, and the variables that it reads from outside.
 
-    The function returns the tuple of the group's results.
+    The variables are in reading order. The function returns the tuple of the group's results.
     """
     bindings = [*group.bindings, *group.items]
     read = dict.fromkeys(read_all_variables(bindings))
     computed = {b.var for b in bindings}
     outside = [v for v in read if v not in computed]
-    # The results of a dataflow block have to be plain variables.
+    # The results of a dataflow block must be plain variables.
     plain = {v: relax.Var(v.name, v.ty) for v in group.results}
     renames = {v: new for v, new in plain.items() if v not in read}
     block = relax.DataflowBlock(
@@ -309,8 +311,8 @@ def name_anchor(group: Group) -> str:
 def find_anchor(group: Group) -> relax.VarBinding:
     """Return the operator that describes the group best.
 
-    It is the operator with the most multiply-accumulates, else the last that sums or compares many
-    elements, else the last that computes.
+    It is the operator with the most multiply-accumulates. If no operator has any, it is the last
+    operator that sums or compares many elements, or else the last operator that computes.
     """
     by_cost = max(group.bindings, key=lambda b: count_macs(b.value))
     if count_macs(by_cost.value):
@@ -329,7 +331,7 @@ def region_name(index: int, group: Group) -> str:
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
     """Return the names in the group that come from the source model, not from importers.
 
-    Multiplications come first, because users recognize a region by its first name. For example, a
+    Multiplications are first, because users recognize a region by its first name. For example, a
     dense layer with a Flatten before it is a dense layer.
     """
     anchor = find_anchor(group)

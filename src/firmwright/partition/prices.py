@@ -1,9 +1,9 @@
 """Prices the regions of a network on the devices of a mix: work, layout transforms and copies.
 
-If the platform has ``timing``, prices are microseconds from its table, and a region on another
-core than the last device's core costs a call. Otherwise prices are cycles: the device's
-``estimate_cycles``, or the ``cycles`` of the kernel that the device writes. A cycle is assumed to
-be equally long on all devices. The prices do not model the overlap of devices.
+If the platform has ``timing``, prices are microseconds from its table. A region on another core
+than the last device's core then also costs a call. Without ``timing``, prices are cycles: the
+device's ``estimate_cycles``, or the ``cycles`` of the kernel that the device writes. A cycle is
+assumed to be equally long on all devices. The prices do not model the overlap of devices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODEL, KERNEL = "its cost model", "its kernel's cycles"
 
 
 class CostError(UserError):
-    """An error in the costs of devices, reported at the location of the recipe's ``placement``."""
+    """An error in the costs of devices, reported at the position of the recipe's ``placement``."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PriceList:
     def price(
         self, region: Region, module: IRModule, tensors: Sequence[Tensor], device: Device
     ) -> Price | None:
-        """Return the price of a region on a device, None if the device has no number for it.
+        """Return the price of a region on a device; None if no price is known.
 
         ``tensors`` includes the region's tensors. Raises CostError if the platform's ``timing``
         does not have the device.
@@ -109,7 +109,9 @@ class PriceList:
         return Price(device.name, work, "us", f"timing of {platform}")
 
     def price_in_layers(self, region: Region, module: IRModule, device: Device) -> Price | None:
-        """Return the price of a region's operators on the last device, as its separate regions."""
+        """Return the price of a region's operators on the last device, which runs separate
+        regions.
+        """
         inner, partition = cut_region(region, module, device)
         found = [
             self.price(r, inner, partition.tensors, device) for r in partition.regions if not r.view
@@ -137,7 +139,6 @@ class PriceList:
         )  # fmt: skip
 
     def price_copy(self, tensor: Tensor, source: str, memory: str) -> float:
-        """Return the price of a tensor's copy from one memory to another."""
         copier = find_copier(source, memory, find_reach(self.mix), list_copiers(self.mix))
         key = (COPY, tensor.shape, tensor.dtype, copier)
         return self.price_move(
@@ -152,7 +153,10 @@ class PriceList:
         device: Device,
         make: Callable[[], Function],
     ) -> float:
-        """Return the price of a move that ``make`` writes; equal moves have equal keys."""
+        """Return the price of a move; ``make`` returns its function.
+
+        Equal moves have equal keys.
+        """
         if key not in self.moves:
             result = replace(tensor, name=f"{tensor.name}_moved")
             region = make_move_region(

@@ -28,8 +28,8 @@ Bound = Mapping[relax.Var, relax.VarBinding]
 class StoredTensor:
     """Integers of the type ``dtype`` that represent real numbers: scale · (integer - zero point).
 
-    ``value`` is a constant or a variable. ``scale`` and ``zero_point`` have one number, or one for
-    each element of the ``axis``.
+    ``value`` is a constant or a variable. ``scale`` and ``zero_point`` have one number, or one
+    number per element of the ``axis``.
     """
 
     value: relax.Expr
@@ -45,9 +45,9 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class QuantizedStep:
-    """A float operator of a chain, the variable that it is bound to, and its operands.
+    """A float operator of a chain, the variable to which it is bound, and its operands.
 
-    An operand is a stored tensor, or None if it is the result of the previous step.
+    An operand is a stored tensor, or None if the operand is the result of the previous step.
     """
 
     variable: relax.Var
@@ -59,7 +59,7 @@ class QuantizedStep:
 class QuantizedChain:
     """An operator of stored tensors, the operators after it, and the quantize of the result.
 
-    ``steps`` are the float operators, in order of execution. ``result`` is the quantized result.
+    ``steps`` are the float operators in order of execution. ``result`` is the quantized result.
     ``variables`` are all variables that a composite of the chain needs, in order of execution.
     """
 
@@ -77,9 +77,9 @@ def find_quantized_chains(
     """Yield the chains of a function that begin with an operator of ``kinds``, such as "conv2d".
 
     Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
-    only reader of the previous operator, and its other operands are stored tensors too. A chain has
-    no operator with a float operand that is not dequantized, or with a float result that another
-    operator reads too, and no operator before such an operator.
+    only reader of the previous operator, and its other operands are also stored tensors. All float
+    operands of a chain are dequantized. No other operator reads a float result of a chain. If an
+    operator violates these conditions, it and the operators before it are in no chain.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})
@@ -99,7 +99,11 @@ def find_quantized_chains(
 def match_chain(
     first: relax.VarBinding, behind: Collection[str], bound: Bound, reader: Bound
 ) -> QuantizedChain | None:
-    """Follow an operator to the quantize of its result; ``bound`` are values with one reader."""
+    """Return the chain from an operator to the quantize of its result; None if there is no
+    quantize.
+
+    ``bound`` has the values that have one reader.
+    """
     steps: list[QuantizedStep] = []
     variables: list[relax.Var] = []
     current: relax.VarBinding | None = first
@@ -121,9 +125,9 @@ def match_chain(
 def find_operands(
     call: tvm.ir.Call, last: relax.Var | None, bound: Bound
 ) -> list[tuple[relax.Var, StoredTensor | None]] | None:
-    """Return each operand with its stored tensor, or None if one has no dequantize.
+    """Return each operand and its stored tensor; None if an operand has no dequantize.
 
-    For ``last``, the result of the previous step, the stored tensor is None.
+    The stored tensor is None for ``last``, the result of the previous step.
     """
     tensors = [a for a in call.args if isinstance(a, relax.Var | relax.Tuple | Constant)]
     found: list[tuple[relax.Var, StoredTensor | None]] = []

@@ -1,4 +1,4 @@
-"""Inserts copies that let a state's next value be stored in the state's memory."""
+"""Inserts copies so that a state's next value can be stored in the state's memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def copy_next_values(
     """Insert copies of next values, which ``device`` runs; later regions read the copies.
 
     A state that becomes another state, such as a tap of a delay line, is copied because all states
-    change at once. A next value that a region makes while the state is still read is copied at
-    once, so that it needs no memory until the end of the run.
+    change at once. A next value that a region makes while the state is still read is copied
+    immediately, so that it needs no memory until the end of the run.
     """
     functions = {}
     for number, reason in find_copied(partition):
@@ -49,7 +49,7 @@ def is_made_at_last_read(
 ) -> bool:
     """Return whether the last region that reads a state makes its next value in other memory.
 
-    For elementwise regions the result is False: the planner may write over the state.
+    The result is False for elementwise regions, because the planner may write over the state.
     """
     reads = [r for r in partition.regions if not r.view and state in {roots[n] for n in r.inputs}]
     makes = [r for r in partition.regions if not r.view and result in r.outputs]
@@ -86,7 +86,7 @@ def insert_copy(
 
 
 def read_copy(region: Region, tensor: str, copied: str) -> Region:
-    """Return the region with the copy in place of the tensor that it reads."""
+    """Return the region; it reads the copy instead of the tensor."""
     inputs, dequantized = (
         tuple(copied if n == tensor else n for n in names)
         for names in (region.inputs, region.dequantized)

@@ -18,8 +18,7 @@ from firmwright.ir.tensors import (
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
-    """Raise one UserError that lists all operators with results that the generated C cannot
-    represent."""
+    """Raise one UserError that lists all operators whose results generated C cannot represent."""
     lines = []
     for binding in bindings:
         what = operator_name(binding.value) and find_problem(binding)
@@ -42,7 +41,7 @@ def find_items(
 def find_sources(
     binding: relax.VarBinding, bindings: list[relax.VarBinding], interface: ModelInterface
 ) -> list[str]:
-    """Return an operator's name in the model, else the names of all operators of its kind."""
+    """Return an operator's name in the model, or else the names of all operators of its kind."""
     names = [str(b.var.name) for b in (binding, *find_items(binding, bindings))]
     own = [name for name in names if is_source_name(name)]
     kind = short_name(binding.value)
@@ -50,7 +49,7 @@ def find_sources(
 
 
 def find_problem(binding: relax.VarBinding) -> str:
-    """Return the problem with an operator's results, or '' without a problem."""
+    """Return the problem with an operator's results; '' if there is no problem."""
     kind = binding.var.ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     return next(filter(None, map(find_result_problem, results)), "")

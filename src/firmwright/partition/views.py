@@ -1,6 +1,6 @@
 """Finds operators that need no code, because they only select a part of a tensor or join tensors.
 
-A part needs only a pointer, and an operator may write its result directly into a joined tensor.
+A part needs only a pointer. An operator may write its result directly into a joined tensor.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 
 
 def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[Var, int]:
-    """Return the variables that are a part of a tensor, with the byte offset of the part.
+    """Return the variables that are a part of a tensor, and the byte offset of each part.
 
-    Variables that are ``fixed`` are neither such parts nor the tensors of such parts.
+    ``fixed`` variables are neither parts nor tensors with parts.
     """
     return {
         b.var: first * ELEMENT_BYTES[dtype_of(b.var)]
@@ -48,7 +48,7 @@ def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[V
 
 
 def find_path(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
-    """Return a value and its sources through reshapes, back to the result of an operator."""
+    """Return a value and its sources through reshapes, up to the result of an operator."""
     path = [value]
     while keeps_order(made.get(path[-1])):
         path.append(read_variables(made[path[-1]])[0])

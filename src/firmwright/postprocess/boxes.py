@@ -43,7 +43,8 @@ class BoxMatches:
 def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
     """Pair each expected box, in order, with the found box of its class that overlaps it most.
 
-    Only boxes with an intersection over union of at least ``iou`` match, each at most once.
+    Only boxes with an intersection over union of at least ``iou`` match. Each box matches at most
+    once.
     """
     left = list(found)
     pairs, missing = [], []
@@ -59,16 +60,15 @@ def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> Bo
 
 
 Samples = Sequence[Sequence[Box]]
-"""The boxes of each sample."""
 
 
 def compute_mean_average_precision(found: Samples, expected: Samples, iou: float) -> float:
     """Return the mean of the average precision over the expected classes, 0 to 1.
 
-    A found box is right if it overlaps an expected box of its class by an intersection over union
-    of at least ``iou``. In order of their scores, found boxes are matched with the expected box
-    that they overlap most, as in COCO's evaluation (pycocotools). The result is 1 if no box is
-    expected.
+    A found box is correct if its intersection over union with an expected box of its class is at
+    least ``iou``. Found boxes are matched in the order of their scores. Each one is matched with
+    the expected box that it overlaps most, as in COCO's evaluation (pycocotools). The result is 1
+    if no box is expected.
     """
     classes = sorted({box.class_index for boxes in expected for box in boxes})
     if not classes:

@@ -39,9 +39,9 @@ QUANTIZED_TYPES = ("int8", "uint8", "int16")
 class CellGrid:
     """The cells of one head, with the positions of their values in output number ``output``.
 
-    The value of (sample, anchor, row, column, channel) is element ``first`` plus each index times
-    its step. ``anchors`` are (width, height) as fractions of the picture; the default is one anchor
-    (1, 1).
+    The index of the value of (sample, anchor, row, column, channel) is ``first`` plus the products
+    of these indices and their steps. ``anchors`` are (width, height) as fractions of the picture;
+    the default is one anchor (1, 1).
     """
 
     output: int
@@ -58,7 +58,7 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Detector:
-    """The input of the C template and the reference; ``outputs`` are of one sample."""
+    """The input of the C template and of the reference; ``outputs`` are tensors of one sample."""
 
     detection: Detection
     classes: int
@@ -76,10 +76,10 @@ def count_box_channels(detection: Detection) -> int:
 
 @dataclass(frozen=True)
 class SamplePart:
-    """One sample's part of an output.
+    """The part of an output that belongs to one sample.
 
-    ``steps`` are the steps of the tensor's axes, ``sample_step`` is the distance from one sample to
-    the next, in elements.
+    ``steps`` are the steps of the tensor's axes in elements. ``sample_step`` is the distance
+    between two samples in elements.
     """
 
     tensor: Tensor
@@ -106,7 +106,7 @@ def fit_detector(
     outputs: tuple[Tensor, ...],
     batch: BatchLayout | None = None,
 ) -> Detector:
-    """Return the detector with the outputs' grids.
+    """Return the detector with the grids of the outputs.
 
     Raises UserError with all parts that do not fit.
     """
@@ -166,7 +166,7 @@ def find_output(head: Head, outputs: tuple[Tensor, ...]) -> int:
 def fit_head(
     detection: Detection, classes: int, head: Head, part: SamplePart, index: int, taken: int
 ) -> tuple[CellGrid, int]:
-    """Return the head's grid, and the number of cells that it uses of axis L after ``taken``."""
+    """Return the head's grid, and the number of cells on axis L that it uses after ``taken``."""
     tensor = part.tensor
     check_type(tensor)
     sizes = dict(zip(detection.layout, check_shape(detection.layout, tensor), strict=True))
@@ -237,7 +237,7 @@ def check_type(tensor: Tensor) -> None:
 def check_shape(layout: str, tensor: Tensor) -> tuple[int, ...]:
     """Return a tensor's shape.
 
-    Raises UserError if the axes differ from ``layout``, or for several samples.
+    Raises UserError if the axes differ from ``layout``, or if there are several samples.
     """
     shape = tensor.shape
     if len(shape) != len(layout):

@@ -20,7 +20,7 @@ def draw_boxes(
 ) -> None:
     """Write ``picture`` as PNG with every box, its class and its score.
 
-    Boxes are relative to the part of the picture that ``preprocess`` shows the network.
+    Boxes are relative to the part of the picture that ``preprocess`` passes to the network.
     """
     from PIL import ImageDraw, ImageFont
 
@@ -36,7 +36,7 @@ def draw_boxes(
         x0, x1 = max(0, x0), min(width - 1, x1)
         y0, y1 = max(0, y0), min(height - 1, y1)
         if x1 < x0 or y1 < y0:
-            continue  # the box is outside of the picture
+            continue  # the box is outside the picture
         canvas.rectangle((x0, y0, x1, y1), outline=colour, width=2)
         text = f"{names[box.class_index]} {box.score:.2f}"
         corner = (x0 + 3, max(0, y0 - TEXT_PIXELS - 3))

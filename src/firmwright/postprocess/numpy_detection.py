@@ -1,7 +1,7 @@
 """Computes a detection in numpy, as the reference of the firmware's C code.
 
 The source of the formulas is docs/howto/detection.md, not the C code. Both compute in single
-precision; only numpy's exponentials and similar functions use double precision. Both drop boxes
+precision. Only numpy's exponentials and similar functions use double precision. Both drop boxes
 that are not finite or have no area. Boxes with equal scores keep the order of their cells: by head,
 anchor, row, column.
 """
@@ -42,7 +42,6 @@ def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]
 
 
 def dequantize(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
-    """Return real values in single precision."""
     if tensor.dtype == "float32":
         return values.reshape(-1).astype(np.float32)
     whole = values.reshape(-1).astype(np.int32) - int(tensor.zero_point or 0)
@@ -51,7 +50,7 @@ def dequantize(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
 
 
 def view_cells(grid: CellGrid, values: Floats) -> Floats:
-    """Return a view of the output as (channel, anchor, row, column), by the grid's steps."""
+    """Return a view of the output as (channel, anchor, row, column), with the grid's steps."""
     item = values.itemsize
     channels = 1 + (values.size - 1 - find_last_cell(grid)) // grid.channel_step
     shape = (channels, len(grid.anchors), grid.rows, grid.columns)
@@ -152,7 +151,7 @@ def decode_corners(detector: Detector, grid: CellGrid, cells: Floats) -> tuple[F
 
 
 def compute_expected_bins(t: Floats) -> Floats:
-    """Return the mean bin number of softmax over axis 1 of (4, bins, …)."""
+    """Return the mean bin number of the softmax over axis 1 of (4, bins, …)."""
     weights = exp(t - t.max(axis=1, keepdims=True))
     numbers = np.arange(t.shape[1], dtype=np.float32).reshape(1, -1, *[1] * (t.ndim - 2))
     result: Floats = (weights * numbers).sum(axis=1) / weights.sum(axis=1)
@@ -165,7 +164,7 @@ CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
     "offset-exp": lambda t: t,
 }
-"""Compute the distance of the center from the cell's upper left corner, in cells."""
+"""Functions that return the distance of the center from the cell's upper left corner, in cells."""
 
 SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
@@ -173,13 +172,15 @@ SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
     "offset-exp": lambda t, _anchor, cells: np.divide(exp(t), cells, dtype=np.float32),
 }
-"""Compute a width or a height, as a fraction of the picture, from (value, anchor, grid size)."""
+"""Functions of (value, anchor, grid size) that return a width or height in fractions of the
+picture.
+"""
 
 
 def suppress_non_maxima(
     corners: Floats, classes: npt.NDArray[np.int64], detector: Detector
 ) -> list[int]:
-    """Return the indices of the boxes to keep, by greedy suppression in the order of scores."""
+    """Return the indices of the boxes to keep; suppression is greedy, in the order of scores."""
     kept: list[int] = []
     limit = np.float32(detector.detection.iou)
     for i in range(len(corners)):
@@ -190,7 +191,7 @@ def suppress_non_maxima(
 
 
 def compute_ious(box: Floats, others: Floats) -> Floats:
-    """Return the intersection over union of one box (4,) with each of ``others`` (n, 4)."""
+    """Return the intersection over union of one box (4,) and each box of ``others`` (n, 4)."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, np.float32(0))
     common = sides[:, 0] * sides[:, 1]
