@@ -1,4 +1,5 @@
-"""Extends TVM's TFLite converter: names, quantization parameters, corrections, rejections."""
+"""Extends TVM's TFLite converter with names, quantization parameters, corrections and
+rejections."""
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
-"""Operators with integer biases, whose scale in the file LiteRT does not read."""
+"""Operators with integer biases. LiteRT does not read the scale of the bias in the file."""
 
 ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
-"""Operators that accept quantized tensors in LiteRT, but compute with the stored integers."""
+"""Operators that compute with the stored integers of quantized tensors in LiteRT."""
 
 WITH_SUBGRAPHS = {
     "CALL": "inline the function",
     "STABLEHLO_COMPOSITE": "inline the composite",
 }
-"""Operators that run other subgraphs, and the replacement of each."""
+"""Operators that run other subgraphs, and the advice for each operator."""
 
 SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("BROADCAST_TO", "EXPAND_DIMS", "MIRROR_PAD", "PAD", "PADV2"), (1,)),
@@ -47,10 +48,10 @@ SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "SLICE": (1, 2),
     "STRIDED_SLICE": (1, 2, 3),
 }
-"""Operators whose result shape depends on values of inputs, and the indices of these inputs."""
+"""Operators whose result shape depends on input values, and the indices of these inputs."""
 
 COUNTING_OPERATORS = ("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "UNIQUE", "WHERE")
-"""Operators that count elements in each run."""
+"""Operators whose result length depends on the data."""
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -63,7 +64,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             self.convert_map[kind] = partial(correction, self)
 
     def get_op_code_str(self, op: Any) -> str:
-        """Return the kind of an operator; TVM raises an error for most custom operators."""
+        """Return the kind of an operator. TVM raises an error for most custom operators."""
         code = self.model.OperatorCodes(op.OpcodeIndex())
         kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if kind == tflite.BuiltinOperator.CUSTOM:
@@ -71,7 +72,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return str(super().get_op_code_str(op))
 
     def check_unsupported_ops(self) -> None:
-        """Raise one UserError with all operators that TVM would convert incorrectly."""
+        """Raise UserError with all operators that TVM converts incorrectly."""
         lines = []
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)
@@ -84,7 +85,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
-        """Return the reason why an operator cannot be converted; '' if it can be converted."""
+        """Return the reason why an operator cannot be converted.
+
+        Return '' if it can be converted.
+        """
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in ON_STORED_INTEGERS and quantized[0]:
@@ -150,7 +154,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 self.exp_tab.set_expr(name, result[position])
 
     def convert_operator(self, operator: Any, kind: str) -> relax.Expr | None:
-        """Return an operator's results; None if they are part of the operators that read them."""
+        """Return an operator's results. Return None if other operators contain the results."""
         if kind in FLOAT_ONLY and self.is_quantized(operator):
             return self.convert_in_float(operator, kind)
         if has_complex(self, operator):
@@ -162,7 +166,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return self.convert_map[kind](op=operator)
 
     def check_sizes(self, operator: Any, kind: str) -> None:
-        """Raise UserError if an operand that a shape depends on is not a constant."""
+        """Raise UserError if an operand that determines a shape is not a constant."""
         given = operator.InputsAsNumpy()
         for position in SIZE_OPERANDS.get(kind, ()):
             if position < len(given) and given[position] >= 0 and self.has_expr(given[position]):
@@ -183,7 +187,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return super().get_tensor_value(tensor_wrapper, is_sparse)
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
-        """Convert an operator in float32: dequantize its inputs, and quantize its result."""
+        """Convert an operator in float32. Dequantize its inputs, and quantize its result."""
         inputs, (target,) = self.get_input_tensors(op), self.get_output_tensors(op)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t
@@ -204,7 +208,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return self.quantize(result, target)
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
-        """Return TVM's wrappers; one scale gets axis 0, because the file's axis may be wrong."""
+        """Return TVM's wrappers.
+
+        A single scale gets axis 0, because the axis in the file may be wrong.
+        """
         tensors: list[Any] = super().get_tensors(tensors_idx_list)
         for tensor in tensors:
             if self.in_float:
@@ -214,13 +221,13 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return tensors
 
     def get_tensor_shape(self, tensor_wrapper: Any) -> Any:
-        """Return a tensor's shape; TVM infers an empty shape, even of an unknown result."""
+        """Return a tensor's shape. TVM infers empty shapes, even for unknown results."""
         if tensor_wrapper.tensor.ShapeLength() or self.has_expr(tensor_wrapper.tensor_idx):
             return super().get_tensor_shape(tensor_wrapper)
         return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
-        """Return TVM's wrappers; an integer bias gets the scale of the products, as LiteRT does."""
+        """Return TVM's wrappers. An integer bias gets the scale of the products, as in LiteRT."""
         tensors = self.get_tensors(op.InputsAsNumpy())
         if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
             self.add_bias_params(tensors)
@@ -229,8 +236,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     def add_bias_params(self, tensors: Sequence[Any]) -> None:
         """Replace the scale of an integer bias, which LiteRT does not read.
 
-        The scale in the file may be wrong: converters share one constant of zeros between layers
-        of different scales.
+        The scale in the file may be wrong, because converters use one constant of zeros for layers
+        with different scales.
         """
         transposed = len(tensors) == 4
         source, weights, bias = tensors[2 if transposed else 0], tensors[1], tensors[-1]

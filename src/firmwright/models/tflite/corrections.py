@@ -1,7 +1,8 @@
 """Corrects errors and gaps of TVM 0.27's TFLite converter, with one function per operator.
 
-Each function has the converter and an operator of the file as arguments, and returns the Relax
-expression. Its first sentence states TVM's error, so that a function can be removed after a fix.
+The arguments of each function are the converter and an operator of the file. The result is a Relax
+expression. The first sentence describes TVM's error, so that the function can be removed after a
+fix.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def read_float(converter: Any, tensor: Any) -> relax.Expr:
 
 
 def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
-    """Return real numbers in the quantization of ``target``."""
+    """Quantize real numbers with the parameters of ``target``."""
     return value if target.qnn_params is None else converter.quantize(value, target)
 
 
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
-    """Convert AVERAGE_POOL_2D; TVM truncates the int32 quotient, but TFLite rounds it."""
+    """Convert AVERAGE_POOL_2D, because TVM truncates the int32 quotient and TFLite rounds it."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     if source.qnn_params is None:
@@ -70,7 +71,7 @@ def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
-    """Convert FULLY_CONNECTED; TVM keeps inputs of several axes, TFLite flattens them to rows."""
+    """Convert FULLY_CONNECTED, because TVM does not flatten inputs of several axes to rows."""
     source, weights, *_ = converter.get_input_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
     length = int(converter.get_tensor_shape(weights)[1])
@@ -89,7 +90,7 @@ def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXPAND_DIMS; TVM calls its function with one argument too many."""
+    """Convert EXPAND_DIMS, because TVM calls its function with one argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     shape = data_movement.shape_of(converter, target)
@@ -97,7 +98,10 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_exp(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXP; LiteRT's int16 table has undefined entries if results exceed float32."""
+    """Convert EXP, because LiteRT's int16 table has undefined entries if results exceed float32.
+
+    Raises UserError if results exceed float32.
+    """
     (source,) = converter.get_input_tensors(op)
     if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
         largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
@@ -110,7 +114,7 @@ def convert_exp(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_elu(converter: Any, op: Any) -> relax.Expr:
-    """Convert ELU; TVM subtracts from stored integers."""
+    """Convert ELU, because TVM subtracts from stored integers."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     data = converter.bb.normalize(read_float(converter, source))
@@ -122,7 +126,7 @@ def convert_elu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert GELU; TVM writes its constants in the result's integer type."""
+    """Convert GELU, because TVM writes its constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.GeluOptions)
@@ -131,7 +135,7 @@ def convert_gelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_softmax(converter: Any, op: Any) -> relax.Expr:
-    """Convert SOFTMAX; TVM omits beta, the factor of the logits."""
+    """Convert SOFTMAX, because TVM omits beta, the factor of the logits."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     beta = np.float32(converter._get_builtin_options(op, tflite.SoftmaxOptions).Beta())
@@ -146,7 +150,7 @@ def convert_softmax(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
-    """Convert DEQUANTIZE; TVM accepts a computed tensor, but does not find a constant."""
+    """Convert DEQUANTIZE, because TVM accepts only computed tensors."""
     (source,) = converter.get_input_tensors(op)
     data = converter.get_tensor_expr(source)
     if source.tensor.Type() == tflite.TensorType.FLOAT16:
@@ -155,9 +159,10 @@ def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_prelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert PRELU; TVM broadcasts the slopes to the tensor, and reads integers as real numbers.
+    """Convert PRELU, because TVM reads stored integers as real numbers and broadcasts the slopes.
 
-    Slopes along several axes must match the last axes of the data; they are flattened to one axis.
+    Slopes along several axes must match the last axes of the data. They are flattened to one axis.
+    Raises UserError for other shapes and for int16 slopes.
     """
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
@@ -187,10 +192,10 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_quantize(converter: Any, op: Any) -> relax.Expr:
-    """Convert QUANTIZE; TVM has no int32 result, which TFLite supports only for int16 inputs.
+    """Convert QUANTIZE, because TVM has no int32 result. TFLite supports it only for int16 inputs.
 
-    The values are rounded as in every change of scale. Source:
-    tensorflow/lite/kernels/quantize.cc (Eval).
+    The values are rounded as in every change of scale. Source: tensorflow/lite/kernels/quantize.cc
+    (Eval).
     """
     (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
     types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (source, target)]
@@ -210,10 +215,10 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
-    """Convert BATCH_MATMUL; TVM rejects quantized factors, and uses the left batch for the result.
+    """Convert BATCH_MATMUL, because TVM rejects quantized factors and uses only the left batch.
 
-    The right factor always gets a batch. A plain matrix would become FULLY_CONNECTED, which TFLite
-    rounds differently.
+    The right factor always gets a batch, because a plain matrix becomes FULLY_CONNECTED, which
+    TFLite rounds differently.
     """
     left, right = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -234,9 +239,9 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
-    """Convert SQUARED_DIFFERENCE; TVM multiplies the difference by itself, or calls pow.
+    """Convert SQUARED_DIFFERENCE, because TVM multiplies the difference by itself, or calls pow.
 
-    The product of a difference with itself hides the square.
+    Later steps do not recognize the square in these forms.
     """
     tensors = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -247,9 +252,9 @@ def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
-    """Convert TRANSPOSE_CONV; TVM drops the activation, and pads as for the largest result.
+    """Convert TRANSPOSE_CONV, because TVM omits the activation and pads for the largest result.
 
-    TFLite states the shape of the result; window elements outside this shape are cut off.
+    The file contains the shape of the result. Window elements outside this shape are removed.
     """
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
@@ -275,7 +280,8 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
-    """Convert CONV_3D_TRANSPOSE; TVM has no loops for its layout, and ignores the stated shape."""
+    """Convert CONV_3D_TRANSPOSE, because TVM has no loops for its layout and ignores the result's
+    shape."""
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
     options = converter._get_builtin_options(op, tflite.Conv3DOptions)
@@ -301,7 +307,7 @@ def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
 
 def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
-        """Convert ARG_MIN or ARG_MAX; TVM returns an int64 index, TFLite the file's type."""
+        """Convert ARG_MIN or ARG_MAX, because TVM's index is always int64."""
         (target,) = converter.get_output_tensors(op)
         index = converter._convert_arg_min_max(op, relax_op=find)
         return relax.op.astype(index, converter.get_tensor_type_str(target.tensor.Type()))
@@ -311,7 +317,7 @@ def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
-        """Convert MINIMUM or MAXIMUM; TVM dequantizes tensors with equal parameters.
+        """Convert MINIMUM or MAXIMUM, because TVM dequantizes tensors with equal parameters.
 
         Their integers have the order of the real numbers, so that dequantization is unnecessary.
         """
@@ -326,7 +332,8 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 
 def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
-    """Convert RESIZE_BILINEAR; TVM divides by zero for aligned corners and a result length of 1."""
+    """Convert RESIZE_BILINEAR, because TVM divides by zero for aligned corners and a result length
+    of 1."""
     options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
     if options.AlignCorners():
         _, size = converter.get_input_tensors(op)
@@ -387,7 +394,7 @@ DATA_MOVEMENT = frozenset(
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TOPK_V2 "
     "TRANSPOSE".split()
 )
-"""Operators that only move elements: TVM rejects quantized tensors, but its conversion is right."""
+"""Operators that only move elements. TVM converts them correctly, but rejects quantized tensors."""
 
 FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
-"""Operators with only a float32 form in TVM; they are dequantized before and quantized after."""
+"""Operators that TVM supports only in float32. They are dequantized before and quantized after."""

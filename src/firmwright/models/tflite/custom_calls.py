@@ -1,8 +1,7 @@
-"""Reads the custom operators of a TFLite file with the known definitions.
+"""Reads the custom operators of a TFLite file according to their definitions.
 
-The built-in operators are always known. The operators of a recipe are known within
-:func:`use_custom_operators`, because their Python functions can be called only while the recipe's
-folder is in the import path.
+The built-in operators are always available. The operators of a recipe are available only within
+:func:`use_custom_operators`, because the recipe's folder is not always in the import path.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ _of_recipe: ContextVar[Operators] = ContextVar("custom operators of the recipe")
 
 @contextmanager
 def use_custom_operators(operators: Operators) -> Iterator[None]:
-    """Add a recipe's operators, by the names in the file, to the known operators in the block."""
+    """Add a recipe's operators to the available operators in the block.
+
+    The keys are names in the file.
+    """
     token = _of_recipe.set(operators)
     try:
         yield
@@ -54,7 +56,7 @@ def use_custom_operators(operators: Operators) -> Iterator[None]:
 
 
 def list_known_operators() -> Operators:
-    """Return all known operators by name; an operator of the recipe replaces a built-in one."""
+    """Return all available operators by name. Operators of the recipe have precedence."""
     return {**BUILT_IN, **_of_recipe.get({})}
 
 
@@ -73,17 +75,19 @@ class CustomCall:
     results: tuple[TensorKind, ...]
 
     def list_results(self, inputs: Kinds) -> list[TensorKind]:
-        """Return the results for ``inputs``; their shapes may differ from the file's shapes."""
+        """Return the results for ``inputs``.
+
+        Their shapes may differ from the shapes in the file.
+        """
         if self.operator.shapes is None:
             return list(self.results)
         return list(self.operator.shapes(inputs, self.options))
 
 
 def read_call(model: Any, operator: Any) -> CustomCall | None:
-    """Return a custom operator of a ``ModelT``'s first graph; None for other operators.
+    """Return a custom operator of a ``ModelT``'s first graph. Return None for other operators.
 
-    Raises UserError for an operator without a definition, and for a file that does not fit the
-    definition.
+    Raises UserError if the operator has no definition, or if its options are unreadable.
     """
     if kind_of(model, operator) != "CUSTOM":
         return None
@@ -104,7 +108,8 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
 
 @contextmanager
 def label_errors(label: str) -> Iterator[None]:
-    """Put the operator before the errors of a block, except errors at a location in the recipe."""
+    """Put the operator before the errors of a block, except for errors with a location in the
+    recipe."""
     try:
         yield
     except DiagnosticError:
@@ -114,7 +119,7 @@ def label_errors(label: str) -> Iterator[None]:
 
 
 def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> None:
-    """Raise UserError for inputs or options that do not fit an operator."""
+    """Raise UserError if the inputs or options do not fit an operator."""
     accepted = definition.accepts
     if len(inputs) < len(accepted):
         raise UserError(
@@ -144,15 +149,17 @@ def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> N
 
 
 def is_valid(value: Any, most: int | None) -> bool:
-    """Return whether an option is an integer from 0 to ``most``, or a finite float32 if ``most`` is
-    None."""
+    """Return whether an option is an integer from 0 to ``most``.
+
+    If ``most`` is None, the option must be a finite float32.
+    """
     if most is None:
         return isinstance(value, int | float) and abs(value) <= FLOAT32_MAX
     return isinstance(value, int) and 0 <= value <= most
 
 
 def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
-    """Raise UserError for values of constant inputs that do not fit an operator."""
+    """Raise UserError if the values of constant inputs do not fit an operator."""
     if call.operator.check_values is None:
         return
     graph_inputs, values = {int(i) for i in model.subgraphs[0].inputs}, list[Array | None]()
@@ -167,8 +174,8 @@ def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
 def add_states(data: bytes) -> bytes:
     """Check the custom operators, and add a variable tensor for each state of built-in operators.
 
-    The state is the last input of its operator. A model without such states is returned unchanged.
-    Raises UserError for an operator that does not fit its definition.
+    The states are the last inputs of their operator. A model that needs no change is returned
+    unchanged. Raises UserError if an operator does not fit its definition.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     graph, added = model.subgraphs[0], False
@@ -196,14 +203,14 @@ def add_states(data: bytes) -> bytes:
 
 
 def check_sizes(kinds: Kinds) -> None:
-    """Raise UserError for a tensor that exceeds the limit of the generated C."""
+    """Raise UserError if a tensor exceeds the limit of the generated C."""
     for kind in kinds:
         if prod(kind.shape) > LARGEST_TENSOR:
             raise UserError(f"its options need {kind}; a tensor must be smaller than 2 GiB")
 
 
 def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
-    """Set the shapes of an operator's results; return whether the file lacked one."""
+    """Set the shapes of an operator's results, and return whether a shape changed."""
     changed = False
     for index, kind in zip(operator.outputs, kinds, strict=True):
         if describe_tensor(graph.tensors[index]) != kind:
@@ -213,9 +220,10 @@ def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
 
 
 def check_results(call: CustomCall) -> list[TensorKind]:
-    """Return the results. Raises UserError if the results in the file differ.
+    """Return the results of an operator.
 
-    Some converters omit shapes in the file.
+    Raises UserError if the results in the file differ. Shapes may be absent, because some
+    converters omit them.
     """
     found = call.list_results(call.inputs)
     fits = len(found) == len(call.results) and all(

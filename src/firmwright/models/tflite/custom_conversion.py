@@ -15,9 +15,9 @@ from firmwright.models.tflite.custom_operators import DTYPES, TensorKind, read_o
 
 
 def convert_custom(converter: Any, op: Any) -> relax.Expr:
-    """Return the results of a custom operator's C function, with the next values of its states.
+    """Return the results of a custom operator's C function, and the next values of its states.
 
-    The C function receives the integers of quantized tensors.
+    The C function receives the integers of quantized tensors, unless ``in_float`` is set.
     """
     name = read_custom_code(converter.model, op)
     definition, options = list_known_operators()[name], read_options(op.CustomOptionsAsNumpy())
@@ -53,7 +53,7 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
 
 
 def get_input(converter: Any, tensor: Any, in_float: bool) -> relax.Expr:
-    """Return an input, as real numbers if the operator computes with them."""
+    """Return an input. The input is dequantized if the operator computes with real numbers."""
     stored = converter.get_tensor_expr(tensor)
     if not in_float or tensor.qnn_params is None:
         return stored
@@ -61,5 +61,4 @@ def get_input(converter: Any, tensor: Any, in_float: bool) -> relax.Expr:
 
 
 def read_custom_code(model: Any, operator: Any) -> str:
-    """Return the name of a custom operator."""
     return decode_text(model.OperatorCodes(operator.OpcodeIndex()).CustomCode())

@@ -1,4 +1,4 @@
-"""Defines custom operators of TFLite files: their C functions, their constants and references."""
+"""Defines custom operators of TFLite files: their C functions, constants and references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 Array = np.ndarray[Any, Any]
 
 INT32_MAX = 2**31 - 1
-"""The maximum of most options: their parameters in C are int32."""
+"""The maximum of most options, because their parameters in C are int32."""
 
 Options = Mapping[str, Any]
 
@@ -23,8 +23,6 @@ DTYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance
 
 
 class TensorKind(NamedTuple):
-    """The shape and the dtype of a tensor."""
-
     shape: tuple[int, ...]
     dtype: str
 
@@ -36,13 +34,13 @@ Kinds = Sequence[TensorKind]
 
 
 Reference = Callable[[Sequence[Array], Options, Kinds], Sequence[Array]]
-"""Computes results from inputs and options; the results have given shapes and types."""
+"""Computes the results from the inputs, the options, and the results' shapes and types."""
 
 
 def list_option_constants(_inputs: Kinds, options: Options) -> list[Array]:
     """Return each option as an array, sorted by name: int32 or float32, a scalar or a vector.
 
-    Raises UserError for an option that is not a number or a list of numbers.
+    Raises UserError if an option is neither a number nor a list of numbers.
     """
     return [convert_option(name, options[name]) for name in sorted(options)]
 
@@ -72,19 +70,20 @@ class CustomOperator:
     """The definition of a custom operator.
 
     ``function`` is its C function, which may contain the first input's dtype: ``add_{dtype}``. Its
-    parameters are the inputs, the ``constants``, and the results, as DLTensors. If ``numbers`` is
-    given, the operator is built-in: its function gets pointers, and the numbers before the results.
-    ``reference`` computes the results from the inputs, the options, and the shapes and types of the
-    results; None if LiteRT computes the operator. ``shapes`` returns the shapes and types of the
-    results; None means the shapes and types in the file. ``states`` are tensors that the operator
-    keeps between runs, with zeros before the first run. They become the operator's last inputs, and
-    their next values become its last results. ``accepts`` has the dtypes of each input, and
-    ``rank`` is the minimum number of dimensions of the first input. ``requires`` has the options
-    that a file must have, with their maximum; None permits all finite numbers. ``check_values``
-    raises UserError for constants that do not fit. Its arguments are the shapes and types of the
-    inputs, and their values, which are None for computed inputs. ``scratch`` are arrays for the C
-    function after its results. With ``in_float``, the function gets the real numbers of quantized
-    inputs. ``clear_undefined`` replaces results that LiteRT does not write.
+    parameters are DLTensors: the inputs, the ``constants``, and the results. If ``numbers`` is not
+    None, the operator is built-in. Then its parameters are pointers, and the numbers precede the
+    results. ``reference`` computes the results from the inputs, the options, and the shapes and
+    types of the results. None means that LiteRT computes the operator. ``shapes`` returns the
+    shapes and types of the results. None means the shapes and types in the file. ``states`` are
+    tensors that the operator keeps between runs, with zeros before the first run. They become the
+    operator's last inputs, and their next values become its last results. ``accepts`` contains the
+    dtypes of each input, and ``rank`` is the minimum number of dimensions of the first input.
+    ``requires`` maps the options that a file must have to their maximum. None permits all finite
+    numbers. ``check_values`` raises UserError if constants do not fit. Its arguments are the shapes
+    and types of the inputs, and their values, which are None for computed inputs. ``scratch`` are
+    arrays for the C function after its results. If ``in_float`` is true, the function receives the
+    real numbers of quantized inputs. ``clear_undefined`` replaces results that LiteRT does not
+    write.
     """
 
     function: str
@@ -108,7 +107,7 @@ def describe_tensor(tensor: Any) -> TensorKind:
 
 
 def read_constant(model: Any, index: int) -> Array:
-    """Return a constant of the first graph. Raises ValueError for a tensor without data."""
+    """Return a constant of the first graph. Raises ValueError if the tensor has no data."""
     tensor = model.subgraphs[0].tensors[index]
     data = model.buffers[tensor.buffer].data
     if data is None:
@@ -118,24 +117,24 @@ def read_constant(model: Any, index: int) -> Array:
 
 
 def read_options(data: Any) -> dict[str, Any]:
-    """Return the options of a custom operator, a map in FlexBuffers; empty without options.
+    """Return the options of a custom operator, a map in FlexBuffers. The map may be empty.
 
-    Raises UserError for options in another format.
+    Raises UserError if the options have another format.
     """
     raw = b"" if data is None or isinstance(data, int) else bytes(bytearray(data))
     if not raw:
         return {}
     try:
         return read_map(raw)
-    except Exception as error:  # the reader raises exceptions of many types
+    except Exception as error:
         raise refuse_options(raw) from error
 
 
 def read_map(raw: bytes) -> dict[str, Any]:
-    """Return the values of a map in FlexBuffers: numbers, texts, and lists of them.
+    """Return the values of a map in FlexBuffers: numbers, texts, and lists of both.
 
-    Raises ValueError for lists in lists, and if the values need more bytes than ``raw`` has. Each
-    reference to a shared value is expanded, so the time could be exponential in the bytes.
+    Raises ValueError for lists in lists, and if the values need more bytes than ``raw`` has.
+    Without this limit, repeated references to a value need a time that is exponential in the bytes.
     """
     found, left = flexbuffers.GetRoot(raw).AsMap, len(raw)
     options: dict[str, Any] = {}
@@ -153,7 +152,7 @@ def read_map(raw: bytes) -> dict[str, Any]:
 
 
 def find_items(value: Any) -> Any:
-    """Return the items of a list or of a map in FlexBuffers, unread; None for other values."""
+    """Return the items of a list or map in FlexBuffers. Return None for other values."""
     if value.IsVector:  # includes maps
         return value.AsVector
     if value.IsTypedVector:

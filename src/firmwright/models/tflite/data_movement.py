@@ -1,4 +1,4 @@
-"""Corrects TFLite operators that only move elements; integers keep their stored form."""
+"""Corrects TFLite operators that only move elements. Integers keep their stored form."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def take_elements(data: relax.Expr, axis: int, positions: Indices) -> relax.Expr
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     """Convert RESIZE_NEAREST_NEIGHBOR, because TVM rounds differently.
 
-    The differences concern half-pixel centers and aligned corners. The source row and column of
-    each element are known at import. They are computed in float32, as in the kernel
-    (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
+    The roundings differ for half-pixel centers and aligned corners. The importer computes the
+    source row and column of each element in float32. Source:
+    tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h.
     """
     source, size = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.ResizeNearestNeighborOptions)
@@ -62,7 +62,8 @@ def nearest_indices(
 
 
 def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
-    """Convert MIRROR_PAD; TVM lacks the symmetric mode, which repeats the border's elements."""
+    """Convert MIRROR_PAD, because TVM does not support the symmetric mode, which repeats the
+    border."""
     source, paddings = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.MirrorPadOptions)
     mode = "reflect" if options.Mode() == 0 else "symmetric"
@@ -76,9 +77,10 @@ def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
-    """Convert STRIDED_SLICE; TVM misreads bounds before the first element for negative strides.
+    """Convert STRIDED_SLICE, because TVM misreads bounds before the first element for negative
+    strides.
 
-    Source of the meaning of the masks: tensorflow/lite/kernels/internal/strided_slice_logic.h.
+    Source of the masks: tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
     source, *bounds = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -117,7 +119,8 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_unpack(converter: Any, op: Any) -> relax.Expr:
-    """Convert UNPACK to one slice per part; TVM's split uses field names of another tuple type."""
+    """Convert UNPACK to one slice per part, because TVM's split uses fields of another tuple
+    type."""
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.UnpackOptions)
     data = converter.get_tensor_expr(source)
@@ -130,7 +133,8 @@ def convert_unpack(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
-    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose, without TVM's runtime function."""
+    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose, because TVM calls a runtime
+    function."""
     source, block_tensor, paddings = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     lengths = shape_of(converter, source)
@@ -154,7 +158,7 @@ def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_batch_to_space(converter: Any, op: Any) -> relax.Expr:
-    """Convert BATCH_TO_SPACE_ND to reshape, transpose and slice; TVM calls a runtime function."""
+    """Convert BATCH_TO_SPACE_ND to reshape, transpose and slice. TVM calls a runtime function."""
     source, block_tensor, crops_tensor = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     crops = converter.get_tensor_value(crops_tensor).tolist()

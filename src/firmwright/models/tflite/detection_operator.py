@@ -1,9 +1,8 @@
-"""Defines TFLite_Detection_PostProcess, the last operator of an SSD; LiteRT is its reference.
+"""Defines TFLite_Detection_PostProcess, the last operator of an SSD. LiteRT is its reference.
 
 Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite does
-not define the order of equal scores of several classes. The firmware sorts them by class, as TFLite
-Micro does. Results after the last object are undefined in TFLite. In firmware, these results are
-zeros.
+not define the order of equal scores of several classes. Firmware sorts them by class, as in TFLite
+Micro. Results after the last object are undefined in TFLite. In firmware, these results are zeros.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ THRESHOLDS = ("nms_score_threshold", "nms_iou_threshold")
 COUNTS = ("max_detections", "max_classes_per_detection", "num_classes")
 
 TYPES = ("float32", "uint8")
-"""The types of each input that LiteRT's kernel computes."""
+"""The types of each input that LiteRT's kernel supports."""
 
 
 @dataclass(frozen=True)
 class Detections:
-    """The sizes of an operator: boxes, numbers per box, classes, and the limits of the results."""
+    """The numbers of boxes, of values per box and of classes, and the limits of the results."""
 
     boxes: int
     stride: int
@@ -46,7 +45,7 @@ class Detections:
 
 
 def read_sizes(inputs: Kinds, options: Options) -> Detections:
-    """Return the sizes. Raises UserError for shapes that do not fit the options."""
+    """Return the sizes. Raises UserError if the shapes do not fit the options."""
     encodings, predictions, anchors = (kind.shape for kind in inputs[:3])
     classes = options["num_classes"]
     fits = (
@@ -111,7 +110,7 @@ def number_sizes(inputs: Kinds, options: Options) -> list[int]:
 
 
 def clear_undefined(results: Sequence[Array], options: Options) -> list[Array]:
-    """Replace the results after the last object, which LiteRT does not write, by zeros."""
+    """Replace the results after the last object with zeros, because LiteRT does not write them."""
     boxes, classes, scores, count = results
     per_box, number = options["max_classes_per_detection"], int(count.reshape(-1)[0])
     positions = np.arange(scores.size)

@@ -1,6 +1,6 @@
 """Converts operators on the diagonals of matrices, and RIGHT_SHIFT.
 
-Each docstring begins with the fault of TVM's converter.
+Each docstring describes the error of TVM's converter.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from firmwright.ir.relax import static_shape
 
 
 def read_inputs(converter: Any, op: Any) -> list[relax.Expr]:
-    """Return the inputs, with known shapes."""
     inputs = [converter.get_tensor_expr(tensor) for tensor in converter.get_input_tensors(op)]
     return [converter.bb.normalize(value) for value in inputs]
 
 
 def convert_matrix_diag(converter: Any, op: Any) -> relax.Expr:
-    """Convert MATRIX_DIAG; TVM calls a function of its runtime."""
+    """Convert MATRIX_DIAG, because TVM calls a function of its runtime."""
     (diagonal,) = read_inputs(converter, op)
     shape, dtype = static_shape(diagonal), str(diagonal.ty.dtype)
     matrix = relax.op.zeros([*shape, shape[-1]], dtype)
@@ -28,7 +27,7 @@ def convert_matrix_diag(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_matrix_set_diag(converter: Any, op: Any) -> relax.Expr:
-    """Convert MATRIX_SET_DIAG; TVM calls a function of its runtime."""
+    """Convert MATRIX_SET_DIAG, because TVM calls a function of its runtime."""
     matrix, diagonal = read_inputs(converter, op)
     rows, columns = static_shape(matrix)[-2:]
     return replace_diagonals(matrix, diagonal, rows, columns)
@@ -37,7 +36,8 @@ def convert_matrix_set_diag(converter: Any, op: Any) -> relax.Expr:
 def replace_diagonals(
     matrix: relax.Expr, diagonal: relax.Expr, rows: int, columns: int
 ) -> relax.Expr:
-    """Return matrices (..., rows, columns) with these diagonals (..., smaller length)."""
+    """Replace the diagonals of matrices (..., rows, columns) with ``diagonal`` (..., smaller
+    length)."""
     places = np.minimum(np.arange(rows), min(rows, columns) - 1).astype("int64")
     per_row = relax.op.take(diagonal, relax.const(places), axis=-1)
     is_diagonal = relax.const(np.eye(rows, columns, dtype=bool))
@@ -45,7 +45,10 @@ def replace_diagonals(
 
 
 def convert_right_shift(converter: Any, op: Any) -> relax.Expr:
-    """Convert RIGHT_SHIFT; TVM shifts by any number, TFLite by 0 to the bits of the type less 1."""
+    """Convert RIGHT_SHIFT, because TVM does not limit the count.
+
+    TFLite limits the count to the range from 0 to the number of bits minus 1.
+    """
     data, count = read_inputs(converter, op)
     dtype = str(count.ty.dtype)
     most = np.iinfo(dtype).bits - 1

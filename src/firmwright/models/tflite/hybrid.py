@@ -1,11 +1,11 @@
 """Converts layers with int8 weights and float32 activations (dynamic range) to LiteRT's arithmetic.
 
-LiteRT quantizes the activations in each run, with the range of each sample or row. It adds the
-products in int32, multiplies the sums by both scales, and then adds the bias in float32. Weights
-stay int8 in flash. The results of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED equal LiteRT's bit
-for bit, because each operation of float32 is in LiteRT's order. Sources in tensorflow/lite/kernels:
-fully_connected.cc (EvalHybrid), conv.cc (EvalHybrid, EvalHybridPerChannel) and depthwise_conv.cc
-(EvalHybridPerChannel).
+LiteRT quantizes the activations in each run, according to the range of each sample or row. It adds
+the products in int32, multiplies the sums by both scales, and then adds the bias in float32.
+Weights remain int8 in flash. The results of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED are
+bit-identical to LiteRT's results, because all float32 operations have LiteRT's order. Sources in
+tensorflow/lite/kernels: fully_connected.cc (EvalHybrid), conv.cc (EvalHybrid, EvalHybridPerChannel)
+and depthwise_conv.cc (EvalHybridPerChannel).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     result = converter.convert_fused_activation_function(
         converter.bb.normalize(result), options.FusedActivationFunction()
     )
-    if is_dense:  # the file states a batch of 1 for a batch of unknown size
+    if is_dense:  # the file contains a batch of 1 for a batch of unknown size
         units = shape_of(converter, weights)[0]
         rows = shape[:-1] if options.KeepNumDims() else [count]
         return reshape(converter, result, [*rows, units])
@@ -93,9 +93,9 @@ def require_bytes(converter: Any, weights: Any) -> None:
 def multiply_rows(
     converter: Any, data: relax.Expr, weights: relax.Expr, scales: Array, symmetric: bool
 ) -> relax.Expr:
-    """Return the product (rows, units) in float32 of rows and int8 weights (length, units).
+    """Return the float32 product (rows, units) of rows and int8 weights (length, units).
 
-    ``scales`` are the scales of the weights, one per unit or only one.
+    ``scales`` contains one scale of the weights, or one scale per unit.
     """
     quantized, step = quantize_rows(converter, data, symmetric)
     sums = relax.op.matmul(quantized, weights, out_dtype="int32")
@@ -109,7 +109,7 @@ def quantize_rows(
 ) -> tuple[relax.Expr, relax.Expr]:
     """Return rows (rows, length) as int16 minus their zero points, and their scales (rows, 1).
 
-    The C functions are in ``templates/network/dynamic_range.h``.
+    ``templates/network/dynamic_range.h`` contains the C functions.
     """
     data = converter.bb.emit(data)
     ends = [converter.bb.emit(find(data, 1)) for find in (relax.op.min, relax.op.max)]

@@ -1,4 +1,4 @@
-"""Imports TFLite models with TVM; LiteRT's reference kernels are the reference."""
+"""Imports TFLite models with TVM. LiteRT's reference kernels compute the reference."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
 DIMENSION_REFUSAL = "quantized_dimension must be in range"
-"""The text of LiteRT's error for a verified file with scales for an axis that does not exist."""
+"""The text of LiteRT's error if scales refer to an axis that does not exist."""
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
+    """Import a TFLite file as :class:`firmwright.models.formats.Importer` describes."""
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
     source = tflite.Model.GetRootAsModel(data, 0)
@@ -121,7 +121,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 def prepare_custom_operators(data: bytes, name: str) -> bytes:
     """Return the model with the states of its custom operators.
 
-    Raises UserError, with the name of the model, if an operator does not fit.
+    Raises UserError with the name of the model if an operator does not fit.
     """
     try:
         return add_states(data)
@@ -132,7 +132,7 @@ def prepare_custom_operators(data: bytes, name: str) -> bytes:
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
-    """Raise UserError if an output's declared shape or type differs from the computed one."""
+    """Raise UserError if an output's declared and computed shapes or types differ."""
     for output, kind in zip(outputs, list_result_types(module["main"]), strict=True):
         shape = None if kind.shape is None else [int(d) for d in kind.shape]
         if shape != list(output.shape) or str(kind.dtype) != output.dtype:
@@ -145,13 +145,13 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
 def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     """Verify the bytes with LiteRT, because TVM's reader does not check the offsets in them.
 
-    Returns the bytes and notes. The bytes are repaired if LiteRT is stricter than TFLite Micro.
+    Return the bytes and notes. The bytes are repaired if LiteRT is stricter than TFLite Micro.
     """
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4); export it again")
     try:
         schema.ModelT.InitFromPackedBuf(data, 0)
-    except Exception as error:  # the reader of flatbuffers raises exceptions of many types
+    except Exception as error:
         reason = "an offset or length is outside the file"
         raise UserError(f"{name}: a damaged TFLite model: {reason}; fetch it again") from error
     what = f"{name}: LiteRT crashes on this model"
@@ -177,7 +177,10 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
-    """Return the operators, each named after its first output tensor, as TFLite's tools do."""
+    """Return the operators.
+
+    The name of an operator is the name of its first result, as in TFLite's tools.
+    """
     kinds = operator_kinds(model)
     found = []
     for index in range(graph.OperatorsLength()):
@@ -192,10 +195,8 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
 
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
-    """Raise one UserError with all operators for which TVM has no converter."""
-    converted = Converter(
-        None, None, None, None
-    ).convert_map  # the schema does not have this operator
+    """Raise UserError with all operators that have no converter."""
+    converted = Converter(None, None, None, None).convert_map
     known = {*converted, *list_known_operators()}
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
@@ -203,7 +204,7 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
 
 
 def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
-    """Return the names of a graph's input tensors and of its output tensors."""
+    """Return the names of a graph's input tensors and output tensors."""
     given, made = to_ints(graph.InputsAsNumpy()), to_ints(graph.OutputsAsNumpy())
     inputs, outputs = (
         [decode_text(graph.Tensors(i).Name()) for i in each] for each in (given, made)
@@ -212,14 +213,15 @@ def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
 
 
 def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -> Tensor:
-    """Return one graph input or output, named ``label``; ``shapes`` are by the tensors' names.
+    """Return a graph input or output with the name ``label``. ``shapes`` maps tensor names to
+    shapes.
 
-    Raises UserError for a dynamic shape or an unsupported type.
+    Raises UserError if the shape is dynamic, or if the type is not supported.
     """
     tensor = graph.Tensors(index)
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
     declared = to_ints(tensor.ShapeAsNumpy() if signature is None else signature)
-    # Files often have a batch of -1 in the signature and 1 in the shape ("1 unless resized").
+    # Files often have a batch of -1 in the signature, and 1 in the shape ("1 unless resized").
     static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(decode_text(tensor.Name()), tuple(static))
     if 0 in shape and 0 in declared:

@@ -1,4 +1,4 @@
-"""Corrects TFLite operators that compute indices, or read or write at computed indices."""
+"""Corrects TFLite operators that compute indices, or that read or write at computed indices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firmwright.models.tflite.data_movement import shape_of
 
 
 def convert_gather(converter: Any, op: Any) -> relax.Expr:
-    """Convert GATHER; TVM ignores its batch axes.
+    """Convert GATHER, because TVM ignores the batch axes.
 
     The first ``batch`` axes of the data and of the indices correspond. Source:
     tensorflow/lite/kernels/internal/reference/gather.h.
@@ -41,16 +41,20 @@ def convert_gather(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
-    """Convert GATHER_ND; TVM moves index vectors to the first axis, but Relax expects the last."""
+    """Convert GATHER_ND, because TVM moves index vectors to the first axis.
+
+    Relax expects the last axis.
+    """
     data, indices = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     return relax.op.gather_nd(data, relax.op.astype(indices, "int64"))
 
 
 def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
-    """Convert SCATTER_ND; TVM moves index vectors to the first axis, and keeps only one update.
+    """Convert SCATTER_ND, because TVM moves index vectors to the first axis and keeps only one
+    update.
 
-    TFLite adds up several updates of an element
-    (tensorflow/lite/kernels/internal/reference/reference_ops.h, ScatterNd).
+    TFLite adds several updates of an element. Source:
+    tensorflow/lite/kernels/internal/reference/reference_ops.h (ScatterNd).
     """
     indices, updates, _ = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     (target,) = converter.get_output_tensors(op)
@@ -77,9 +81,9 @@ def convert_bucketize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
-    """Convert EMBEDDING_LOOKUP; TVM reads the first input, which has the indices, as rows.
+    """Convert EMBEDDING_LOOKUP, because TVM reads the first input, which contains indices, as rows.
 
-    Rows of bytes with a result in float32 are scaled with one scale, or with one scale per row.
+    If bytes have a float32 result, one scale or one scale per row is applied.
     """
     positions, table = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)

@@ -1,4 +1,4 @@
-"""Sums products of stored integers with int8 weights, in int32.
+"""Adds products of stored integers and int8 weights in int32.
 
 The weights keep their type, so that flash contains bytes.
 """
@@ -16,7 +16,7 @@ from firmwright.models.tflite.data_movement import shape_of
 
 
 def list_operands(converter: Any, op: Any, kind: str) -> tuple[Any, Any, list[Any]]:
-    """Return the activations, the weights and a list with the bias, if there is one."""
+    """Return the activations, the weights, and a list with the bias, if any."""
     first, weights, *rest = converter.get_input_tensors(op)
     source, biases = (rest[0], rest[1:]) if kind == "TRANSPOSE_CONV" else (first, rest)
     return source, weights, [bias for bias in biases if bias.tensor_idx >= 0]
@@ -25,7 +25,7 @@ def list_operands(converter: Any, op: Any, kind: str) -> tuple[Any, Any, list[An
 def add_products(
     converter: Any, kind: str, data: relax.Expr, tensors: tuple[Any, Any, Any], options: Any
 ) -> relax.Expr:
-    """Return the sums of a convolution of this kind, in int32; ``data`` has integers in NHWC.
+    """Return the int32 sums of a convolution of the given kind. ``data`` are integers in NHWC.
 
     The ``tensors`` are the activations, the weights and the result.
     """
@@ -41,7 +41,7 @@ def add_products(
 
 
 def convolve(data: relax.Expr, kernel: relax.Expr, options: Any) -> relax.Expr:
-    """Return the convolution, in int32, of integers in NHWC with weights in OHWI."""
+    """Return the int32 convolution of integers in NHWC and weights in OHWI."""
     (_, *lengths, channels), (_, *window, taken) = static_shape(data), static_shape(kernel)
     strides = [options.StrideH(), options.StrideW()]
     dilation = [options.DilationHFactor(), options.DilationWFactor()]
@@ -59,10 +59,10 @@ def convolve(data: relax.Expr, kernel: relax.Expr, options: Any) -> relax.Expr:
 def pad_transposed(
     options: Any, shape: list[int], lengths: list[int], window: list[int]
 ) -> dict[str, list[int]]:
-    """Return strides and paddings of a transposed convolution, as Relax's operators need them.
+    """Return strides and paddings of a transposed convolution for Relax's operators.
 
-    ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) that the file states for the result.
-    ``lengths`` are the lengths of the input along D, H and W, and ``window`` the lengths of the
+    ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) of the result in the file. ``lengths``
+    are the lengths of the input along D, H and W, and ``window`` contains the lengths of the
     kernel.
     """
     strides = [options.StrideH(), options.StrideW()]
@@ -84,8 +84,10 @@ def pad_transposed(
 def transpose_convolve(
     converter: Any, data: relax.Expr, kernel: relax.Expr, options: Any, shape: list[int]
 ) -> relax.Expr:
-    """Return the transposed convolution, in int32, of integers in NHWC; ``shape`` is the result's
-    shape."""
+    """Return the int32 transposed convolution of integers in NHWC.
+
+    ``shape`` is the result's shape.
+    """
     lengths, window = (list(static_shape(e))[1:3] for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(
         converter.bb.normalize(relax.op.permute_dims(data, [0, 3, 1, 2])),
@@ -96,7 +98,6 @@ def transpose_convolve(
 
 
 def reshape(converter: Any, value: relax.Expr, shape: list[int]) -> relax.Expr:
-    """Return the value in another shape, normalized."""
     value = converter.bb.normalize(value)
     if list(static_shape(value)) == shape:
         return value

@@ -29,14 +29,16 @@ REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 """LiteRT's two sets of kernels, as names of its OpResolverType."""
 
 FAILED = re.compile(r"builtin opcode '(\w+)'|\((\w+)\) failed to (?:prepare|invoke)")
-"""Finds the kind of an operator in LiteRT's error: an operator without a kernel, or a kernel that
-failed."""
+"""Finds the kind of an operator in LiteRT's error.
+
+The operator has no kernel, or its kernel failed.
+"""
 
 
 def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
-    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
+    """Return LiteRT's interpreter. ``kernels`` is a name of its OpResolverType.
 
-    If ``keep_all`` is true, the values of all tensors can be read after a run.
+    If ``keep_all`` is true, the values of all tensors are readable after a run.
     """
     return Interpreter(
         model_content=data,
@@ -53,9 +55,9 @@ def find_failed_kind(error: str) -> str | None:
 
 
 def is_divisible(data: bytes) -> bool:
-    """Return whether the parts of a network can run one after the other.
+    """Return whether the parts of a network can run one after another.
 
-    They cannot if subgraphs, resource variables or shared states connect operators.
+    Subgraphs, resource variables and common states of several operators prevent a division.
     """
     model = tflite.Model.GetRootAsModel(data, 0)
     if model.SubgraphsLength() > 1 or "VAR_HANDLE" in operator_kinds(model):
@@ -69,9 +71,9 @@ def is_divisible(data: bytes) -> bool:
 class DividedInterpreter:
     """Runs a network in parts, with the methods of LiteRT's interpreter that firmwright uses.
 
-    LiteRT's optimized kernels run the operators of the kinds in ``optimized``. Python functions run
-    custom operators that have a reference in Python. LiteRT's reference kernels run all other
-    operators. The tensors keep their indices.
+    LiteRT's optimized kernels run the operator kinds in ``optimized``. Python functions run custom
+    operators that have a reference in Python. LiteRT's reference kernels run all other operators.
+    The tensors keep their indices.
     """
 
     def __init__(self, data: bytes, optimized: frozenset[str], keep_all: bool) -> None:
@@ -114,10 +116,10 @@ class DividedInterpreter:
         return [{"name": names[index], "index": int(index)} for index in indices]
 
     def resize_tensor_input(self, index: int, shape: tuple[int, ...]) -> None:
-        """Ignore the shape, because each part is resized when its inputs are known."""
+        """Ignore the shape, because each part is resized when its inputs are available."""
 
     def allocate_tensors(self) -> None:
-        """Skip the allocation, because each part is allocated when its inputs are known."""
+        """Skip the allocation, because each part is allocated when its inputs are available."""
 
     def set_tensor(self, index: int, array: Array) -> None:
         self._values[index] = array
@@ -127,7 +129,7 @@ class DividedInterpreter:
             part.run(self._values)
 
     def get_tensor(self, index: int) -> Array:
-        """Return a tensor's value. Raises ValueError for a tensor without data."""
+        """Return a tensor's value. Raises ValueError if the tensor has no data."""
         if index in self._values:
             return self._values[index]
         parts = [part for part in self._parts if isinstance(part, _Part)]
@@ -170,7 +172,7 @@ class _Part:
 
 
 class _ClearedPart(_Part):
-    """A custom operator for which LiteRT does not write all results."""
+    """A custom operator with results that LiteRT does not write completely."""
 
     def __init__(self, model: Any, operator: Any, size: int, keep_all: bool) -> None:
         super().__init__(model, [operator], REFERENCE, size, keep_all)
@@ -187,7 +189,7 @@ class _ClearedPart(_Part):
 
 
 class _PythonPart:
-    """A custom operator that a Python function computes; it keeps the operator's states."""
+    """A custom operator that a Python function computes, and the operator's states."""
 
     def __init__(self, model: Any, operator: Any) -> None:
         self._model, self._operator = model, operator
@@ -195,7 +197,10 @@ class _PythonPart:
         self._states: dict[int, Array] = {}
 
     def run(self, values: dict[int, Array]) -> None:
-        """Compute the results, and add them to the values of the network's tensors."""
+        """Compute the results, and add them to the values of the network's tensors.
+
+        Raises UserError if the function fails.
+        """
         model, operator, call = self._model, self._operator, self._call
         assert call is not None
         assert call.operator.reference is not None
@@ -243,8 +248,10 @@ def list_python_operators(data: bytes) -> list[str]:
 
 
 def list_calls(data: bytes) -> list[CustomCall]:
-    """Return the custom operators of the first graph; a file without custom operators is not
-    unpacked."""
+    """Return the custom operators of the first graph.
+
+    Only files with custom operators are unpacked.
+    """
     if "CUSTOM" not in operator_kinds(tflite.Model.GetRootAsModel(data, 0)):
         return []
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
@@ -259,9 +266,9 @@ def is_variable(model: Any, index: int) -> bool:
 def write_part(
     model: Any, operators: list[Any], inputs: list[int], outputs: list[int], size: int
 ) -> bytes:
-    """Return a file of some operators, with all tensors, but only the necessary codes and data.
+    """Return a file with some operators, all tensors, and only the necessary codes and data.
 
-    LiteRT rejects a file for each code without a kernel, even if no operator has this code.
+    LiteRT rejects a file if a code has no kernel, even if no operator has this code.
     """
     codes = sorted({operator.opcodeIndex for operator in operators})
     part, graph = copy(model), copy(model.subgraphs[0])
@@ -277,12 +284,10 @@ def write_part(
 
 
 def find_operands(operators: Iterable[Any]) -> set[int]:
-    """Return the tensors that operators read."""
     return {i for operator in operators for i in to_indices(operator.inputs)}
 
 
 def find_results(operators: Iterable[Any]) -> set[int]:
-    """Return the tensors that operators compute."""
     return {i for operator in operators for i in to_indices(operator.outputs)}
 
 
