@@ -1,4 +1,4 @@
-"""Folds the operators whose results are known before a run; LiteRT computes the results.
+"""Folds the operators whose results are known before a run. LiteRT computes the results.
 
 Converters write the arithmetic of sizes as operators (SHAPE, STRIDED_SLICE, PACK, MUL, …). These
 sizes are constant, because the shapes of the inputs are fixed.
@@ -21,7 +21,7 @@ from firmwright.models.tflite.repairs import kind_of, pack
 Array = npt.NDArray[Any]
 
 OF_SHAPE_ALONE = frozenset({"SHAPE", "RANK", "ZEROS_LIKE"})
-"""Operators that read the shape of their input, but not its values."""
+"""Operators that read only the shape of the input."""
 
 NEVER_FOLDED = frozenset(
     """
@@ -35,8 +35,8 @@ NEVER_FOLDED = frozenset(
 def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     """Return the model with known values as constants, and with the shapes that LiteRT computes.
 
-    ``shapes`` are the shapes of inputs by name. The model stays unchanged if it has no stated
-    shapes, known values and open lengths. Raises UserError if LiteRT cannot evaluate the model.
+    ``shapes`` maps inputs to shapes. The model remains unchanged if there are no such shapes, known
+    values or open lengths. Raises UserError if LiteRT cannot evaluate the model.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = find_known_results(model)
@@ -55,7 +55,7 @@ def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
 
 
 def find_known_results(model: Any) -> set[int]:
-    """Return the results of operators of the first subgraph that read only known values.
+    """Return the results of operators in the first subgraph that read only known values.
 
     Results of the graph are not folded.
     """
@@ -83,8 +83,8 @@ def find_known_results(model: Any) -> set[int]:
 def has_open_results(model: Any) -> bool:
     """Return whether operators of the first subgraph have results with an open length.
 
-    The converter states such a length as 1. For SPACE_TO_BATCH_ND, which a dilated convolution
-    becomes, this contradicts the other lengths.
+    TensorFlow's converter writes an open length as 1. In SPACE_TO_BATCH_ND, which a dilated
+    convolution becomes, this number contradicts the other lengths.
     """
     graph = model.subgraphs[0]
     signatures = (graph.tensors[i].shapeSignature for o in graph.operators for i in o.outputs)
@@ -97,14 +97,18 @@ def has_data(model: Any, tensor: Any) -> bool:
 
 
 def is_empty(tensor: Any) -> bool:
-    """Return whether a tensor has no elements, like the shape of a scalar."""
+    """Return whether a tensor has no elements, for example the shape of a scalar."""
     return tensor.shape is not None and 0 in tensor.shape
 
 
 def compute_known_values(
     data: bytes, known: list[int], shapes: Shapes
 ) -> tuple[list[list[int] | None], dict[int, Array]]:
-    """Return each tensor's shape (None if LiteRT does not use the tensor) and the known values."""
+    """Return the shapes of all tensors, and the known values by tensor.
+
+    A shape is None if LiteRT does not use the tensor. Raises UserError if LiteRT cannot compute the
+    shapes.
+    """
     interpreter = make_interpreter(data, OPTIMIZED, keep_all=True)
     try:
         for detail in interpreter.get_input_details():
@@ -127,10 +131,9 @@ def compute_known_values(
 
 
 def evaluate_any_inputs(interpreter: Any) -> None:
-    """Evaluate the network for ones, or for zeros if LiteRT cannot evaluate it for ones.
+    """Evaluate the network for ones, or for zeros if LiteRT cannot evaluate the network for ones.
 
-    Ones come first. A mask of zeros would make a count zero, and an average is divided by this
-    count.
+    Ones come first, because a mask of zeros can make a divisor zero.
     """
     for number in (1, 0):
         for detail in interpreter.get_input_details():
@@ -146,7 +149,7 @@ def evaluate_any_inputs(interpreter: Any) -> None:
 
 
 def add_constant(model: Any, tensor: Any, value: Array) -> None:
-    """Replace a tensor by a constant of the model."""
+    """Replace a tensor with a constant of the model."""
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
     model.buffers.append(buffer)

@@ -1,4 +1,4 @@
-"""Evaluates a TFLite model with LiteRT, the reference, without TVM."""
+"""Evaluates a TFLite model with LiteRT, which computes the reference, without TVM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ MISSING_KERNEL = "Didn't find op for builtin opcode"
 
 
 def load_interpreter(data: bytes) -> None:
-    """Load a model with LiteRT's reference kernels, or with optimized kernels if one is missing."""
+    """Load a model with LiteRT's reference kernels, or with optimized kernels if a kernel is
+    missing."""
     try:
         make_interpreter(data)
     except (ValueError, RuntimeError) as error:
@@ -56,14 +57,13 @@ def load_interpreter(data: bytes) -> None:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
+    """Evaluate with LiteRT's reference kernels, which define TFLite's arithmetic.
 
     LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. They
-    also evaluate SUM in int8 and int16: the reference SUM of LiteRT 2.3.0 reads int8 as unsigned,
-    and keeps sums of int16 in 16 bits. The name of the runtime states the kernels.
-
-    A sample's arrays are in the order of the model's inputs; their names may differ from the
-    model's. LiteRT keeps the states without an output from one sample to the next.
+    also evaluate SUM in int8 and int16. The reference SUM of LiteRT 2.3.0 reads int8 as unsigned,
+    and keeps sums of int16 in 16 bits. The name of the runtime contains the kernels. A sample's
+    arrays have the order of the model's inputs. Their names may differ from the names in the model.
+    LiteRT keeps the states without an output from one sample to the next sample.
     """
     if vendor := find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         return vendor.run_reference(data, inputs, states)
@@ -77,10 +77,9 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
 
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
-    """Return every tensor of the network, with the kernels of :func:`run_reference`.
+    """Return all tensors of the network, with the kernels of :func:`run_reference`.
 
-    The result omits names that several tensors have. Raises UserError for a file of a vendor's
-    compiler.
+    Names of several tensors are omitted. Raises UserError if a vendor's compiler wrote the file.
     """
     if find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         raise UserError("firmwright does not read the tensors of a vendor's file")
@@ -110,7 +109,7 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
 def run_with_kernels(
     data: bytes, run: Callable[[bytes, frozenset[str]], Result]
 ) -> tuple[str, Result]:
-    """Return the runtime, and the result of ``run`` in a copy.
+    """Return the runtime, and the result of ``run`` in a copy of the process.
 
     The arguments of ``run`` are the model, and the kinds of operators for optimized kernels. Raises
     UserError if no set of kernels can evaluate the model.
@@ -138,7 +137,7 @@ def run_with_kernels(
 def run_optimized(
     what: str, model: bytes, run: Callable[[bytes, frozenset[str]], Result], error: UserError
 ) -> tuple[str, Result]:
-    """Run the whole model with optimized kernels; raise the earlier error if they also fail."""
+    """Run the whole model with optimized kernels. Raise the earlier error if they also fail."""
     try:
         result = run_in_copy(what, run, model, find_kinds(model))
     except UserError:
@@ -152,7 +151,7 @@ RUNTIME = f"ai-edge-litert {version('ai-edge-litert')}"
 
 
 def describe(optimized: frozenset[str], kinds: frozenset[str], in_python: Sequence[str]) -> str:
-    """Return the text for the runtime of a network with operators of ``kinds``.
+    """Return the name of the runtime for a network with operators of ``kinds``.
 
     Python functions compute the custom operators ``in_python``.
     """
@@ -165,7 +164,6 @@ def describe(optimized: frozenset[str], kinds: frozenset[str], in_python: Sequen
 
 
 def find_kinds(data: bytes) -> frozenset[str]:
-    """Return the kinds of the network's operators."""
     return frozenset(operator_kinds(tflite.Model.GetRootAsModel(data, 0)))
 
 
@@ -181,7 +179,7 @@ def has_integer_sum(data: bytes) -> bool:
 
 
 def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = False) -> Any:
-    """Return LiteRT's interpreter with optimized kernels for operators of the given kinds.
+    """Return LiteRT's interpreter with optimized kernels for the kinds ``optimized``.
 
     Raises UserError if LiteRT rejects the model.
     """
@@ -199,13 +197,13 @@ def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = Fa
 
 
 Step = Callable[[Mapping[str, Array]], list[Array]]
-"""A function that returns the outputs for one sample and the values of the states."""
+"""Returns the outputs for one sample and the values of the states."""
 
 
 def prepare(
     interpreter: Any, data: bytes, inputs: Samples, states: Sequence[State]
 ) -> tuple[list[str], Step]:
-    """Allocate the tensors for the first sample; return the outputs' names and the step.
+    """Allocate the tensors for the first sample. Return the names of the outputs, and the step.
 
     Raises UserError if LiteRT rejects the shapes.
     """

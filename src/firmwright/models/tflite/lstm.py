@@ -1,4 +1,4 @@
-"""Converts LSTM operators in float32 with float32 or int8 weights; dispatches LSTMs in int8."""
+"""Converts LSTM operators in float32 with float32 or int8 weights, and dispatches LSTMs in int8."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ from firmwright.models.tflite.lstm_integers import IntegerCell, advance, read_in
 from firmwright.models.tflite.svdf import read_scale
 
 GATES = ("input", "forget", "cell", "output")
-"""The gates in the order of their inputs; coupled cells compute the input gate from the forget
-gate."""
+"""The gates in the order of their inputs.
+
+Coupled cells compute the input gate from the forget gate.
+"""
 
 PEEPHOLES = ("input", "forget", "output")
 
 
 @dataclass(frozen=True)
 class TensorPositions:
-    """The index of the first input of each group; a group has its inputs in the order of gates."""
+    """The index of the first input of each group.
+
+    The inputs of a group are in the order of the gates.
+    """
 
     weights: int = 1
     recurrent: int = 5
@@ -50,18 +55,18 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "LSTM": (18, 19),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
 }
-"""The inputs with the output state and the cell state, per operator."""
+"""The inputs with the output states and the cell states, by operator."""
 
 Weights = tuple[relax.Expr, npt.NDArray[Any] | None]
-"""The weights (length, all units) of all gates, and their scales per unit if they are int8."""
+"""The weights (length, all units) of all gates, and the scales per unit of int8 weights."""
 
 
 @dataclass(frozen=True)
 class FloatCell:
-    """The constants of all steps; the mappings are by gate.
+    """The constants of all steps. The mappings are by gate.
 
-    ``sources`` has one product per input. ``symmetric`` is the quantization of activations if the
-    weights are int8. A clip of 0 has no effect.
+    ``sources`` contains the weights of each input. ``symmetric`` is the quantization of activations
+    if the weights are int8. A clip of 0 has no effect.
     """
 
     sources: Sequence[Weights]
@@ -82,9 +87,9 @@ States = tuple[relax.Expr, relax.Expr]
 
 
 def convert_lstm(converter: Any, op: Any) -> relax.Expr:
-    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM; TVM loses the next states.
+    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM, because TVM loses the next states.
 
-    Returns the result (batch, time, outputs), the next output state and the next cell state.
+    Return the result (batch, time, outputs), the next output state and the next cell state.
     """
     options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
     (source, *_) = converter.get_input_tensors(op)
@@ -107,10 +112,10 @@ def convert_step(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
-    """Convert BIDIRECTIONAL_SEQUENCE_LSTM: a cell per direction, joined or as two results.
+    """Convert BIDIRECTIONAL_SEQUENCE_LSTM to one cell per direction. The results may be joined.
 
-    The auxiliary input is a second input of both cells if they have weights for it. It is the only
-    input of the backward cell if the auxiliary weights are missing.
+    The auxiliary input is a second input of both cells if the cells have auxiliary weights. Without
+    these weights, it is the only input of the backward cell.
     """
     tensors = converter.get_input_tensors(op)
     if tensors[0].qnn_params is not None:
@@ -141,8 +146,10 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
 def run_only(
     converter: Any, op: Any, options: Any, data: relax.Expr, axis: int
 ) -> list[relax.Expr]:
-    """Return the result and the next states of an operator with one cell; ``axis`` is the axis of
-    time."""
+    """Return the result and the next states of an operator with one cell.
+
+    ``axis`` is the time axis.
+    """
     tensors = converter.get_input_tensors(op)
     states = read_states(converter, tensors, ONLY)
     if tensors[0].qnn_params is None:
@@ -155,7 +162,7 @@ def run_only(
 
 
 def find(tensors: Sequence[Any], position: int) -> Any | None:
-    """Return an optional input; None if the operator does not have it."""
+    """Return an optional input, or None."""
     given = position < len(tensors) and tensors[position].tensor_idx >= 0
     return tensors[position] if given else None
 
@@ -168,7 +175,7 @@ def read_states(converter: Any, tensors: Sequence[Any], positions: TensorPositio
 def read_float_cell(
     converter: Any, tensors: Sequence[Any], positions: TensorPositions, options: Any
 ) -> FloatCell:
-    """Return the constants of a cell. Raises UserError for weights that are not supported."""
+    """Return the constants of a cell. Raises UserError if its weights are not supported."""
 
     def read(start: int | None, gates: Sequence[str]) -> dict[str, Any]:
         found = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}
@@ -210,7 +217,7 @@ def read_floats(converter: Any, tensor: Any) -> npt.NDArray[Any]:
 
 
 def read_weights(converter: Any, tensors: Sequence[Any]) -> Weights:
-    """Return the joined weights of all gates, which serve all steps."""
+    """Return the joined weights of all gates, which all steps use."""
     gates = [converter.get_tensor_value(tensor) for tensor in tensors]
     if gates[0].ndim == 1:
         raise UserError(
@@ -246,7 +253,8 @@ def run_cell(
     backward: bool = False,
 ) -> tuple[relax.Expr, States]:
     """Return the result of all steps, and the states after the last step."""
-    # The products with the inputs do not depend on earlier steps: one product serves all steps.
+    # One product computes all steps, because the products with the inputs do not depend on earlier
+    # steps.
     products = [multiply(converter, d, w, cell.symmetric)
                 for d, w in zip(data, cell.sources, strict=True)]  # fmt: skip
     whole, *others = products
@@ -270,7 +278,7 @@ def join_steps(outputs: Sequence[relax.Expr], axis: int) -> relax.Expr:
 
 
 def update_states(converter: Any, cell: FloatCell, sums: relax.Expr, before: relax.Expr) -> States:
-    """Return the next states; ``sums`` has the gates' sums along its last axis."""
+    """Return the next states. The last axis of ``sums`` contains the sums of the gates."""
     length = static_shape(sums)[1] // len(cell.biases)
     parts = {
         gate: relax.op.strided_slice(sums, axes=[1], begin=[i * length], end=[(i + 1) * length])
@@ -314,7 +322,7 @@ def clip(value: relax.Expr, limit: float) -> relax.Expr:
 
 
 def normalize(converter: Any, value: relax.Expr) -> relax.Expr:
-    """Return rows of mean 0 and variance 1; LiteRT adds 1e-8 to the variance."""
+    """Return rows of mean 0 and variance 1. LiteRT adds 1e-8 to the variance."""
     mean = relax.op.mean(value, [1], keepdims=True)
     shifted = converter.bb.emit(relax.op.subtract(value, mean))
     variance = relax.op.mean(relax.op.multiply(shifted, shifted), [1], keepdims=True)

@@ -1,4 +1,4 @@
-"""Converts LSTM operators in int8 with an int16 cell state, bit-exact to LiteRT."""
+"""Converts LSTM operators in int8 with an int16 cell state. The results are bit-exact to LiteRT."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
          "a cell state": (19, "int16")}  # fmt: skip
 SIGMOID_BITS = 3
-"""The number of integer bits of the sigmoid's arguments."""
+"""The number of integer bits in the sigmoid's arguments."""
 
 Position = tuple[Any, ...]
 """The index of an element: a sample and a unit."""
 
 GATES = (1, 2, 3, 4)
-"""The input indices of the weights of the input, forget, cell and output gates."""
+"""The input indices of the weights for the input, forget, cell and output gates."""
 
 PEEPHOLES = {1: 9, 2: 10, 4: 11}
-"""The input index of each gate's peephole weights, by the input index of its weights."""
+"""The input index of each gate's peephole weights, by the input index of the gate's weights."""
 
 LEAST_CELL, MOST_CELL = -15, -9
 """The exponents of the cell state's scale that LiteRT's hyperbolic tangent supports."""
@@ -35,7 +35,7 @@ LEAST_CELL, MOST_CELL = -15, -9
 
 @dataclass(frozen=True)
 class Products:
-    """Products with the int8 weights (length, gates and units) of all gates, and int32 biases.
+    """The int8 weights (length, gates and units) of all gates, and int32 biases.
 
     ``factors`` convert the sums of each gate to Q3.12. ``largest`` is a bound of all sums.
     """
@@ -48,7 +48,7 @@ class Products:
 
 @dataclass(frozen=True)
 class Peephole:
-    """The int16 weights (units) of the cell state in a gate's sums, and their factor to Q3.12."""
+    """The int16 weights (units) of the cell state in a gate's sums, and the factor to Q3.12."""
 
     weights: Any
     factor: np.float32
@@ -56,7 +56,7 @@ class Peephole:
 
 @dataclass(frozen=True)
 class Projection:
-    """A product of hidden values with int8 weights (units, outputs); a clip of 0 has no effect."""
+    """A product of hidden values and int8 weights (units, outputs). A clip of 0 has no effect."""
 
     weights: Any
     bias: Any
@@ -67,9 +67,10 @@ class Projection:
 
 @dataclass(frozen=True)
 class IntegerCell:
-    """The constants of all steps; mappings are by the input index of a gate's weights, 1 to 4.
+    """The constants of all steps. Mappings are by the input index of a gate's weights, 1 to 4.
 
-    ``products`` has the products with the input and the products with the output state.
+    ``products`` contains the products with the input, and the products with the output state.
+    ``clip`` is the maximum magnitude of the cell state. 0 means no clip.
     """
 
     products: tuple[Products, Products]
@@ -78,20 +79,20 @@ class IntegerCell:
     hidden_factor: np.float32
     hidden_zero_point: int
     clip: int
-    """The maximum magnitude of the cell state; 0 if it is not clipped."""
     projection: Projection | None
 
     @property
     def table_step(self) -> int:
-        """Return the distance of the table's exponents as a power of two; see list_exponentials."""
+        """Return the ``step`` of :func:`list_exponentials`, the logarithm of the exponents'
+        distance."""
         return min(SIGMOID_BITS, 16 + self.cell_exponent)
 
 
 def list_exponentials(step: int) -> npt.NDArray[np.int16]:
-    """Return e^(n - 1/4) in Q0.15, with n from 0 to 1/4 in steps of 2^(step - 15).
+    """Return e^(n - 1/4) in Q0.15 for n from 0 to 1/4 in steps of 2^(step - 15).
 
-    The numbers are gemmlowp's (exp_on_interval_between_negative_one_quarter_and_0_excl): a
-    polynomial around -1/8 whose products are rounded.
+    Source: exp_on_interval_between_negative_one_quarter_and_0_excl of gemmlowp, a polynomial around
+    -1/8 with rounded products.
     """
 
     def multiply(x: Any, y: Any) -> Any:
@@ -109,10 +110,10 @@ def list_exponentials(step: int) -> npt.NDArray[np.int16]:
 
 
 def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
-    """Return the integers of an operator. Raises UserError if its variant is unsupported.
+    """Return the integers of an operator. Raises UserError if its variant is not supported.
 
-    The source is tensorflow/lite/kernels/unidirectional_sequence_lstm.cc,
-    PopulateQuantizedLstmParams8x8_16.
+    Source: tensorflow/lite/kernels/unidirectional_sequence_lstm.cc
+    (PopulateQuantizedLstmParams8x8_16).
     """
     tensors = converter.get_input_tensors(op)
     if any(tensor.tensor_idx >= 0 for tensor in tensors[20:]):
@@ -155,10 +156,10 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
 
 
 def refuse_several_samples(tensors: Any, options: Any) -> None:
-    """Raise UserError if LiteRT's peephole weights of a sample depend on its position.
+    """Raise UserError if LiteRT's peephole weights of a sample depend on the sample's position.
 
-    With a projection, LiteRT advances the weights by the number of outputs per sample of a step,
-    and not by the number of units. A step has one sample if the batch is the first axis.
+    With a projection, LiteRT advances the weights by the number of outputs per sample instead of
+    the number of units. A step has one sample if the batch is the first axis.
     """
     samples = tensors[18].tensor.Shape(0)
     is_time_major = not hasattr(options, "TimeMajor") or options.TimeMajor()
@@ -171,14 +172,14 @@ def refuse_several_samples(tensors: Any, options: Any) -> None:
 
 
 def quantize_clip(clip: float, scale: np.float32, most: int) -> int:
-    """Return a limit in steps of ``scale``, truncated like LiteRT's; 0 means no limit."""
+    """Return a limit in steps of ``scale``, truncated as in LiteRT. 0 means no limit."""
     return max(int(min(np.float32(clip) / scale, np.float32(most))), 0)
 
 
 def read_products(
     converter: Any, source: Any, weights: Mapping[int, Any], biases: Sequence[Any] | None
 ) -> Products:
-    """Return the products of a tensor with the weights (units, length) of each gate."""
+    """Return the products of a tensor and the weights (units, length) of each gate."""
     values = [converter.get_tensor_value(tensor) for tensor in weights.values()]
     joined = np.concatenate(values)
     zeros = np.zeros(len(joined), "int32")
@@ -196,7 +197,8 @@ def read_products(
 def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peephole]:
     """Return the gates' peephole weights and their factors.
 
-    LiteRT adds them to as many units as the cell has outputs, which are fewer with a projection.
+    LiteRT applies them only to as many units as the cell has outputs. A projection has fewer
+    outputs than units.
     """
     found = {}
     for gate, index in PEEPHOLES.items():
@@ -210,7 +212,7 @@ def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peep
 
 
 def read_projection(converter: Any, op: Any, clip: float) -> Projection:
-    """Return the projection; its hidden values have the negative of the stored zero point."""
+    """Return the projection. Its hidden values have the negative of the stored zero point."""
     tensors = converter.get_input_tensors(op)
     weights = converter.get_tensor_value(tensors[16])
     bias = np.zeros(len(weights), "int32")
@@ -228,13 +230,16 @@ def read_projection(converter: Any, op: Any, clip: float) -> Projection:
 
 
 def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
-    """Return biases minus the contribution of the other factor's zero point to the products."""
+    """Subtract the contribution of the other factor's zero point from the biases."""
     sums = weights.astype("int32").sum(1)
     return (bias - read_zero_point(source) * sums).astype("int32")
 
 
 def read_hidden_params(converter: Any, op: Any) -> tuple[np.float32, int]:
-    """Return the parameters of the fifth intermediate tensor: the output before a projection."""
+    """Return the parameters of the fifth intermediate tensor, the output before a projection.
+
+    Raises UserError if the operator does not have this tensor.
+    """
     if op.IntermediatesLength() < 5:
         raise UserError(
             "has no quantization parameters of its hidden state (a fifth intermediate tensor): "
@@ -282,7 +287,7 @@ def advance(
 
 
 def project(converter: Any, projection: Projection, hidden: relax.Expr) -> relax.Expr:
-    """Return the outputs (samples, outputs) in int8 of the hidden values (samples, units)."""
+    """Return the int8 outputs (samples, outputs) of the hidden values (samples, units)."""
     product = relax.op.matmul(hidden, projection.weights, out_dtype="int32")
     sums = relax.op.add(product, projection.bias)
     limits = (-projection.clip, projection.clip) if projection.clip else (-128, 127)
@@ -296,7 +301,7 @@ def project(converter: Any, projection: Projection, hidden: relax.Expr) -> relax
 
 
 def add_products(converter: Any, factor: relax.Expr, products: Products) -> relax.Expr:
-    """Return the sums (samples, gates and units) of all gates in int32."""
+    """Return the int32 sums (samples, gates and units) of all gates."""
     product = relax.op.matmul(factor, products.weights, out_dtype="int32")
     return converter.bb.emit(relax.op.add(product, products.bias))
 
@@ -304,9 +309,9 @@ def add_products(converter: Any, factor: relax.Expr, products: Products) -> rela
 def add_sums(
     cell: IntegerCell, gate: int, at: Position, state: Any, given: Sequence[te.Tensor]
 ) -> Any:
-    """Return a gate's sum in Q3.12; each of its products has a separate factor.
+    """Return a gate's sum in Q3.12. Each product has a separate factor.
 
-    ``given`` are the sums of both products, and the weights of the peepholes.
+    ``given`` contains the sums of both products, and the weights of the peepholes.
     """
     gates, units = list(cell.products[0].factors), int(given[0].shape[1])
     column = at[1] + gates.index(gate) * (units // len(gates))
@@ -322,7 +327,7 @@ def add_sums(
 
 
 def scale_values(values: Any, factor: np.float32, largest: int) -> Any:
-    """Return values of at most ``largest`` like scale_fixed.
+    """Scale values of at most ``largest`` like scale_fixed.
 
     C has a faster function for values below 2^30 and right shifts of at most 31 bits. Other results
     are limited to 2^20, because all later operators clip larger values.
@@ -347,8 +352,7 @@ def call_tanh(value: Any, bits: int, table: te.Tensor, step: int) -> Any:
 def call_gate(
     name: str, value: Any, given: Sequence[Any], bits: int, table: te.Tensor, step: int
 ) -> Any:
-    """Return a call of a gate's function with a value and the value's entry in
-    ``list_exponentials``."""
+    """Return a call of a gate's function for a value and its entry in ``list_exponentials``."""
     x = tirx.Var("x", "int32")
     gate_index = tirx.call_pure_extern("int32", "gate_place", x, number(bits), number(step))
     start = table[gate_index].astype("int32")
@@ -375,8 +379,11 @@ def compute(
     shape: tuple[int, ...],
     *values: relax.Expr,
 ) -> relax.Expr:
-    """Return a tensor of ``shape``: an int32 ``function`` of positions and all ``values``, cast to
-    a dtype."""
+    """Return a tensor of ``shape`` that ``function`` computes in int32 and that is cast to
+    ``dtype``.
+
+    The arguments of ``function`` are a position and all ``values``.
+    """
 
     def build(*tensors: te.Tensor) -> te.Tensor:
         return te.compute(shape, lambda *at: function(at, *tensors).astype(dtype), "computed")

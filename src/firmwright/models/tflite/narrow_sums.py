@@ -1,8 +1,8 @@
 """Converts CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
 
-LiteRT adds the products in 32 bits and scales the sums by multipliers of 31 bits, with two
-roundings, as in int8. With an int64 bias or without a bias, LiteRT scales by multipliers of 15
-bits, with one rounding (tensorflow/lite/kernels/conv.cc, EvalQuantizedPerChannel16x8).
+LiteRT adds the products in 32 bits. As in int8, it scales the sums by multipliers of 31 bits, with
+two roundings. Without an int32 bias, LiteRT scales by multipliers of 15 bits, with one rounding.
+Source: tensorflow/lite/kernels/conv.cc (EvalQuantizedPerChannel16x8).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPTIONS = {"CONV_2D": tflite.Conv2DOptions, "TRANSPOSE_CONV": tflite.TransposeCo
 
 
 def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
-    """Return whether an operator sums int16 activations in 32 bits."""
+    """Return whether an operator adds products of int16 activations in 32 bits."""
     if kind not in OPTIONS:
         return False
     source, *_ = list_operands(converter, op, kind)
@@ -32,7 +32,7 @@ def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
 
 
 def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
-    """Return the operator's result, computed in integers."""
+    """Return the operator's result, which is computed in integers."""
     source, weights, biases = list_operands(converter, op, kind)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, OPTIONS[kind])
@@ -52,7 +52,10 @@ def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
 def scale_channels(
     converter: Any, sums: relax.Expr, source: Any, weights: Any, target: Any
 ) -> relax.Expr:
-    """Return int16: the sums of each channel (last axis), rescaled from the product's scale."""
+    """Rescale the sums of each channel (last axis) from the product's scale to the result's scale.
+
+    The result is int16.
+    """
     given, of_weights, wanted = (
         t.qnn_params["scale"].value.numpy().astype("float64") for t in (source, weights, target)
     )

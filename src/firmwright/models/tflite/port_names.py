@@ -1,4 +1,4 @@
-"""Names the inputs and outputs of a TFLite model as its signature does."""
+"""Names the inputs and outputs of a TFLite model according to the model's signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.models.tflite.checks import decode_text, to_ints
 
 @dataclass(frozen=True)
 class PortNames:
-    """The names of the inputs and outputs, in their order, and a note about unused names."""
+    """The names of the inputs and outputs in their order, and a note about unused names."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -22,10 +22,9 @@ class PortNames:
 def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> PortNames:
     """Return the names of the first subgraph's inputs and outputs.
 
-    A converter's names of tensors, such as ``serving_default_x:0``, depend on its version; the
-    names of the signature are the author's. ``inputs`` and ``outputs`` are the names of the
-    tensors. They remain if the file has no signature or several signatures, and for names that
-    repeat.
+    Tensor names of a converter, such as ``serving_default_x:0``, depend on the converter's version.
+    The author chose the names of the signature. ``inputs`` and ``outputs`` are the names of the
+    tensors. They remain if the file does not have exactly one signature, and for names that repeat.
     """
     tensors = PortNames(tuple(inputs), tuple(outputs))
     if model.SignatureDefsLength() != 1:
@@ -54,7 +53,10 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
 
 
 def replace_names(maps: Iterable[Any], indices: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Return the names of tensors by a signature's maps; other tensors keep their names."""
+    """Return the names of tensors according to a signature's maps.
+
+    Other tensors keep their names.
+    """
     stated = defaultdict[int, list[str]](list)
     for each in maps:
         if each.Name():

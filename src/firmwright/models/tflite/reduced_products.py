@@ -1,4 +1,4 @@
-"""Converts REDUCE_PROD of integers, bit-exact to LiteRT."""
+"""Converts REDUCE_PROD of integers. The results are bit-exact to LiteRT."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from firmwright.models.tflite.data_movement import shape_of
 from firmwright.models.tflite.svdf import find_factor, read_scale, read_zero_point
 
 LONGEST = 64
-"""The maximum number of factors; the C of one result has an expression per factor."""
+"""The maximum number of factors, because the C code of a result has an expression per factor."""
 
 
 def convert_reduce_prod(converter: Any, op: Any) -> relax.Expr:
-    """Convert REDUCE_PROD; LiteRT scales integers after each factor, and rounds each time.
+    """Convert REDUCE_PROD, because LiteRT scales and rounds integers after each factor.
 
-    Floats, and products of more factors than LONGEST in float32, are converted by TVM. Source:
-    tensorflow/lite/kernels/internal/reference/reduce.h, QuantizedReduceProd.
+    TVM converts floats, and products of more factors than :data:`LONGEST`. Source:
+    tensorflow/lite/kernels/internal/reference/reduce.h (QuantizedReduceProd).
     """
     source, axes = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)

@@ -1,7 +1,7 @@
-"""Repairs valid TFLite models that lack facts which TVM's importer needs.
+"""Adds facts to valid TFLite models that TVM's importer needs.
 
 TVM identifies tensors by name, but a name may be missing, not UTF-8, or repeated. TVM reads the
-shape of every tensor, but the shape of a scalar may be missing. TVM does not support all types of
+shape of each tensor, but the shape of a scalar may be missing. TVM does not support all types of
 constants.
 """
 
@@ -25,27 +25,27 @@ KINDS: Mapping[int, str] = {
 }
 
 BIASED = {"CONV_2D": (0, 2), "FULLY_CONNECTED": (0, 2), "TRANSPOSE_CONV": (2, 3)}
-"""The indices of the activations and of the bias in a layer's inputs."""
+"""The input indices of the activations and the bias of layers."""
 
 OUTPUT_STATE = 18
-"""The index of an LSTM's output state in its inputs."""
+"""The input index of an LSTM's output state."""
 
 
 def kind_of(model: Any, operator: Any) -> str:
-    """Return the name of an operator's kind; '' if the schema does not have this kind."""
+    """Return the name of an operator's kind. Return '' if the schema does not have this kind."""
     code = model.operatorCodes[operator.opcodeIndex]
     return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
 
 def pack(model: Any, size: int) -> bytes:
-    """Return the file of a model; ``size`` is its estimated length in bytes."""
+    """Return the file of a model. ``size`` is the estimated length in bytes."""
     builder = flatbuffers.Builder(size)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
 
 
 def repair(data: bytes) -> bytes:
-    """Return the model with the facts of its first subgraph that TVM and LiteRT need.
+    """Return the model with the facts about its first subgraph that TVM and LiteRT need.
 
     A model that needs no repair is returned unchanged.
     """
@@ -56,9 +56,10 @@ def repair(data: bytes) -> bytes:
 
 
 def repair_tensors(model: Any) -> bool:
-    """Set unique names and missing shapes, and remove empty scales; return whether any changed.
+    """Set unique names and missing shapes, and remove empty scales. Return whether the model
+    changed.
 
-    The scales of a float32 tensor are removed, too, because LiteRT's kernels ignore them.
+    The scales of a float32 tensor are also removed, because LiteRT's kernels ignore them.
     """
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]
@@ -76,10 +77,10 @@ def repair_tensors(model: Any) -> bool:
 
 
 def add_intermediates(model: Any) -> bool:
-    """Add LiteRT's intermediate tensors to int8 LSTMs that lack these tensors.
+    """Add LiteRT's intermediate tensors to int8 LSTMs without these tensors.
 
-    TFLite Micro does not need these tensors: its hidden values have the output state's
-    quantization.
+    TFLite Micro does not need them, because its hidden values have the output state's quantization
+    parameters. Return whether the model changed.
     """
     graph = model.subgraphs[0]
     changed = False
@@ -104,7 +105,7 @@ def add_intermediates(model: Any) -> bool:
 
 
 def state_bias_types(model: Any) -> bool:
-    """State the type of int32 biases of int16 layers, because LiteRT's default is int64."""
+    """Set the type of int32 biases of int16 layers, because LiteRT's default is int64."""
     graph = model.subgraphs[0]
     changed = False
     for operator in graph.operators:
@@ -124,7 +125,7 @@ def repair_scales(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
     Converters write the scale 0 for zeros, such as the initial state of an unrolled recurrent
     layer. A product with zeros has a scale below the normal numbers of float32. LiteRT computes
-    zeros with each of these scales. Other tensors with such a scale are rejected.
+    zeros with all of these scales. Other tensors with these scales are rejected.
     """
     if not has_low_scales(tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)):
         return data, ()
@@ -157,7 +158,7 @@ MOVES = {
     "FILL": 1,
     "SPLIT": 1,
 }
-"""Operators that only move or repeat the elements of an operand, and the index of the operand."""
+"""Operators that only move or repeat the elements of an operand, and the index of this operand."""
 
 
 def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
@@ -169,7 +170,8 @@ def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
 
 
 def has_low_scales(graph: Any) -> bool:
-    """Return whether a tensor of the graph has a scale of 0, or below the normal numbers."""
+    """Return whether a tensor of the graph has a scale of 0, or a scale below the normal
+    numbers."""
     records = (graph.Tensors(i).Quantization() for i in range(graph.TensorsLength()))
     scales = [r.ScaleAsNumpy() for r in records if r is not None and r.ScaleLength()]
     return any((each >= 0).all() and (each < SMALLEST_SCALE).any() for each in scales)
@@ -183,7 +185,7 @@ def is_low(tensor: Any) -> bool:
 
 
 def is_of_zeros(model: Any, tensor: Any) -> bool:
-    """Return whether a constant has only the integer of its zero point, which must be 0."""
+    """Return whether all elements and the zero point of a constant are 0."""
     stored, points = model.buffers[tensor.buffer].data, tensor.quantization.zeroPoint
     without_points = points is None or not np.any(points)
     return stored is not None and len(stored) > 0 and without_points and not np.any(stored)
@@ -192,8 +194,8 @@ def is_of_zeros(model: Any, tensor: Any) -> bool:
 def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     """Return the model with valid quantized dimensions, and a note on each change.
 
-    A single scale applies to the whole tensor, even if the file states an axis. Tensors with
-    several scales stay unchanged, and LiteRT rejects them.
+    A single scale applies to the whole tensor, even if the file contains an axis. Tensors with
+    several scales remain unchanged, and LiteRT rejects them.
     """
     graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
     wrong = [i for i in range(graph.TensorsLength()) if has_idle_dimension(graph.Tensors(i))]
@@ -220,7 +222,7 @@ def has_idle_dimension(tensor: Any) -> bool:
 
 
 def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
-    """Return a unique name for each tensor; a missing or repeated name contains its number.
+    """Return a unique name for each tensor. A missing or repeated name gets the tensor's number.
 
     LiteRT reads names only up to a NUL.
     """
@@ -243,9 +245,8 @@ def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
 def convert_constants(data: bytes) -> bytes:
     """Return the file with int4 constants as int8, and quantized int64 constants as int32.
 
-    Two int4 weights are stored per byte, the first in the lower half (TFLite's schema.fbs). The
-    biases of layers with int16 activations are int64. Raises UserError if a bias needs more than
-    32 bits.
+    The biases of layers with int16 activations are int64. Raises UserError if a bias needs more
+    than 32 bits.
     """
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     changed = [convert_constant(model, t) for graph in model.subgraphs for t in graph.tensors or ()]
@@ -255,7 +256,7 @@ def convert_constants(data: bytes) -> bytes:
 
 
 def convert_constant(model: Any, tensor: Any) -> bool:
-    """Convert one tensor of the model if necessary; return whether it changed."""
+    """Convert one tensor of the model if necessary. Return whether the tensor changed."""
     stored = model.buffers[tensor.buffer].data
     if stored is None:
         return False
@@ -288,6 +289,9 @@ def has_scales(tensor: Any) -> bool:
 
 
 def unpack_int4(stored: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int8]:
-    """Return ``count`` int4 values as int8; each byte stores two, the first in the lower half."""
+    """Return ``count`` int4 values as int8.
+
+    A byte stores two values, and the first value is in the lower half (TFLite's schema.fbs).
+    """
     halves = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1)[:count].astype("int8")
     return np.where(halves > 7, halves - 16, halves).astype("int8")

@@ -1,11 +1,10 @@
-"""Computes SignalRfft and SignalIrfft with KISS FFT's arithmetic, as TensorFlow Lite Micro does.
+"""Computes SignalRfft and SignalIrfft in KISS FFT's arithmetic, like TensorFlow Lite Micro.
 
-A real FFT of n points is a complex FFT of n / 2 points and a last step with other factors. In
-int16 and int32, each stage divides its inputs by its radix, and products are rounded to nearest,
-ties up. The radix is 4, and 2 in the innermost stage if n / 2 is not a power of 4.
-
-Source of the arithmetic: kiss_fft.c, _kiss_fft_guts.h and kiss_fftr.c of KISS FFT 1.3, which
-TFLite Micro compiles with FIXED_POINT 16, FIXED_POINT 32 and in float.
+A real FFT of n points is a complex FFT of n / 2 points and a last step with other factors. In int16
+and int32, each stage divides its inputs by its radix, and products are rounded to nearest, ties up.
+The radix is 4. In the innermost stage, it is 2 if n / 2 is not a power of 4. Source: kiss_fft.c,
+_kiss_fft_guts.h and kiss_fftr.c of KISS FFT 1.3. TFLite Micro compiles these files with FIXED_POINT
+16, FIXED_POINT 32 and in float.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from firmwright.errors import UserError
 from firmwright.models.tflite.custom_operators import Array, Kinds, Options, TensorKind
 
 Complex = tuple[Array, Array]
-"""Real and imaginary parts; integers are int64, wrapped to their type after each step."""
+"""Real and imaginary parts. Integers are int64, wrapped to their type after each step."""
 
 MAX_LENGTH = 65536
 
@@ -39,7 +38,7 @@ def read_length(options: Options) -> int:
 def list_factors(inverse: bool, inputs: Kinds, options: Options) -> list[Array]:
     """Return the factors of the FFT and of the last step, as pairs in the input's dtype.
 
-    Raises UserError for rows that do not fit the length of the FFT.
+    Raises UserError if the rows do not fit the length of the FFT.
     """
     length, dtype, size = read_length(options), inputs[0].dtype, inputs[0].shape[-1]
     if size != length + 2 if inverse else not 1 <= size <= length:
@@ -74,7 +73,7 @@ class Arithmetic:
         self.bits = 0 if self.is_float else np.iinfo(dtype).bits - 1
 
     def wrap(self, values: Any) -> Array:
-        """Return values as the dtype stores them; integers as int64."""
+        """Wrap values to the dtype. The results are int64 if the dtype is an integer type."""
         stored = np.asarray(values).astype(self.dtype)
         return stored if self.is_float else stored.astype("int64")
 
@@ -86,7 +85,7 @@ class Arithmetic:
         return (real, imaginary) if self.is_float else (self.round(real), self.round(imaginary))
 
     def divide(self, a: Complex, by: int) -> Complex:
-        """Divide integers by a radix; floats stay unchanged, because they cannot overflow."""
+        """Divide integers by a radix. Floats remain unchanged, because they cannot overflow."""
         if self.is_float:
             return a
         factor = np.iinfo(self.dtype).max // by
@@ -99,7 +98,7 @@ class Arithmetic:
         return self.wrap(a[0] - b[0]), self.wrap(a[1] - b[1])
 
     def halve(self, values: Array) -> Array:
-        """Return half of each sum; KISS FFT adds int16 and int32 in 32 bits."""
+        """Return half of each sum. KISS FFT adds int16 and int32 in 32 bits."""
         if self.is_float:
             return values * np.float32(0.5)
         return self.wrap((self.wrap(values) if self.dtype == "int32" else values) >> 1)
@@ -145,7 +144,7 @@ def join(parts: Sequence[Complex]) -> Complex:
 
 
 def compute_rfft(inputs: Sequence[Array], options: Options) -> list[Array]:
-    """Return the spectra of rows of reals, padded with zeros, as pairs."""
+    """Return the spectra, as pairs, of real rows that are padded with zeros."""
     (data,), length = inputs, read_length(options)
     factors = list_factors(False, [describe(data)], options)
     rows = (np.pad(row, (0, length - len(row))) for row in data.reshape(-1, data.shape[-1]))
@@ -175,7 +174,7 @@ def transform_reals(row: Array, stages: Array, last: Array) -> Array:
 
 
 def compute_irfft(inputs: Sequence[Array], options: Options) -> list[Array]:
-    """Return rows of reals from their spectra; float32 rows are divided by their length."""
+    """Return the real rows of spectra. Rows in float32 are divided by their length."""
     (data,), length = inputs, read_length(options)
     factors = list_factors(True, [describe(data)], options)
     rows = data.reshape(-1, length // 2 + 1, 2)
@@ -183,7 +182,7 @@ def compute_irfft(inputs: Sequence[Array], options: Options) -> list[Array]:
 
 
 def restore_reals(row: Array, stages: Array, last: Array) -> Array:
-    """Return the reals of one spectrum of shape (length / 2 + 1, 2)."""
+    """Return the real row of a spectrum of shape (length / 2 + 1, 2)."""
     of, length, half = Arithmetic(str(row.dtype)), 2 * (len(row) - 1), (len(row) - 1) // 2
     spectrum = of.read(row)
     start, end = spectrum[0][0], spectrum[0][-1]

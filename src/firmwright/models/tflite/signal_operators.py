@@ -1,6 +1,6 @@
-"""Defines the built-in custom operators: TensorFlow Lite Micro's Signal* operators.
+"""Defines the built-in custom operators, which are the Signal* operators of TensorFlow Lite Micro.
 
-Each has a C function in ``templates/operators`` and a reference in Python.
+Each operator has a C function in ``templates/operators`` and a reference in Python.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from firmwright.models.tflite.custom_operators import (
 
 INT16, UINT32 = ("int16",), ("uint32",)
 MOST_GAINS = 125
-"""The entries of SignalPCAN's table: 2 for small numbers, 4 for each number of bits from 2 on."""
+"""The number of entries in SignalPCAN's table: 2 for small numbers, and 4 per number of bits from
+2."""
 
 FFT_TYPES = ("int16", "int32", "float32")
 
 
 def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Reference:
-    """Return a reference whose results have the shapes that the file states."""
+    """Return a reference whose results have the shapes in the file."""
 
     def call(inputs: Sequence[Array], options: Options, results: Kinds) -> list[Array]:
         found = compute(inputs, options)
@@ -41,7 +42,8 @@ def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Refer
 
 
 def flatten(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Reference:
-    """Return a reference of vectors for inputs of any rank, because the C ignores their shapes."""
+    """Return a reference for vectors that accepts inputs of any rank, because the C code ignores
+    shapes."""
     return reshape(lambda inputs, options: compute([a.reshape(-1) for a in inputs], options))
 
 
@@ -50,12 +52,16 @@ def list_log_table(_inputs: Kinds, _options: Options) -> list[Array]:
 
 
 def list_noise(inputs: Kinds, _options: Options) -> Kinds:
-    """Return the state of SignalFilterBankSpectralSubtraction: the estimate of the noise."""
+    """Return the state of SignalFilterBankSpectralSubtraction, which is the estimate of the
+    noise."""
     return [TensorKind(inputs[0].shape, "uint32")]
 
 
 def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
-    """Return the last samples of each row, and the number of steps."""
+    """Return the last samples of each row, and the number of steps.
+
+    Raises UserError if the step does not fit the frames or the input.
+    """
     length, step = inputs[0].shape[-1], options["frame_step"]
     if not 1 <= step <= options["frame_size"] or length % step:
         raise UserError(
@@ -71,7 +77,10 @@ def list_framer_states(inputs: Kinds, options: Options) -> Kinds:
 
 
 def list_stacker_states(inputs: Kinds, options: Options) -> Kinds:
-    """Return the queue of vectors, and its length with a mark of the first run."""
+    """Return the queue of vectors, and its length with a flag for the first run.
+
+    Raises UserError if the step or the input's shape does not fit.
+    """
     names = ("stacker_left_context", "stacker_right_context")
     total, step = sum(options[name] for name in names) + 1, options["stacker_step"]
     if not 1 <= step <= total or inputs[0].shape != (options["num_channels"],):
@@ -88,7 +97,7 @@ def list_delay_states(inputs: Kinds, options: Options) -> Kinds:
 
 
 def list_overlap_states(inputs: Kinds, options: Options) -> Kinds:
-    """Return the incomplete sums of each row."""
+    """Return the incomplete sums of each row. Raises UserError if the step does not fit."""
     *outer, _, size = inputs[0].shape
     if not 1 <= options["frame_step"] <= size:
         raise UserError(f"frame_step is {options['frame_step']}; expected 1 to the frame's {size}")
@@ -100,7 +109,10 @@ def count_rows(kind: TensorKind) -> int:
 
 
 def number_window(inputs: Kinds, options: Options) -> list[int]:
-    """Return rows, their length and the shift. Raises UserError if the rows have other lengths."""
+    """Return the rows, their length and the shift.
+
+    Raises UserError if the row length does not fit.
+    """
     size, length = prod(inputs[0].shape), prod(inputs[1].shape)
     if not length or size % length:
         raise UserError(f"{size} samples are not a multiple of the window's length, {length}")
@@ -119,7 +131,7 @@ def number_pcan(inputs: Kinds, options: Options) -> list[int]:
 
 
 def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
-    """Return the channels. Raises UserError for tables of other lengths."""
+    """Return the channels. Raises UserError if the lengths of the tables do not fit."""
     tables = [prod(kind.shape) for kind in inputs[3:]]
     channels = options["num_channels"]
     if set(tables) != {channels + 1}:
@@ -131,7 +143,7 @@ def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
 
 
 def check_filter_tables(inputs: Kinds, values: Sequence[Array | None]) -> None:
-    """Raise UserError if a channel would read outside the input or the weights."""
+    """Raise UserError if a channel reads outside the input or the weights."""
     tables = [array.astype("int64") for array in values[3:6] if array is not None]
     if len(tables) != 3 or len({table.size for table in tables}) != 1:
         raise UserError(
@@ -149,7 +161,7 @@ def check_filter_tables(inputs: Kinds, values: Sequence[Array | None]) -> None:
 
 
 def number_framer(inputs: Kinds, options: Options) -> list[int]:
-    """Return rows, frames per row, their length and step, samples kept, their stride, and steps."""
+    """Return rows, frames per row, frame length, step, kept samples, their stride, and steps."""
     size, step = options["frame_size"], options["frame_step"]
     kept = signal_reference.count_kept_samples(options)
     frames = inputs[0].shape[-1] // step
@@ -170,7 +182,7 @@ NOISE_OPTIONS = (
 NOISE_LIMITS = {
     **dict.fromkeys(NOISE_OPTIONS, INT32_MAX), "smoothing_bits": 31, "spectral_subtraction_bits": 63
 }  # fmt: skip
-"""The maximum of a shift is the number of bits of the shifted C type minus 1."""
+"""The maximum values of the options. For a shift, this is the number of shifted bits minus 1."""
 
 STACKER_OPTIONS = (
     "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",

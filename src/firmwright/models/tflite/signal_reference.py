@@ -1,9 +1,7 @@
-"""Computes the Signal* operators of TensorFlow Lite Micro, bit for bit, as their reference.
+"""Computes the reference of TensorFlow Lite Micro's Signal* operators, bit for bit.
 
-The caller reshapes the results.
-
-Source of the arithmetic: signal/src and signal/micro/kernels of TFLite Micro. TFLite Micro does not
-write results that are not valid yet; this module writes zeros.
+The caller reshapes the results. Source: signal/src and signal/micro/kernels of TFLite Micro. TFLite
+Micro does not write results that are not valid yet. This module writes zeros instead.
 """
 
 from __future__ import annotations
@@ -30,16 +28,16 @@ MASK = 2**32 - 1
 
 
 def compute_window(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the products of rows with a window, shifted right and clipped to int16."""
+    """Return the products of rows and a window, shifted right and clipped to int16."""
     data, window = (array.astype("int64") for array in inputs)
     return [np.clip(data * window >> options["shift"], -32768, 32767).astype("int16")]
 
 
 def compute_auto_scale(inputs: Arrays, _options: Options) -> list[Array]:
-    """Return the data shifted left as far as int16 allows, and the number of bits.
+    """Return the data with the largest left shift that int16 allows, and the number of bits.
 
-    As in TFLite Micro, an element of -32768 restarts the search for the maximum; data that ends
-    with -32768 is not shifted.
+    As in TFLite Micro, an element of -32768 restarts the search for the maximum. Data whose last
+    element is -32768 are not shifted.
     """
     (data,), most = inputs, 0
     for value in map(int, data):
@@ -52,8 +50,8 @@ def compute_auto_scale(inputs: Arrays, _options: Options) -> list[Array]:
 
 
 def compute_energy(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the squared magnitudes of the complex numbers from one index to another, and 0 for all
-    others."""
+    """Return the squared magnitudes of the complex numbers between two indices, and 0 for other
+    numbers."""
     pairs = inputs[0].reshape(-1, 2).astype("int64")
     energy = np.zeros(len(pairs), "uint32")
     chosen = slice(options["start_index"], options["end_index"])
@@ -62,7 +60,7 @@ def compute_energy(inputs: Arrays, options: Options) -> list[Array]:
 
 
 def compute_filter_bank(inputs: Arrays, _options: Options) -> list[Array]:
-    """Return the weighted sums of each channel. Each frequency counts in two adjacent channels."""
+    """Return the weighted sums of each channel. Each frequency is in two adjacent channels."""
     data, weights, rests, frequencies, starts, widths = (array.tolist() for array in inputs)
     sums, following = [], 0
     for frequency, start, width in zip(frequencies, starts, widths, strict=True):
@@ -81,14 +79,14 @@ def compute_square_root(inputs: Arrays, _options: Options) -> list[Array]:
 
 
 def round_root(x: int) -> int:
-    """Return the nearest root, at most 65535 for numbers of 32 bits, else at most 2^32 - 1."""
+    """Return the nearest root. The maximum is 65535 for numbers of 32 bits, else 2^32 - 1."""
     root = isqrt(x)
     most = 0xFFFF if x <= MASK else MASK
     return min(root + 1, most) if x - root * root > root else root
 
 
 def compute_spectral_subtraction(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the signal without its noise, the estimate of the noise, and the estimate to keep."""
+    """Return the signal without its noise, and the estimate of the noise as result and as state."""
     data, noise = (array.tolist() for array in inputs)
     bits, extra = options["spectral_subtraction_bits"], options["smoothing_bits"]
     cleaned = []
@@ -107,7 +105,7 @@ def compute_spectral_subtraction(inputs: Arrays, options: Options) -> list[Array
 
 
 def compute_pcan(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the signal after its automatic gain control by the estimate of the noise."""
+    """Return the signal after a gain control that depends on the estimate of the noise."""
     data, noise, table = (array.tolist() for array in inputs)
     gains = [look_up_gain(x, table) & MASK for x in noise]
     products = zip(data, gains, strict=True)
@@ -116,7 +114,8 @@ def compute_pcan(inputs: Arrays, options: Options) -> list[Array]:
 
 
 def look_up_gain(x: int, table: Sequence[int]) -> int:
-    """Return a piecewise quadratic function: one piece per number of bits, 4 entries each."""
+    """Return a piecewise quadratic function with one piece per number of bits and 4 entries per
+    piece."""
     if x <= 2:
         return table[x]
     bits = x.bit_length()
@@ -127,13 +126,12 @@ def look_up_gain(x: int, table: Sequence[int]) -> int:
 
 
 def wrap(x: int, bits: int) -> int:
-    """Return a number wrapped to a signed integer of ``bits``."""
     half = 1 << (bits - 1)
     return (x + half) % (2 * half) - half
 
 
 def compute_log(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the scaled natural logarithms, at most 32767; 0 for 0 and 1."""
+    """Return the scaled natural logarithms of at most 32767. The results of 0 and 1 are 0."""
     bits, scale = options["input_correction_bits"], options["output_scale"]
     scaled = [x << bits & MASK for x in inputs[0].tolist()]
     return [np.array([log(x, scale) if x > 1 else 0 for x in scaled], "int16")]
@@ -151,7 +149,8 @@ def log(x: int, scale: int) -> int:
 
 
 def compute_frames(inputs: Arrays, options: Options) -> list[Array]:
-    """Return overlapping frames, whether all are valid, the last samples, and the steps so far."""
+    """Return overlapping frames, whether all are valid, the last samples, and the number of
+    steps."""
     data, history, count = inputs
     size, step = options["frame_size"], options["frame_step"]
     kept = count_kept_samples(options)
@@ -175,10 +174,10 @@ def count_kept_samples(options: Options) -> int:
 
 
 def compute_stack(inputs: Arrays, options: Options) -> list[Array]:
-    """Return consecutive vectors as one, whether it is valid, the queue, and its state.
+    """Return consecutive vectors as one vector, whether it is valid, the queue, and its state.
 
-    The state has the number of vectors in the queue, and 1 after the first run. The first vector is
-    repeated as its left context.
+    The state contains the number of vectors in the queue, and 1 after the first run. The first
+    vector is repeated as its left context.
     """
     data, queue, (waiting, begun) = inputs
     channels, left = options["num_channels"], options["stacker_left_context"]
@@ -204,7 +203,7 @@ def compute_delay(inputs: Arrays, options: Options) -> list[Array]:
 
 
 def compute_overlap_add(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the sums of overlapping frames, int16 with saturation, and the incomplete sums."""
+    """Return the sums of overlapping frames, and the incomplete sums. Sums of int16 saturate."""
     data, sums = inputs
     step, size = options["frame_step"], data.shape[-1]
     signals = []

@@ -15,8 +15,8 @@ from firmwright.models.tflite.repairs import pack
 def select_signature(data: bytes, name: str, signature: str) -> bytes:
     """Return the model with the subgraph of a signature as its first subgraph.
 
-    The other signatures are removed. Raises UserError if the model has no such signature, or if
-    the signature names a subgraph that does not exist.
+    The other signatures are removed. Raises UserError if the signature or its subgraph does not
+    exist.
     """
     data, _ = check_file(data, name)
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
@@ -38,7 +38,7 @@ def select_signature(data: bytes, name: str, signature: str) -> bytes:
 
 
 def exchange_subgraphs(model: Any, index: int) -> None:
-    """Exchange the first subgraph with another, also in the options of operators."""
+    """Exchange the first subgraph and another subgraph, also in the options of operators."""
     if index == 0:
         return
     graphs, moved = model.subgraphs, {0: index, index: 0}

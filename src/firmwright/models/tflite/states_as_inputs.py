@@ -1,7 +1,7 @@
-"""Rewrites the states of a TFLite model as inputs and results of its graph, for TVM's importer.
+"""Rewrites the states of a TFLite model as inputs and outputs of its graph, for TVM's importer.
 
-TFLite has two kinds of states. A resource variable has a handle: operators read and assign it, and
-a subgraph that runs once assigns its first value. A variable tensor is an input that its operator
+TFLite has two kinds of states. Operators read and assign a resource variable via its handle, and a
+subgraph that runs once assigns the first value. A variable tensor is an input that its operator
 overwrites.
 """
 
@@ -25,7 +25,10 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
     **LSTM_STATE_INPUTS,
 }
-"""The operators that overwrite inputs, and these inputs; their converters also return them."""
+"""The operators that overwrite inputs, and these inputs.
+
+Their converters also return the inputs.
+"""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
 
@@ -35,8 +38,8 @@ TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(
 def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
     """Return the model with its states as the last inputs and outputs of the first graph.
 
-    A model without states is returned unchanged. Raises UserError for a variable without a first
-    value, and for a variable whose values differ in shape, type or quantization parameters.
+    A model without states is returned unchanged. Raises UserError if a variable has no first value,
+    or if its values differ in shape, type or quantization parameters.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     kinds = {kind_of(model, operator) for operator in model.subgraphs[0].operators}
@@ -48,11 +51,11 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
 
 
 class Exposer:
-    """Visits the operators in order; ``now`` maps each state to the tensor that currently holds it.
+    """Visits the operators in order. ``now`` maps each state to the tensor with its current value.
 
-    A state is identified by its variable's name, or by the number of its tensor. ``first`` has the
-    tensors that hold the states when a run begins. ``replaced`` maps results of READ_VARIABLE to
-    the tensors that already hold their values.
+    A state is identified by its variable's name, or by the number of its tensor. ``first`` maps
+    states to the tensors with the values before a run. ``replaced`` maps results of READ_VARIABLE
+    to the tensors that already contain their values.
     """
 
     def __init__(self, model: Any) -> None:
@@ -69,7 +72,7 @@ class Exposer:
         return tuple(state for key in self.first for state in self.expose(key))
 
     def visit(self, operator: Any) -> bool:
-        """Record an operator's effect on states; return whether to remove the operator."""
+        """Record an operator's effect on states. Return whether to remove the operator."""
         kind = kind_of(self.model, operator)
         given = [] if operator.inputs is None else [int(i) for i in operator.inputs]
         operator.inputs = given = [self.replaced.get(i, i) for i in given]
@@ -86,7 +89,10 @@ class Exposer:
         return kind in VARIABLE_OPERATORS
 
     def read_first_values(self, index: int) -> None:
-        """Record the constants that a subgraph assigns to variables."""
+        """Record the constants that a subgraph assigns to variables.
+
+        Raises UserError if the subgraph assigns other values.
+        """
         graph = self.model.subgraphs[index]
         names = {}
         for operator in graph.operators:
@@ -141,13 +147,16 @@ class Exposer:
             operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
 
     def list_variables(self, operator: Any) -> list[int]:
-        """Return the positions of an operator's variable tensors, which a custom operator
+        """Return the positions of a custom operator's variable tensors, which the operator
         overwrites."""
         given = [int(i) for i in operator.inputs]
         return [p for p, i in enumerate(given) if i >= 0 and self.graph.tensors[i].isVariable]
 
     def expose(self, key: str | int) -> list[State]:
-        """Make a state an input and an output; a state that is never written becomes a constant."""
+        """Make a state an input and an output.
+
+        A state that no operator writes becomes a constant.
+        """
         before, after = self.first[key], self.now[key]
         tensor = self.graph.tensors[before]
         name = key if isinstance(key, str) else decode_text(tensor.name)
@@ -173,14 +182,15 @@ class Exposer:
 
 
 def name_variable(operator: Any) -> str:
-    """Return the name of a variable; operators with equal names share one variable."""
+    """Return the name of a variable. Operators with equal names use one variable."""
     options = operator.builtinOptions
     container, name = (decode_text(t) for t in (options.container, options.sharedName))
     return f"{container}/{name}" if container else name
 
 
 def check_alike(name: str, before: Any, after: Any) -> None:
-    """Raise UserError if a value differs from its variable in shape, type or parameters."""
+    """Raise UserError if a value and its variable differ in shape, type or quantization
+    parameters."""
     tensors = [describe(name, tensor) for tensor in (before, after)]
     if tensors[0] != tensors[1]:
         old, new = (
@@ -203,6 +213,6 @@ def describe(name: str, tensor: Any) -> Tensor:
 
 
 def fill(tensor: Tensor) -> npt.NDArray[np.uint8]:
-    """Return LiteRT's first value of a variable tensor: the zero point in int8, else zeros."""
+    """Return LiteRT's first value of a variable tensor: the zero point in int8, otherwise zeros."""
     value = tensor.zero_point or 0 if tensor.dtype == "int8" else 0
     return np.full(tensor.bytes, value, "int8").view("uint8")

@@ -1,8 +1,8 @@
 """Inlines the subgraphs of IF and WHILE into the first subgraph of a TFLite model.
 
 An IF with a constant condition becomes one branch. Every other IF becomes both branches and a
-SELECT_V2 for each result. A WHILE whose number of steps is constant becomes a copy of its body for
-each step.
+SELECT_V2 for each result. A WHILE with a constant number of steps becomes one copy of its body per
+step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_STEPS = 1024
 MOST_OPERATORS = 16384
 
 EFFECTS = frozenset({"ASSIGN_VARIABLE", *STATE_INPUTS})
-"""Operators that change a state, so that they may not run if their branch is not chosen."""
+"""Operators that change a state. They must not run if their branch is not selected."""
 
 UNROLL = (
     "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer, then convert the model again"
@@ -37,8 +37,8 @@ UNROLL = (
 def inline_subgraphs(data: bytes, name: str) -> bytes:
     """Return the model without IF and WHILE operators.
 
-    Raises UserError for a loop whose number of steps depends on an input, and for branches that
-    change a state or have results of different shapes.
+    Raises UserError if the number of steps depends on an input, or if a branch changes a state.
+    Raises UserError if results of branches differ in shape.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     if not any(kind_of(model, o) in INLINED for o in model.subgraphs[0].operators):
@@ -60,7 +60,7 @@ class Inliner:
         self.copies = 0
 
     def inline_next(self) -> bool:
-        """Inline the first IF or WHILE; return whether there was one."""
+        """Inline the first IF or WHILE. Return whether there was one."""
         for position, operator in enumerate(self.graph.operators):
             kind = kind_of(self.model, operator)
             if kind not in INLINED:
@@ -90,7 +90,7 @@ class Inliner:
             )
 
     def inline_if(self, operator: Any) -> list[int]:
-        """Add the operators of the branches; return the tensors of the results."""
+        """Add the operators of the branches. Return the tensors of the results."""
         keys = "thenSubgraphIndex", "elseSubgraphIndex"
         branches = self.list_subgraphs(operator, keys, len(operator.inputs) - 1)
         condition, *given = map(int, operator.inputs)
@@ -104,10 +104,9 @@ class Inliner:
         return [self.select(condition, *pair) for pair in zip(*results, strict=True)]
 
     def check_effects(self, graph: Any, what: str, seen: Sequence[Any] = ()) -> None:
-        """Raise UserError for a state that a subgraph, or a subgraph that it runs, changes.
+        """Raise UserError if a subgraph, or a subgraph that it runs, changes a state.
 
-        ``seen`` are the subgraphs that run this subgraph, so that the recursion ends for a cycle of
-        subgraphs.
+        ``seen`` contains the calling subgraphs, so that a cycle of subgraphs ends the recursion.
         """
         for operator in graph.operators if graph not in seen else ():
             kind = kind_of(self.model, operator)
@@ -122,7 +121,10 @@ class Inliner:
                         self.check_effects(self.subgraph(index), what, (*seen, graph))
 
     def select(self, condition: int, chosen: int, other: int) -> int:
-        """Add a SELECT_V2; return the tensor of its result."""
+        """Add a SELECT_V2. Return the tensor of its result.
+
+        Raises UserError if the operands differ in shape or type.
+        """
         first, second = (self.graph.tensors[i] for i in (chosen, other))
         shapes = [[] if t.shape is None else list(map(int, t.shape)) for t in (first, second)]
         if shapes[0] != shapes[1] or first.type != second.type:
@@ -135,7 +137,7 @@ class Inliner:
         return result
 
     def inline_while(self, operator: Any) -> list[int]:
-        """Add the operators of all steps; return the tensors of the results."""
+        """Add the operators of all steps. Return the tensors of the results."""
         given = [*map(int, operator.inputs)]
         keys = "condSubgraphIndex", "bodySubgraphIndex"
         condition, body = self.list_subgraphs(operator, keys, len(given))
@@ -166,7 +168,10 @@ class Inliner:
                 )
 
     def count_steps(self, operator: Any) -> int:
-        """Return the number of steps, which LiteRT counts in a run with inputs of zeros."""
+        """Return the number of steps, which LiteRT counts in a run for zeros.
+
+        Raises UserError if the loop has too many steps.
+        """
         model = copy.deepcopy(self.model)
         counter = Inliner(model, self.size)
         loop = copy.deepcopy(operator)
@@ -183,7 +188,10 @@ class Inliner:
         return steps
 
     def add_counter(self, loop: Any) -> int:
-        """Add a counter to a loop, which ends it at the limit; return the tensor of the count."""
+        """Add a counter to a loop, which ends the loop at the limit.
+
+        Return the tensor of the count.
+        """
         zero = self.add_constant(self.graph, 0)
         options = loop.builtinOptions
         condition, body = map(self.subgraph, (options.condSubgraphIndex, options.bodySubgraphIndex))
@@ -235,7 +243,10 @@ class Inliner:
                 )
 
     def subgraph(self, index: int) -> Any:
-        """Return a subgraph. Raises UserError if it or one of its tensors does not exist."""
+        """Return a subgraph.
+
+        Raises UserError if the subgraph or one of its tensors does not exist.
+        """
         if not 0 < index < len(self.model.subgraphs):
             raise UserError(
                 f"a damaged TFLite model: an operator runs subgraph {index}, which is missing; "
@@ -256,7 +267,7 @@ class Inliner:
         return graph
 
     def add_copy(self, graph: Any, given: Sequence[int]) -> list[int]:
-        """Add the operators of a subgraph on other inputs; return the tensors of its results."""
+        """Add the operators of a subgraph with other inputs. Return the tensors of its results."""
         self.copies += 1
         moved = {-1: -1, **dict(zip(map(int, graph.inputs), given, strict=True))}
 
@@ -274,7 +285,7 @@ class Inliner:
         return move(graph.outputs)
 
     def add_tensor(self, tensor: Any) -> int:
-        """Add a copy of a tensor, with another name."""
+        """Add a copy of a tensor with another name."""
         copied = copy.copy(tensor)
         copied.name = f"{decode_text(tensor.name)}_{self.copies}".encode()
         self.graph.tensors.append(copied)
@@ -310,8 +321,10 @@ class Inliner:
         (graph or self.graph).operators.append(operator)
 
     def replace(self, values: dict[int, int]) -> None:
-        """Replace tensors that operators and the graph read; results of the graph keep their
-        names."""
+        """Replace tensors that operators and the graph read.
+
+        Results of the graph keep their names.
+        """
         for operator in self.graph.operators:
             if operator.inputs is not None:
                 operator.inputs = [values.get(int(i), int(i)) for i in operator.inputs]
@@ -324,7 +337,7 @@ class Inliner:
 
 
 def find_read(graph: Any, results: Sequence[int]) -> set[int]:
-    """Return the numbers of a subgraph's inputs on which some of its tensors depend."""
+    """Return the numbers of the subgraph's inputs on which the results depend."""
     needed = set(results)
     for operator in reversed(graph.operators):
         if needed.intersection(map(int, operator.outputs)):
@@ -333,7 +346,7 @@ def find_read(graph: Any, results: Sequence[int]) -> set[int]:
 
 
 def add_empty(graph: Any, dtype: int) -> int:
-    """Add a scalar tensor to a subgraph; return its index."""
+    """Add a scalar tensor to a subgraph, and return its index."""
     tensor = schema.TensorT()
     tensor.name, tensor.shape, tensor.type = f"count_{len(graph.tensors)}".encode(), [], dtype
     graph.tensors.append(tensor)
@@ -341,7 +354,10 @@ def add_empty(graph: Any, dtype: int) -> int:
 
 
 def run_counter(data: bytes, result: int) -> int:
-    """Return an integer that a model computes from inputs of zeros."""
+    """Return an integer that a model computes for zeros.
+
+    Raises UserError if LiteRT cannot run the model.
+    """
     interpreter = make_interpreter(data, OPTIMIZED)
     try:
         interpreter.allocate_tensors()

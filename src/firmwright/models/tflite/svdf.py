@@ -1,8 +1,8 @@
 """Converts SVDF: a dense layer, and a filter over its results of this run and of earlier runs.
 
-Each filter multiplies the input by its feature weights. The state has the filter's last results,
-the newest last. Their sum, weighted by the time weights, is the filter's output. ``rank`` filters
-form a unit.
+Each filter multiplies the input by its feature weights. The state contains the filter's last
+results, and the newest result is last. The output of a filter is the sum of these results, weighted
+by the time weights. ``rank`` filters form a unit.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Lengths:
 
 
 def convert_svdf(converter: Any, op: Any) -> relax.Expr:
-    """Convert SVDF; TVM has no quantized form, uses the last run's state, and loses the new state.
+    """Convert SVDF, because TVM has no quantized form, uses an old state, and loses the new state.
 
-    Returns the result and the next state.
+    Return the result and the next state. Raises UserError if the rank does not fit.
     """
     source, _, times, *_ = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.SVDFOptions)
@@ -87,7 +87,7 @@ def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr
 def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
     """Return the results of LiteRT's integer kernel.
 
-    The result is int8; the state and the time weights are int16.
+    The result is int8. The state and the time weights are int16. Raises UserError for other types.
     """
     source, features, times, bias, state = converter.get_input_tensors(op)
     (target, *_) = converter.get_output_tensors(op)
@@ -116,7 +116,7 @@ def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.E
 
 
 def shift_in(converter: Any, state: Any, newest: relax.Expr, lengths: Lengths) -> relax.Expr:
-    """Return the state without the oldest result of each filter; the newest result is last."""
+    """Remove the oldest result of each filter from the state, and append the newest result."""
     shape = (lengths.batch, lengths.filters, lengths.memory)
     newest = relax.op.reshape(newest, (*shape[:2], 1))
     if lengths.memory > 1:
@@ -131,9 +131,9 @@ def shift_in(converter: Any, state: Any, newest: relax.Expr, lengths: Lengths) -
 def filter_over_time(
     converter: Any, state: relax.Expr, weights: Array, lengths: Lengths
 ) -> relax.Expr:
-    """Return (batch, units): the weighted sums of the results of all filters of a unit.
+    """Return the weighted sums of the results of all filters of a unit, (batch, units).
 
-    Sums of integers wrap around, as they do in LiteRT.
+    Sums of integers wrap around, as in LiteRT.
     """
     whole = weights.dtype.kind == "i"
     result, wide = ("int32", "uint32") if whole else ("float32", "float32")
@@ -186,10 +186,10 @@ def requantize(
 
 
 def scale_fixed(value: Any, factor: np.floating[Any]) -> Any:
-    """Return an int32 expression times ``factor``, rounded twice like LiteRT's fixed-point numbers.
+    """Return an int32 expression times ``factor``, rounded twice as in LiteRT.
 
-    The first rounding is of the product with a multiplier of 31 bits, ties up. The second is of the
-    right shift, ties away from zero (``templates/network/fixed_point.h``).
+    The product with a multiplier of 31 bits is rounded with ties up. The right shift is rounded
+    with ties away from zero (``templates/network/fixed_point.h``).
     """
     numbers = (tirx.const(number, "int32") for number in find_factor(factor))
     return tirx.call_pure_extern("int32", "fixed_scale_any", value, *numbers)

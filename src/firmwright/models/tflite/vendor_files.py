@@ -1,6 +1,6 @@
-"""Finds the importer of files with a vendor's custom operators, which an installed package reads.
+"""Finds the importer of files with a vendor's custom operators. An installed package contains it.
 
-An entry point of the group has the name of the custom operator. Its value is a module with the
+The name of the entry point is the name of the custom operator. The value is a module with the
 functions of :class:`firmwright.models.formats.Importer`.
 """
 
@@ -16,9 +16,10 @@ from firmwright.plugins import list_tflite_vendors, load_plugin
 
 
 def find_vendor_importer(model: Any) -> Importer | None:
-    """Return the importer for one of the file's custom operators; None if no package has one.
+    """Return the importer for one of the file's custom operators. Return None if no package has
+    one.
 
-    Raises UserError for several importers.
+    Raises UserError if there are several importers.
     """
     names = list_custom_operators(model)
     points = {p.value: p for p in list_tflite_vendors() if p.name in names}
@@ -31,7 +32,6 @@ def find_vendor_importer(model: Any) -> Importer | None:
 
 
 def list_custom_operators(model: Any) -> set[str]:
-    """Return the names of the custom operators of all subgraphs."""
     graphs = map(model.Subgraphs, range(model.SubgraphsLength()))
     used = {g.Operators(i).OpcodeIndex() for g in graphs for i in range(g.OperatorsLength())}
     kinds = enumerate(operator_kinds(model))
@@ -40,7 +40,7 @@ def list_custom_operators(model: Any) -> set[str]:
 
 
 def refuse_custom_operators(model: Any, name: str) -> None:
-    """Raise UserError for custom operators that neither firmwright nor the recipe defines."""
+    """Raise UserError if neither firmwright nor the recipe defines a custom operator."""
     known = list_known_operators()
     if custom := sorted(list_custom_operators(model).difference(known)):
         example = f"{{{custom[0]}: {{function: …, reference: 'module:function'}}}}"

@@ -1,4 +1,4 @@
-"""Corrects TFLite operators that add up runs of elements; the sums have TFLite's order."""
+"""Corrects TFLite operators that add consecutive elements. The sums have TFLite's order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUANTIZED = (
 
 
 def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
-    """Convert CUMSUM; TVM cannot lower its cumsum to loops, and has no reversed cumsum.
+    """Convert CUMSUM, because TVM cannot lower its cumsum to loops, and has no reversed cumsum.
 
     Source: tensorflow/lite/kernels/internal/reference/cumsum.h.
     """
@@ -45,10 +45,11 @@ def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_local_response_normalization(converter: Any, op: Any) -> relax.Expr:
-    """Convert LOCAL_RESPONSE_NORMALIZATION; TVM divides windows at the ends by fewer channels.
+    """Convert LOCAL_RESPONSE_NORMALIZATION, because TVM divides windows at the ends by fewer
+    channels.
 
-    A window ends before the channel at distance ``radius``, which TFLite omits
-    (tensorflow/lite/kernels/internal/reference/reference_ops.h, LocalResponseNormalization).
+    TFLite omits the channel at distance ``radius`` after the center. Source:
+    tensorflow/lite/kernels/internal/reference/reference_ops.h (LocalResponseNormalization).
     """
     (source,) = converter.get_input_tensors(op)
     if source.qnn_params is not None:
