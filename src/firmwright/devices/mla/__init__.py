@@ -1,7 +1,8 @@
 """Defines the device ``mla``: the accelerator of SiMa's chips, which SiMa's compiler programs.
 
-SiMa's Model SDK (``afe``) gets the whole network and places its layers. The rules of this device
-follow SiMa's published tables. Without the SDK, C code replaces the layers of the accelerator.
+The input of SiMa's Model SDK (``afe``) is the whole network. The SDK places the layers. The rules
+of this device follow SiMa's published tables. Without the SDK, C code replaces the layers of the
+accelerator.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from firmwright.errors import UserError
 
 MAX_MEMBERS = 2048
 MAX_JSON_BYTES = 32 * 1024**2
-"""The limit of all JSON files of an archive together."""
+"""The limit for the sum of all JSON files of an archive."""
 MAX_JSON_DEPTH = 64
 BUILD_AGAIN = "build it again with SiMa's compiler"
 PROGRAM_SUFFIXES = (".elf", ".lm", ".so")
@@ -36,8 +36,8 @@ LOOK_ALIKES = "\uff0f\u2215\uff3c\uff0e\u2024\ufe52"
 def read_archive(path: Path) -> dict[str, bytes]:
     """Return the archive's files by their base names.
 
-    Raises UserError if the archive is damaged or contains other entries than plain files of the
-    known kinds. Also raises UserError if the description (``*_mpk.json``) or a program is missing.
+    Raises UserError if the archive is damaged, or contains an entry that is not a plain file of a
+    known kind. Also raises UserError if the description (``*_mpk.json``) or a program is missing.
     """
     if not path.name.endswith(".tar.gz"):
         raise UserError(
@@ -50,9 +50,9 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def parse_archive(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive as :func:`read_archive` does.
+    """Return the files of an uncompressed archive, with the checks of :func:`read_archive`.
 
-    Raises BrokenBundleError.
+    Raises BrokenBundleError if a check fails.
     """
     files = read_members(content)
     find_description(files)
@@ -62,7 +62,7 @@ def parse_archive(content: bytes) -> dict[str, bytes]:
 
 
 def read_members(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by base name, after a check of all files."""
+    """Check all files of an uncompressed archive, and return the files by base name."""
     files: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
@@ -81,7 +81,10 @@ def read_members(content: bytes) -> dict[str, bytes]:
 
 
 def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the plain files, skip folders, and raise BrokenBundleError for any other entry."""
+    """Yield the plain files and skip folders.
+
+    Raises BrokenBundleError if any other entry exists.
+    """
     for number, entry in enumerate(archive, 1):
         if number > MAX_MEMBERS:
             raise BrokenBundleError(f"more than {MAX_MEMBERS:,} members")
@@ -92,7 +95,7 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             )
         if entry.isdir():
             continue
-        # A file with holes unpacks to any size that it states.
+        # A file with holes can unpack to any size.
         if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse():
             raise BrokenBundleError(
                 f"the member {entry.name!r} is a link or a device, or has holes"
@@ -106,7 +109,10 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def find_description(files: Mapping[str, bytes]) -> str:
-    """Return the name of the only ``*_mpk.json``; BrokenBundleError for another number of them."""
+    """Return the name of the only ``*_mpk.json``.
+
+    Raises BrokenBundleError if not exactly one exists.
+    """
     found = [name for name in files if is_description(name)]
     if len(found) != 1:
         raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
@@ -128,7 +134,6 @@ def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
 
 
 def find_depth(content: Any) -> int:
-    """Return the depth of nested lists and mappings."""
     depth, level = 0, [content]
     while level:
         parts = [list(c.values()) if isinstance(c, dict) else c for c in level]

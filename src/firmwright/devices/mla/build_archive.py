@@ -103,8 +103,8 @@ def read_network(job: Job) -> SimaNetwork:
 def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
     """Return the samples as real numbers. Raises UserError if the recipe names no samples.
 
-    If the Arm cores run the whole network, or if the model's scales are kept, there is no
-    calibration. Raises UserError if the model has no scales to keep.
+    The result is empty if the Arm cores run the whole network, or if the SDK keeps the model's
+    scales. Raises UserError if the model has no scales to keep.
     """
     nodes = onnx.load_from_string(network.data).graph.node if options.converts else ()
     if options.converts and all(node.op_type != "QuantizeLinear" for node in nodes):
@@ -120,7 +120,6 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
 
 
 def write_calibration(workspace: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
-    """Write a file with the samples, unless there are no samples."""
     if samples:
         columns = [[sample[t.name] for sample in samples] for t in network.inputs]
         arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
@@ -128,9 +127,9 @@ def write_calibration(workspace: Path, network: SimaNetwork, samples: Sequence[S
 
 
 def write_evaluation(workspace: Path, job: Job, network: SimaNetwork) -> str:
-    """Write a file with the samples and classes of ``evaluate``; return its name.
+    """Write a file with the samples and classes of ``evaluate``, and return its name.
 
-    Raises UserError for samples without classes.
+    Raises UserError if the samples have no classes.
     """
     stated = job.recipe.evaluate
     if stated is None or stated.labels is None or stated.metric is not None:
@@ -165,8 +164,8 @@ def write_script(
 ) -> str:
     """Return the text of the script ``compile.py`` for SiMa's compiler.
 
-    ``model``, ``calibration`` and ``evaluation`` are files next to the script. The last two are ''
-    without samples.
+    ``model``, ``calibration`` and ``evaluation`` are files next to the script. ``calibration`` and
+    ``evaluation`` are '' without samples.
     """
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]

@@ -21,19 +21,18 @@ from firmwright.ir.tensors import Tensor
 from firmwright.report.manifest import ArtifactsReport, BundledFile, CompiledArchive, ScheduledLayer
 
 COMPILED = "compiled"
-"""The folder into which the SDK writes for the script."""
+"""The folder into which the SDK writes its archive."""
 STATS_SUFFIX = "_mla_stats.yaml"
 
 
 def read_compiled(
     workspace: Path, name: str, batch: int, required: bool
 ) -> tuple[CompiledArchive, Sequence[str]]:
-    """Check the archive of SiMa's compiler in ``workspace``, and pack it again with reproducible
-    bytes.
+    """Check the archive of SiMa's compiler in ``workspace``, and repack it with reproducible bytes.
 
-    Returns the archive, and the deviations that SiMa's reader accepts. Raises UserError if the
-    archive does not fit the description on SiMa's pages, or if it was compiled for another batch.
-    If ``required`` is true, also raises UserError if the archive does not support this batch.
+    Returns the record of the archive, and the deviations that SiMa's reader accepts. Raises
+    UserError if the archive does not match the description on SiMa's pages, or if it is for another
+    batch. If ``required`` is true, also raises UserError if the archive does not support the batch.
     """
     file = f"{name}_mpk.tar.gz"
     found = sorted(p.name for p in (workspace / COMPILED).glob("*.tar.gz"))
@@ -52,7 +51,6 @@ def read_compiled(
 def make_record(
     file: str, files: Mapping[str, bytes], pipeline: Pipeline, stand_in: bool
 ) -> CompiledArchive:
-    """Return the record of an archive ``file`` with the contents ``files``."""
     return CompiledArchive(
         file=file,
         stand_in=stand_in,
@@ -102,7 +100,7 @@ def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
 
 
 def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
-    """Return the build's notes about the archive, one line each."""
+    """Return the build's notes about the archive."""
     if archive.stand_in:
         lines = [
             f"{record.folder}: not compiled, because {PYTHON_VARIABLE} is not set; {archive.file} "
@@ -186,7 +184,10 @@ COMPILE_AGAIN = "compile the network again with SiMa's compiler"
 
 
 def read_schedules(files: Mapping[str, bytes]) -> tuple[ScheduledLayer, ...]:
-    """Return the layers of all schedules in an archive; UserError for a damaged schedule."""
+    """Return the layers of all schedules in an archive.
+
+    Raises UserError if a schedule is damaged.
+    """
     names = [name for name in sorted(files) if name.endswith(STATS_SUFFIX)]
     try:
         return tuple(layer for n in names for layer in read_schedule(files[n].decode(), n))
@@ -195,7 +196,7 @@ def read_schedules(files: Mapping[str, bytes]) -> tuple[ScheduledLayer, ...]:
 
 
 def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
-    """Return the layers in the order of their indices; the file may also write indices as text.
+    """Return the layers in the order of their indices. The file may contain indices as text.
 
     Raises UserError if the content is not indices, names and whole numbers. Also raises UserError
     if an index appears twice, or if a layer ends before it starts.
@@ -236,7 +237,7 @@ def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
 
 
 def write_schedule(path: Path, layers: Sequence[ScheduledLayer], name: str) -> None:
-    """Write the layers as YAML, numbered from 1, in the form of firmwright's table of cycles."""
+    """Write the layers as YAML, numbered from 1, in the format of firmwright's table of cycles."""
     content = msgspec.to_builtins(dict(enumerate(layers, 1)))
     text = yaml.dump(
         content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96

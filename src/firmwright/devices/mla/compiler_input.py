@@ -45,8 +45,8 @@ class SimaNetwork:
 def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
     """Return a network as ONNX.
 
-    Raises UserError for an input that has neither floats nor quantization parameters. Also raises
-    UserError for operators that cannot be exported.
+    Raises UserError if an input has neither floats nor quantization parameters. Also raises
+    UserError if an operator cannot be exported.
     """
     layout = make_fact_context(main_bindings(module)).layout
     for tensor in interface.inputs:
@@ -61,7 +61,7 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
 
 
 def order_samples(arrays: Sequence[Array], layout: str) -> Array:
-    """Return all samples of one input, one row per sample; images have their channels last.
+    """Return all samples of one input, one row per sample. Images have their channels last.
 
     SiMa's compiler requires this order for any order of the model's axes.
     """
@@ -72,7 +72,7 @@ def order_samples(arrays: Sequence[Array], layout: str) -> Array:
 
 
 class NetworkExporter(QuantizedExporter):
-    """Exports a network with the inputs and outputs in the form that SiMa's compiler expects."""
+    """Exports a network with the inputs and outputs that SiMa's compiler expects."""
 
     refusal = "target: mla: operators that have no form in the ONNX graph for SiMa's compiler:"
 

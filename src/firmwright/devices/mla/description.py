@@ -20,11 +20,11 @@ from firmwright.errors import UserError
 MAX_LISTED = 5
 DESIRED_KEYS = ("desired_batch_size", "batch_size")
 ACTUAL_KEYS = ("actual_batch_size", "batch_sz_model", "batch_size_model")
-"""The names of one number in several releases; the first existing name applies."""
+"""The names of the actual batch in several releases. The first existing name applies."""
 INGRESS = re.compile(r"images?|input|ifm[0-9]*")
 """Names that SiMa's reader accepts for inputs that no step writes."""
 PLACEHOLDER = "kernel_name_tbd"
-"""The value that steps on the EV74 have instead of a program."""
+"""The value that replaces the program in steps on the EV74."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Pipeline:
     """The checked steps of an archive.
 
     ``processors`` has the number of steps per processor. A batch is None if the archive does not
-    state it. ``remarks`` are deviations that SiMa's reader accepts, but that the user should see.
+    contain the batch. ``remarks`` are deviations that SiMa's reader accepts.
     """
 
     processors: dict[str, int]
@@ -44,10 +44,9 @@ class Pipeline:
 
 
 def read_pipeline(name: str, content: Any, members: Sequence[str]) -> Pipeline:
-    """Check the description against its schema and the archive's ``members``, and return the
-    steps.
+    """Check the description against its schema and the archive's ``members``, and return the steps.
 
-    The parts of the description also have to agree with each other. Raises UserError that names the
+    The parts of the description must also agree with each other. Raises UserError that names the
     file and lists the errors.
     """
     wrong = [
@@ -88,7 +87,7 @@ def refuse(head: str, wrong: Sequence[str]) -> None:
 
 
 def find_program(step: Mapping[str, Any]) -> str | None:
-    """Return the file that a step runs; None if the step names no file."""
+    """Return the file that a step runs, or None if the step names no file."""
     name = step.get("resources", {}).get("executable")
     return None if name in (None, "", PLACEHOLDER) else str(name)
 
@@ -141,7 +140,7 @@ def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
 
 
 def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """Return a number from a step's parameters, which some steps store one level deeper."""
+    """Return a number from a step's parameters, which may be one level deeper."""
     outer = step["config_params"]
     for entry in (outer, outer.get("params", {})):
         for key in keys:

@@ -26,7 +26,7 @@ COMPILER = "SiMa's Model SDK"
 
 
 def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
-    """Return the description of an archive; None if the file has no ``*_mpk.json``.
+    """Return the description of an archive, or None if the file has no ``*_mpk.json``.
 
     Raises UserError if the archive is damaged, or if its parts contradict each other.
     """
@@ -45,7 +45,7 @@ def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
         return describe(path.name, files, description[1], pipeline, stand_in)
     except BrokenBundleError as error:
         raise UserError(f"{path}: {error}; {BUILD_AGAIN}") from None
-    except UserError as error:  # with a separate remedy
+    except UserError as error:  # which contains its remedy
         raise UserError(f"{path}: {error}") from None
 
 

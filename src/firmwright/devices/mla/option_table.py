@@ -1,4 +1,4 @@
-"""Lists the options of ``mla``: settings of SiMa's ``afe`` for which a recipe has no key."""
+"""Lists the options of ``mla``: settings of SiMa's ``afe`` that have no recipe key."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SWITCH = ("0", "1")
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name, its default, its possible values, and its meaning.
+    """An option of ``mla``.
 
-    The defaults are the defaults of ``afe`` for release 2, as SiMa's pages state them. The pages
-    state no default of ``num_bins``, so the table has the number of their example.
+    The defaults are the defaults of ``afe`` for release 2 according to SiMa's pages. The pages have
+    no default of ``num_bins``, so the table has the number of their example.
     """
 
     name: str

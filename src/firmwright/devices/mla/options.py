@@ -40,10 +40,10 @@ class MlaOptions:
 
 
 def read_options(context: Context) -> MlaOptions:
-    """Return the options of the target string, completed by the defaults.
+    """Return the options of the target string, completed with the defaults.
 
-    Raises UserError for an unknown option or value, and for a platform without an MLA. Also raises
-    UserError for options that the platform's chip does not support.
+    Raises UserError if an option or value is unknown, if the platform has no MLA, or if the
+    platform's chip does not support an option.
     """
     table = {option.name: option for option in OPTIONS}
     for name, text in context.options.items():

@@ -1,7 +1,7 @@
-"""Selects the operators that the MLA supports by SiMa's tables, and reports the broken rules.
+"""Selects the operators that the MLA supports according to SiMa's tables, and reports broken rules.
 
 The tables are only a first check. SiMa's compiler rewrites and merges nodes, and makes the final
-decision. The tables do not state which other core runs the remaining operators.
+decision. The tables do not name the cores that run the remaining operators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 
 FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul"})
-"""Operators that include a bias and an activation after them."""
+"""Operators that include the following bias and activation."""
 
 
 def place_layers(module: IRModule, context: Context) -> Placement:
@@ -55,7 +55,6 @@ class OperatorChecker:
         return tuple(dict.fromkeys(o for b in computing for o in self.check_operator(b)))
 
     def check_operator(self, binding: VarBinding) -> tuple[RuleViolation, ...]:
-        """Return the rules that one operator breaks."""
         kind, precision = kind_of(binding.value), self.options.values["precision"]
         precisions = mla_rules().operators.get(kind)
         if self.options.is_on("arm_only"):
@@ -77,7 +76,7 @@ class OperatorChecker:
 
 
 def is_fused(call: Expr, values: Mapping[Var, Expr]) -> bool:
-    """Return whether a bias or an activation is part of the convolution or product before it."""
+    """Return whether a bias or an activation is part of the preceding convolution or product."""
     while short_name(call) in mla_rules().fused:
         producer = values.get(call.args[0])
         if producer is None or short_name(producer) == "constant":

@@ -10,11 +10,11 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class MlaRules:
-    """The operators and rules; ``operators`` has the precisions of each operator by its Relax
-    name.
+    """The operators of the MLA and their rules.
 
-    ``fused`` operators are part of the preceding operator. ``rules`` apply to operators,
-    ``options`` to the target's options.
+    ``operators`` has the precisions of each operator by its Relax name. ``fused`` operators are
+    part of the preceding operator. ``rules`` apply to operators. ``options`` apply to the target's
+    options.
     """
 
     operators: dict[str, tuple[str, ...]]

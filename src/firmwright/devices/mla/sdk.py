@@ -15,14 +15,14 @@ from firmwright.targets.vendor_tool import run_vendor_tool
 from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 PYTHON_VARIABLE = "AFE_PYTHON"
-"""The variable that names the interpreter of the SDK, or a program that calls it."""
+"""The variable that names the interpreter of the SDK, or a program that calls the interpreter."""
 HOME_VARIABLE = "MODEL_COMPILER_HOME"
 """The variable that is set if the SDK's environment is active."""
 PASSED_VARIABLES = (
     *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
 )
-"""The variables that the SDK gets: the variables that its activation sets."""
+"""The environment variables of the SDK's process, which the SDK's activation sets."""
 SCRIPT = "compile.py"
 RECORD = "sdk.json"
 VERSION_PROGRAM = (
@@ -38,21 +38,22 @@ print(json.dumps({
 }))
 """
 LOG_LINES = 12
-"""The number of last lines of a failed script's log that its message shows."""
+"""The number of final log lines in the message about a failed script."""
 
 
 @dataclass(frozen=True)
 class Sdk:
-    """An installed SDK: its interpreter, and the environment variable that names this file."""
+    """An installed SDK: its interpreter, and the environment variable that names the
+    interpreter."""
 
     python: Path
     variable: str
 
 
 def find_sdk() -> Sdk | None:
-    """Return the SDK; None if no environment variable names an SDK.
+    """Return the SDK, or None if no environment variable names an SDK.
 
-    Raises UserError if a variable names a file that cannot be executed.
+    Raises UserError if a variable names a file that is not executable.
     """
     for variable, location in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
         stated = os.environ.get(variable)

@@ -16,7 +16,7 @@ METHODS: Mapping[str, str] = {
     "entropy": "HistogramEntropyMethod(num_bins={bins})",
     "percentile": "HistogramPercentileMethod(percentile_value={percentile}, num_bins={bins})",
 }
-"""The object for ``afe``, by the recipe's ``quantize.calibration.method``."""
+"""The ``afe`` object for each value of the recipe's ``quantize.calibration.method``."""
 
 
 QUANTIZE = "quantize"
@@ -27,7 +27,7 @@ SEARCH = "quantize_with_accuracy_feedback"
 
 @dataclass(frozen=True)
 class Argument:
-    """A keyword argument of ``afe`` as the script writes it, and its default in ``afe``."""
+    """A keyword argument of ``afe`` in the script's format, and its default in ``afe``."""
 
     name: str
     value: str
@@ -36,11 +36,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class AfeSettings:
-    """The settings that the script contains.
+    """The settings in the script.
 
-    ``quantization`` has fields of ``QuantizationParams``; other fields keep the defaults of
-    ``afe``. ``quantize`` has keyword arguments of the network's function ``function``, and
-    ``compile`` of the function with this name.
+    ``quantization`` has fields of ``QuantizationParams``. Other fields keep the defaults of
+    ``afe``. ``quantize`` has keyword arguments of the network's function ``function``. ``compile``
+    has keyword arguments of the network's function ``compile``.
     """
 
     chip: str
@@ -112,7 +112,7 @@ def flag(name: str, options: MlaOptions) -> Argument:
 
 
 def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[str, str]:
-    """Return the fields that the recipe's ``quantize`` determines; empty without this key."""
+    """Return the fields for the recipe's ``quantize``, or {} without this key."""
     if quantize is None:
         return {}
     if options.values["precision"] == "bf16":
@@ -138,7 +138,7 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
 
 
 def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
-    """Return the recipe's keys, with their values, if ``afe`` does not support the values."""
+    """Return the recipe's keys, with their values, that ``afe`` does not support."""
     stated = {
         "quantize.scheme": (quantize.scheme, ("affine",)),
         "quantize.arithmetic": (quantize.arithmetic, ("onnx",)),
@@ -157,7 +157,7 @@ def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
 
 
 def map_options(options: MlaOptions) -> dict[str, str]:
-    """Return the fields that options determine, without options that have their default."""
+    """Return the fields for options that differ from their defaults."""
     fields = {}
     if options.values["precision"] == "bf16":
         scheme = "bfloat16_scheme()"

@@ -1,4 +1,4 @@
-"""Defines the stage that the MLA adds to the pipeline: inputs and results of SiMa's compiler."""
+"""Defines the pipeline stage of the MLA, which writes inputs and results of SiMa's compiler."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 TI's tools are closed, and their results run only on the chip. On other machines, a stand-in
 replaces a region. The fallback device of the target compiles the stand-in, and the build reports
-it.
+the stand-in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUANTIZED_STAND_IN = (
 
 
 class TidlTarget(Target):
-    """The device TIDL, which gets the operators that TI's compilers place on it."""
+    """The device TIDL, which runs the operators that TI's compilers place on TIDL."""
 
     name = "tidl"
     core = "c7x"

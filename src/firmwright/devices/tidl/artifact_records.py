@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 
 class RegionFiles:
-    """The file names of the ``number``-th region; TI's tool writes ``net`` and ``params``.
+    """The file names of the ``number``-th region.
 
-    The tool appends ``1.bin`` to ``params_stem``. ``build_files`` are the files that a build writes
-    for the bundle. They do not include calibration tensors, which are large.
+    TI's tool writes ``net`` and ``params``. The tool appends ``1.bin`` to ``params_stem``.
+    ``build_files`` are the files that a build writes for the bundle. They exclude calibration
+    tensors, which are large.
     """
 
     def __init__(self, number: int) -> None:
@@ -44,10 +45,10 @@ class BoundaryTensor:
 
 @dataclass(frozen=True, slots=True)
 class TidlRegionArtifacts:
-    """The files of one region; ``calibration_sha256`` is the digest of its calibration tensors.
+    """The facts about one region, which is ``region`` in the partition.
 
-    ``region`` is the region's name in the partition. ``operators`` counts the operators of its
-    sub-model.
+    ``operators`` counts the operators of its sub-model. ``calibration_sha256`` is the digest of its
+    calibration tensors.
     """
 
     number: int
@@ -65,11 +66,11 @@ class TidlRegionArtifacts:
 class Artifacts:
     """The record of all regions of a network.
 
-    ``folder`` is a name in TI's form. TI does not record the facts that determine the contents of
-    the folder. This record contains them: the digest of ``model``, the bits of a region,
+    ``folder`` is a name in TI's format. TI does not record the facts that determine the contents of
+    the folder. This record contains those facts: the digest of ``model``, the bits of a region,
     ``frames``, and the digests of the calibration (``samples``). ``tools`` is the version of the
-    tools, or None if only stand-ins were built. ``files`` are the files for the bundle, relative to
-    the folder.
+    tools, or None if the build has only stand-ins. ``files`` are the files for the bundle, relative
+    to the folder.
     """
 
     folder: str

@@ -1,8 +1,8 @@
 """Writes the inputs of TI's tools for each region, in a folder with TI's layout.
 
 For the N-th region of TIDL, ``tempDir`` has ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
-``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``. For all regions, it has ``relay.nfo``,
-``allowedNode.txt`` and ``import.sh``. No file contains a time or an absolute path.
+``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``. For all regions, the folder has
+``relay.nfo``, ``allowedNode.txt`` and ``import.sh``. No file contains a time or an absolute path.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from firmwright.targets.fact_context import make_fact_context
 
 NON_COMPUTING = CONVERSIONS | {"constant"}
 TEMP_FOLDER = "tempDir"
-"""The folder in which TI's compilers store files that are not deployed."""
+"""The folder in which TI's compilers store files that users do not deploy."""
 COMMON_FILES = ("allowedNode.txt", "import.sh", "relay.nfo")
 
 
 FLOAT = QuantParams("float32", 1.0, 0)
-"""The parameters of a tensor that is not quantized: each number represents itself."""
+"""The parameters of a tensor that is not quantized."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class WrittenRegion:
 def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifacts]:
     """Write all files except the results of TI's tools into the empty folder ``folder``.
 
-    Raises UserError for an operator that cannot be exported to a sub-model.
+    Raises UserError if an operator cannot be exported to a sub-model.
     """
     written = [
         write_region(network, region, number, folder)
@@ -120,7 +120,7 @@ def write_region(network: TidlNetwork, region: Region, number: int, folder: Path
 def write_calibration(
     network: TidlNetwork, written: Sequence[WrittenRegion], folder: Path
 ) -> list[str]:
-    """Write each region's inputs, sample after sample, and return the files' digests.
+    """Write each region's inputs for all samples, and return the digests of the files.
 
     The inputs of a sample follow each other. Elements are little-endian, in row order.
     """
@@ -145,13 +145,13 @@ def to_raw_bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def format_layer_info(model: SubModel) -> str:
-    """Return one line per layer, with its number, its ONNX operator and its name."""
+    """Return one line per layer: number, ONNX operator and name."""
     nodes = onnx.load_model_from_string(model.data).graph.node
     return "".join(f"{i} {n.op_type} {n.name or n.output[0]}\n" for i, n in enumerate(nodes))
 
 
 def format_allowed_nodes(network: TidlNetwork) -> str:
-    """Return one line per operator: its device, its kind, and its name if the model has one."""
+    """Return one line per operator: its device, its kind, and its name in the model or ``-``."""
     numbers = {region.name: number for number, region in enumerate(network.regions)}
     lines = []
     for region in network.partition.regions:
@@ -167,7 +167,7 @@ def format_allowed_nodes(network: TidlNetwork) -> str:
 def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str, Any]:
     """Return the content of ``relay.nfo``, with the keys of TI's compilers.
 
-    Zero points and inverse scales of the inputs come first, and then the values of the outputs.
+    Zero points and inverse scales of the inputs come first. The values of the outputs follow.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
     functions = [network.function(r) for r in network.partition.regions]
@@ -204,8 +204,8 @@ def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
 def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) -> tuple[str, ...]:
     """Return the files for a bundle, relative to the folder of artifacts.
 
-    Calibration tensors are excluded, because they are large and belong to the user. The files of
-    TI's tools are excluded too, except the networks and their descriptions.
+    The result excludes calibration tensors, because they are large and belong to the user. From the
+    files of TI's tools, the result has only the networks and their descriptions.
     """
     names = [RegionFiles(region.number) for region in regions]
     parts = [(*n.build_files, *(n.tool_files if imported else ())) for n in names]
@@ -257,7 +257,6 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 
 def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> QuantParams:
-    """Return the quantization parameters of the first dequantize operator that reads a tensor."""
     same = {tensor}
     for binding in bindings:
         if same.isdisjoint(read_variables(binding.value)):
@@ -271,7 +270,6 @@ def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -
 
 
 def find_output_params(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> QuantParams:
-    """Return the quantization parameters of the quantize operator that produces a tensor."""
     value = makers.get(tensor)
     while operator_name(value) in LAYOUT:
         value = makers.get(read_variables(value)[0])

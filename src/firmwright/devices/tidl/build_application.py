@@ -1,4 +1,4 @@
-"""Writes the program for the chip that runs the results of TI's tools, and copies the results."""
+"""Writes the chip program that runs the results of TI's tools, and copies the results."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class CalledRegion:
 def write_application(
     name: str, prefix: str, platform: str, called: Sequence[TidlRegionArtifacts], folder: Path
 ) -> None:
-    """Write the program's sources that the project does not contain, and the program's Makefile.
+    """Write the program's Makefile and the sources that the project does not contain.
 
-    ``called`` are the regions in the order in which the network calls them. ``prefix`` is the
-    prefix of the project's files.
+    ``called`` are the regions in the order of the network's calls. ``prefix`` is the prefix of the
+    project's files.
     """
     regions = [CalledRegion(RegionFiles(r.number), r.inputs, r.outputs) for r in called]
     stand_ins = [*(f"{r.region}.c" for r in called), "c7x_regions.c"]

@@ -72,7 +72,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_batch_size(job: Job) -> int:
-    """Return the number of samples per inference that the recipe states; 0 without a batch."""
+    """Return the recipe's number of samples per inference, or 0 without a batch."""
     return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 
@@ -89,7 +89,7 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
 
 
 def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
-    """Import every region with TI's tools, and return their version; the cache has the logs."""
+    """Import every region with TI's tools, and return their version. The cache stores the logs."""
     logs = job.cache / "tidl_import"
     files = [RegionFiles(number) for number in range(regions)]
     versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
@@ -107,7 +107,7 @@ def format_summary(record: Artifacts) -> str:
 
 
 def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
-    """Yield a note per region with input zero points, which TI's documentation requires to be 0."""
+    """Yield a note per region with nonzero input zero points. TI's documentation requires 0."""
     for region in record.regions:
         named = [f"{t.name} ({t.zero_point})" for t in region.inputs if t.zero_point]
         if named:
@@ -115,7 +115,7 @@ def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
 
 
 def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
-    """Return the samples with which TIDL calibrates, their maximum number, and the recipe's key.
+    """Return the calibration samples of TIDL, their maximum number, and the recipe's key.
 
     Raises UserError if the recipe names no samples.
     """
@@ -132,11 +132,11 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 
 
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
-    """Return the frames with which TIDL calibrates, of ``batch`` samples each.
+    """Return the calibration frames of TIDL, of ``batch`` samples each.
 
-    The result has ``frames`` frames, or fewer frames if the recipe does not state their number. If
-    the samples do not fill a batch, they are repeated. Raises UserError, with the recipe's key, for
-    data that does not fit or is too small.
+    The result has ``frames`` frames, or fewer frames if the recipe does not contain their number.
+    If the samples do not fill a batch, they are repeated. Raises UserError, with the recipe's key,
+    if the data does not fit or is too small.
     """
     given, limit, key = calibration_inputs(job)
     try:

@@ -2,8 +2,8 @@
 
 The keys and their numbers are in the tool's ``--help``, in TI's user guide (TIDL-RT importer, 08_02
 and later) and in ``itidl_ti.h``. The keys for raw data are from the importer in TI's TVM. Two facts
-are not published and therefore unverified. One is the order of several inputs in a file of raw
-data. The other is whether a graph with quantize operators may start with integers.
+are not published and therefore unverified. One fact is the order of several inputs in a file of raw
+data. The other fact is whether a graph with quantize operators may start with integers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
 UNUSED_STYLE = 2
 """The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
-"""``calibrationOption`` by ``accuracy_level``: 0 without calibration, else clipping and biases."""
+"""``calibrationOption`` by ``accuracy_level``: 0 without calibration, 7 for clipping and biases."""
 NO_ITERATIONS = -1
-"""The tool's default of ``biasCalibrationIterations``; TI uses it for quantized graphs."""
+"""The tool's default of ``biasCalibrationIterations``, which TI uses for quantized graphs."""
 CALIBRATION_BITS = {
     "activation_clipping": 1,
     "weight_clipping": 2,
@@ -51,7 +51,7 @@ OPTION_KEYS = {
     "advanced_options:pre_batchnorm_fold": "foldPreBnConv2D",
     "advanced_options:packetize_mode": "packetizeMode",
 }
-"""The options that the tool reads under these names."""
+"""The options that the tool reads, with their names in the tool's file."""
 UNMAPPED_OPTIONS = tuple(
     f"advanced_options:{name}"
     for name in ("batch_mode", "partial_init_during_compile", "network_name")
@@ -63,7 +63,7 @@ ITERATIONS = "advanced_options:calibration_iterations"
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region's data for the tool; ``quant_params`` has the inputs, then the outputs.
+    """A region's data for the tool. ``quant_params`` has the inputs, then the outputs.
 
     ``prequantized`` is true if the sub-model contains a quantize operator. TIDL quantizes any other
     sub-model to ``bits``, unless ``bits`` is 32.
@@ -82,7 +82,7 @@ class RegionImport:
 
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
-    """Return the file's text; every path in the text is relative to the file's folder.
+    """Return the text of the file. Every path in the text is relative to the file's folder.
 
     ``options`` are the options of the target. ``frames`` is the number of calibration samples.
     """
@@ -155,7 +155,7 @@ def map_options(options: Mapping[str, Value]) -> dict[str, object]:
 
 
 def find_unmapped_options(options: TidlOptions) -> list[str]:
-    """Return the options that the user stated, but for which the tool has no key."""
+    """Return the options that differ from their defaults but have no key of the tool."""
     defaults = {option.name: option.default for option in OPTIONS}
     return [name for name in UNMAPPED_OPTIONS if options.values[name] != defaults[name]]
 
@@ -167,7 +167,8 @@ def format_names(listed: Iterable[str]) -> str:
 def format_tensors(
     side: str, tensors: Sequence[Tensor], quant_params: Sequence[QuantParams]
 ) -> Mapping[str, str]:
-    """Return the keys that inputs (``in``) and outputs (``out``) share, one number per tensor."""
+    """Return the common keys of inputs (``in``) and outputs (``out``), with one number per
+    tensor."""
     return {
         f"{side}ElementType": format_numbers(element_type(t) for t in tensors),
         f"{side}TensorScale": format_numbers(1 / g.scale for g in quant_params),
@@ -191,10 +192,9 @@ def element_type(tensor: Tensor) -> int:
 
 
 def axis_lengths(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Return the lengths of TIDL's six axes, each for all tensors; short shapes fill the last
-    axes.
+    """Return the lengths of TIDL's six axes for all tensors. Short shapes fill the last axes.
 
-    The first axis of a shape with four or more axes is the batch. For other shapes, the batch is 1.
+    The first axis of a shape with four or more axes is the batch. The batch of other shapes is 1.
     """
     rows = []
     for tensor in tensors:

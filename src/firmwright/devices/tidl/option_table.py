@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from firmwright.targets.device_options import NumberRange, OptionValues
 
 Value = int | float | str | tuple[str, ...]
-"""The value of an option; in the target string, commas separate the entries of a list."""
+"""The value of an option. In the target string, commas separate the entries of a list."""
 
 SWITCH = ("0", "1")
 
@@ -36,13 +36,11 @@ CALIBRATION = (
     WIDE_WEIGHTS,
     *OWN_CALIBRATION,
 )
-"""The options that control how TIDL quantizes; they have no effect if it does not quantize."""
+"""The options for TIDL's quantization. Without quantization by TIDL, they have no effect."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its name, its default, its possible values, and its meaning."""
-
     name: str
     default: Value
     values: OptionValues
@@ -183,4 +181,4 @@ PRESETS: Mapping[str, Sequence[Defaults]] = {
         ),
     ),
 }
-"""Defaults in TI's sources that differ from its option tables; the last valid entry applies."""
+"""Defaults in TI's sources that differ from its option tables. The last valid entry applies."""

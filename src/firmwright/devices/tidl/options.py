@@ -31,7 +31,7 @@ SCALE_TYPE = "advanced_options:quantization_scale_type"
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """The value of every option in the table, by name; ``stated`` has the user's options."""
+    """The value of every option in the table, by name. ``stated`` has the user's options."""
 
     values: Mapping[str, Value]
     stated: Collection[str] = ()
@@ -48,10 +48,10 @@ class TidlOptions:
 
 
 def read_options(context: Context) -> TidlOptions:
-    """Return the target string's options, completed by the defaults.
+    """Return the target string's options, completed with the defaults.
 
-    Raises OptionError for an option or a value that TIDL does not have. Also raises OptionError for
-    options that exclude each other, and for options that the platform's chip does not support.
+    Raises OptionError if TIDL does not have an option or a value. Also raises OptionError if
+    options exclude each other, or if the platform's chip does not support an option.
     """
     table = {option.name: option for option in OPTIONS}
     stated: dict[str, Value] = {}
@@ -86,7 +86,7 @@ def read_options(context: Context) -> TidlOptions:
 
 
 def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> None:
-    """Raise OptionError for the first option of ``names`` that the recipe states."""
+    """Raise OptionError for the first option of ``names`` in the recipe."""
     for name in options.stated:
         if name in names:
             raise OptionError(f"target: tidl: {name} {why}")
@@ -117,7 +117,7 @@ def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> d
 
 
 def parse_value(option: Option, text: str) -> Value:
-    """Return an option's value. Raises OptionError for an invalid text."""
+    """Return an option's value. Raises OptionError if the text is invalid."""
     if not accepts(option.values, text):
         raise OptionError(
             f"target: tidl: {option.name}: expected {format_values(option.values)}, found '{text}'"

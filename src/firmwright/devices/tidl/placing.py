@@ -1,7 +1,7 @@
 """Selects the layers of a network that TIDL supports, and merges them into few regions.
 
 The steps are in the order of TI's compiler. First, rules and lists select layers. Then adjacent
-layers become a region. Last, only the regions with the most multiply-accumulates are kept.
+layers become a region. Last, the regions with the most multiply-accumulates are selected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ INDEX_KINDS = frozenset({"argmax", "argmin"})
 
 
 def place_regions(module: IRModule, context: Context) -> Placement:
-    """Place the layers that break no rule as regions; report the rules that other layers break."""
+    """Place the layers that break no rule as regions, and report the rules that other layers
+    break."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
     if is_quantized(bindings):
@@ -134,7 +135,7 @@ def check_layer_type(options: TidlOptions, kind: str) -> RuleViolation | None:
 
 
 def matches_kind(entry: str, kind: str) -> bool:
-    """Return whether a list's type is this kind, under its name in Relax, ONNX or TFLite."""
+    """Return whether an entry names this kind, by its name in Relax, ONNX or TFLite."""
     known = entry in tidl_rules().operators
     return entry == kind or (not known and is_same_kind(entry, kind.removeprefix("depthwise_")))
 
@@ -147,7 +148,7 @@ def explain_denial(rule: str, entry: str) -> RuleViolation:
 def check_lists(
     options: TidlOptions, bindings: Sequence[VarBinding], groups: Sequence[Group]
 ) -> None:
-    """Raise OptionError for a list's entry that does not match any name in the network."""
+    """Raise OptionError if an entry of a list does not match any name in the network."""
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
     layers = names_of([b for group in groups for b in computing_operators(group)])
     for option in OPTIONS:
@@ -165,7 +166,7 @@ def check_lists(
 
 
 MAX_TENSORS = 32
-"""The maximum number of inputs, and of outputs, of a region; TI's compiler drops larger regions."""
+"""The maximum inputs, and outputs, of a region. TI's compiler drops larger regions."""
 
 
 def prune(
@@ -173,7 +174,8 @@ def prune(
 ) -> tuple[list[list[int]], dict[int, RuleViolation]]:
     """Return the kept regions, and the reason against each layer of the other regions.
 
-    A region is removed if it has too many tensors or too little work.
+    A region is removed if it breaks a limit on tensors, on dequantization, on the cost of a call,
+    or on work.
     """
     by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
     kept: list[list[int]] = []
@@ -222,9 +224,9 @@ def check_call(
 ) -> RuleViolation | None:
     """Return a violation if a region has no products and a call takes longer than the processor.
 
-    The platform's timing has both times, as in the estimates of a comparison. The check is skipped
-    if the user states ``min_macs``. The check is also skipped if a C7x computes the layers that
-    TIDL does not run, because that C7x calls TIDL itself.
+    The platform's timing has both times. The check is skipped if the user sets ``min_macs``. The
+    check is also skipped if a C7x computes the layers that TIDL does not run, because this C7x
+    calls TIDL.
     """
     timing, rest = context.platform.timing, context.fallback
     if timing is None or rest is None or rest.target.core or "min_macs" in options.stated:

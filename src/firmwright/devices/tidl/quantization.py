@@ -16,15 +16,15 @@ QUANTIZATION_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
 def is_quantized(bindings: Iterable[VarBinding]) -> bool:
-    """Return whether any operator quantizes or dequantizes; if so, the scales are fixed."""
+    """Return whether any operator quantizes or dequantizes, which fixes the scales."""
     return any(short_name(b.value) in QUANTIZATION_OPERATORS for b in bindings)
 
 
 def find_quantization_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     """Return the facts about a layer's scales and zero points, including weights and biases.
 
-    Some chips support only one symmetric scale per tensor. ``parameters`` describes all other
-    quantization parameters for such a chip.
+    Some chips support only one symmetric scale per tensor. ``parameters`` lists the other
+    quantization parameters.
     """
     calls = [b.value for b in bindings if short_name(b.value) in QUANTIZATION_OPERATORS]
     scales = [constant_array(call.args[1]) for call in calls]
@@ -42,7 +42,7 @@ def find_quantization_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
 
 
 def is_float(function: Function) -> bool:
-    """Return whether a region has float inputs.
+    """Return whether all inputs of a region are float32.
 
     TIDL supports such a region in a network without quantization.
     """
@@ -50,5 +50,5 @@ def is_float(function: Function) -> bool:
 
 
 def is_quantized_float(function: Function) -> bool:
-    """Return whether a float region contains quantized operators, as the stand-in for TIDL does."""
+    """Return whether a float region contains quantized operators, as a stand-in for TIDL does."""
     return is_float(function) and is_quantized(b for x in function.body.blocks for b in x.bindings)

@@ -1,4 +1,4 @@
-"""Loads the operators of TIDL, and the rules on them, from ``rules.yaml``."""
+"""Loads the operators of TIDL, and their rules, from ``rules.yaml``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class TidlRules:
-    """The rules; ``operators`` has TIDL's operators by their Relax names.
+    """The operators of TIDL, by their Relax names, and the rules for them.
 
-    Some rules apply to operators, and others to the target's options.
+    ``options`` has the rules for the target's options.
     """
 
     operators: tuple[str, ...]

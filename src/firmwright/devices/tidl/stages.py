@@ -1,4 +1,4 @@
-"""Defines the stages that TIDL adds to the pipeline: the inputs of TI's tools for each region."""
+"""Defines the pipeline stages of TIDL, which write the inputs of TI's tools for each region."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STAND_INS: Artifact[IRModule] = Artifact("stand_in", "module.json", MODULE)
 
 
 CALIBRATION = ("calibration", "quantize", "run.inputs", "evaluate.inputs", "inputs")
-"""Recipe keys that choose the samples from which the ranges of tensors are measured."""
+"""Recipe keys for the samples that determine the ranges of tensors."""
 
 
 def calibration_files(job: Job) -> list[Path]:
@@ -56,7 +56,7 @@ def is_for_chip(job: Job) -> bool:
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
-    """Return the folder name in TI's form, such as ``resnet8_J721S2_target_tidl_noc7x``."""
+    """Return the folder name in TI's format, such as ``resnet8_J721S2_target_tidl_noc7x``."""
     recipe = job.recipe
     platform = job.platform
     if not is_description_file(recipe.platform):
@@ -70,7 +70,8 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
 
 
 def list_tools(job: Job) -> list[Tool]:
-    """Return TI's tools with all their files, because they show their version only at run time."""
+    """Return TI's tools with all their files, because they print their version only in an
+    import."""
     return [folder_tool("TIDL tools", partial(list_tool_files, job.platform))]
 
 
@@ -109,7 +110,7 @@ ARTIFACTS = Stage(
 
 
 def runs_on_tidl_rt(job: Job) -> bool:
-    """Return whether the Arm cores of a chip call the networks of TI's tools, one by one."""
+    """Return whether the Arm cores of a chip call each network of TI's tools."""
     return is_for_chip(job) and has_tools() and not job.mix[-1].target.core and job.origin is None
 
 

@@ -1,7 +1,7 @@
 """Quantizes float regions with firmwright's quantization, as a stand-in for TIDL's quantization.
 
-TIDL and the stand-in calibrate a region on the tensors at its border. The stand-in has the bits and
-the kind of scales that the options of TIDL request. The two results still differ.
+TIDL and the stand-in calibrate a region on the tensors at its border. The stand-in uses the bits
+and the kind of scales in the options of TIDL. The two results still differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from firmwright.recipe.quantization import CalibrationOptions, KeepFloat, Quanti
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the lowered regions, and the network of these regions if any of them is quantized."""
+    """Write the regions, and the network of these regions if any region is quantized."""
     partition, module = artifacts.PARTITION.read(job), artifacts.REGIONS.read(job)
     floats = [r for r in partition.regions if r.device == "tidl" and is_float(module[r.name])]
     if floats:
@@ -49,7 +49,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRModule:
-    """Return the network's regions with ``regions`` quantized; their border tensors stay floats."""
+    """Return the network with quantized ``regions``, whose border tensors stay floats."""
     wanted = list(dict.fromkeys(tensor for region in regions for tensor in region.inputs))
     frames = list(compute_tensors(network.module, network.partition, network.samples, wanted))
     functions = {}
@@ -66,7 +66,7 @@ def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRM
 def quantize_region(
     model: SubModel, frames: Sequence[dict[str, Array]], options: TidlOptions
 ) -> relax.Function:
-    """Return the function of a float region, quantized with the region's inputs in ``frames``."""
+    """Return the quantized function of a float region. ``frames`` has the region's inputs."""
     asked = choose_options(options)
     opset = NEWER_TYPES_OPSET if asked.has_newer_types else PER_CHANNEL_OPSET
     prepared = prepare(model.data, model.inputs, opset)

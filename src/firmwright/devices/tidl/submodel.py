@@ -26,10 +26,10 @@ CONVOLUTIONS = ("relax.nn.conv2d", "relax.nn.conv2d_transpose")
 
 @dataclass(frozen=True)
 class SubModel:
-    """An ONNX graph; ``inputs`` and ``outputs`` are the region's boundary tensors, in order.
+    """An ONNX graph. ``inputs`` and ``outputs`` are the region's boundary tensors, in order.
 
-    They have the names of TI's compilers, ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …. They
-    have the shapes and types of the boundary tensors: integers stay integers.
+    Their names are the names of TI's compilers, ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` ….
+    Their shapes and types are the shapes and types of the boundary tensors.
     """
 
     data: bytes
@@ -40,7 +40,7 @@ class SubModel:
 def export_sub_model(function: relax.Function, number: int) -> SubModel:
     """Return the ``number``-th region's function as ONNX.
 
-    Raises UserError with the list of operators that cannot be exported.
+    Raises UserError that lists the operators that cannot be exported.
     """
     module = tvm.IRModule({"main": function.without_attr("global_symbol")})
     inputs = make_tensors(f"tidl_{number}_i", function.params)
@@ -54,7 +54,7 @@ def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...
 
 
 class RegionExporter(QuantizedExporter):
-    """An exporter that writes a convolution's bias as the third input, as TI's tool requires."""
+    """Writes a convolution's bias as the third input, because TI's tool requires this form."""
 
     refusal = "tidl: operators that have no form in a sub-model:"
 
@@ -95,7 +95,7 @@ class RegionExporter(QuantizedExporter):
         return result
 
     def add_bias(self, bias: relax.Expr) -> str:
-        """Write a bias, reshaped to one axis, and return the bias's name."""
+        """Write a bias, reshaped to one axis, and return the name of the bias."""
         found = self.values.get(bias)
         if not isinstance(found, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))

@@ -1,7 +1,7 @@
 """Finds TI's tools in the folder that TIDL_TOOLS_PATH names, and imports regions with them.
 
 The files and the call of ``tidl_model_import.out`` follow TI's examples of the standalone tool
-(edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are in TI's ``tidl_deviceInfo.h``.
+(edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are from TI's ``tidl_deviceInfo.h``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ HELPERS = {
 """The files that the import tool calls or reads, by the option for their path."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
 PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
-"""The variables that a tool gets in addition to the paths of the tools and libraries."""
+"""The environment variables of a tool's process, in addition to the paths of tools and
+libraries."""
 DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
     7100: (0,),
     7120: (1, 2, 3),
@@ -39,17 +40,17 @@ DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
 }
 """``DEVICE_NAME`` in ``device_config.cfg`` by the silicon version of a chip's C7x.
 
-TI has three names for version 7120, and does not state which one is J721S2.
+TI has three names for version 7120, and does not document the name of J721S2.
 """
 LOG_LINES = 12
-"""The number of last lines of a failed import's log that its message shows."""
+"""The number of final log lines in the message about a failed import."""
 
 
 def find_tools(platform: Platform) -> ToolFolder | None:
-    """Return TI's tools; None if the variable is not set.
+    """Return TI's tools, or None if the variable is not set.
 
-    Raises UserError for a folder that lacks files, for tools that are not executable, and for tools
-    for another chip.
+    Raises UserError if the folder lacks files, or if the tools are not executable or for another
+    chip.
     """
     tools = find_tool_folder(TOOLS_VARIABLE, TOOL_FILES)
     if tools is None:
@@ -65,7 +66,7 @@ def find_tools(platform: Platform) -> ToolFolder | None:
 
 
 def check_device(tools: ToolFolder, platform: Platform) -> None:
-    """Raise UserError if the tools are for another chip than the platform's chip."""
+    """Raise UserError if the tools are not for the platform's chip."""
     path = tools.path / DEVICE_CONFIG
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)
@@ -86,13 +87,13 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
 
 
 def make_import_command(tools: str, config: str) -> list[str]:
-    """Return the command line that imports a region; it runs in the region's folder."""
+    """Return the command line that imports a region. The command runs in the region's folder."""
     helpers = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
     return [f"{tools}/{IMPORT_TOOL}", config, *helpers]
 
 
 def make_import_script(configs: Sequence[str]) -> str:
-    """Return a shell script that imports all regions in the way that :func:`run_import` does."""
+    """Return a shell script that imports all regions with the commands of :func:`run_import`."""
     lines = [" ".join(make_import_command(f'"${TOOLS_VARIABLE}"', config)) for config in configs]
     folder = 'cd "$(dirname "$0")"'
     known = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -103,7 +104,7 @@ def make_import_script(configs: Sequence[str]) -> str:
 def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -> str:
     """Import one region in the ``folder`` of its files, and return the version of the tools.
 
-    The tool's output is stored in ``log``. Raises UserError with the end of the log if the tool
+    ``log`` is the file for the tool's output. Raises UserError with the end of the log if the tool
     fails or does not write its results.
     """
     installed = str(tools.path)
@@ -131,7 +132,7 @@ def describe_failure(
 
 
 def find_version(text: str) -> str:
-    """Return the version in the table that TI's tools print; ``unknown`` if there is no version."""
+    """Return the version in the table that TI's tools print, or ``unknown``."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
     return found[1] if found else "unknown"

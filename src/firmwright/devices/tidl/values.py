@@ -25,10 +25,10 @@ def compute_tensors(
 ) -> Iterator[dict[str, Array]]:
     """Yield the partition's tensors with the names in ``wanted``, per sample.
 
-    ``module`` has one function per region, as the partition stage writes it. A sample has one array
-    per input of the partition, in the order of the inputs. TVM's Relax virtual machine computes the
-    values. Its operators have the same meaning as in the generated C. But a quantized tensor may
-    differ from the tensor in C by one step. Raises UserError if the machine rejects the network.
+    ``module`` is the result of the partition stage, with one function per region. A sample has one
+    array per input of the partition, in the order of the inputs. TVM's Relax virtual machine
+    computes the values. A quantized tensor may differ from the tensor in C by one step. Raises
+    UserError if the machine rejects the network.
     """
     regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
@@ -41,7 +41,7 @@ def compute_tensors(
         for sample in given:
             found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
-    except (RuntimeError, TypeError, ValueError) as error:  # include all of TVM's errors
+    except (RuntimeError, TypeError, ValueError) as error:  # the base classes of all TVM errors
         raise UserError(
             f"TVM's virtual machine cannot run the network's regions: {first_line(error)}; please "
             "report it with the model"
@@ -49,7 +49,7 @@ def compute_tensors(
 
 
 def select_regions(partition: Partition, wanted: Sequence[str]) -> list[Region]:
-    """Return the regions on which the wanted tensors depend, in order."""
+    """Return the regions that the wanted tensors need, in order."""
     read, found = set(wanted), []
     for region in reversed(partition.regions):
         if not read.isdisjoint(region.outputs):
