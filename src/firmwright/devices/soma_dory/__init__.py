@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SWITCH = ("0", "1")
 
 ANALOG = "analog_conv2d"
-"""The anchor of regions of the analog core; no cycle model of this core is public."""
+"""The anchor of regions of the analog core. This core has no public cycle model."""
 
 
 class SomaDoryTarget(Target):
-    """DIANA's digital accelerator; the device name is HTVM's name for the accelerator."""
+    """DIANA's digital accelerator. The device name is HTVM's name for the accelerator."""
 
     name = "soma_dory"
     rewrites = ("UseIntegers",)

@@ -1,4 +1,4 @@
-"""Defines the layer of DIANA's accelerators that all modules of this device use."""
+"""Defines the layer of DIANA's accelerators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ class AcceleratorLayer(LayerGeometry):
     ``weights`` is int8: (O, I, height, width) for a convolution, (C, 1, height, width) for a
     depthwise convolution, (O, I) for a dense layer. An addition adds two tensors of equal shape,
     and its ``weights`` is None. ``bias`` is int32 (O,), or None for an addition. If ``relu`` is
-    true, results are clipped to 0..127, otherwise to -128..127.
+    true, the results are clipped to 0..127. Otherwise they are clipped to -128..127.
 
     A layer of the analog core has weights of -1, 0 and 1. The core's converter divides sums by
-    ``step``, rounds down, and clips to -32..31. The results are multiplied by ``factors``, int16
-    (O,). Then ``bias`` is added to these products, not to the sums. The shift and the clip follow
-    as in other layers.
+    ``step``, rounds down, and clips to -32..31. The core multiplies these results by ``factors``,
+    int16 (O,), and adds ``bias`` to the products. The shift and the clip follow as in other layers.
     """
 
     shift: int

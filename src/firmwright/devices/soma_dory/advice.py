@@ -29,7 +29,7 @@ SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
-    """Return the cycles of a layer, as if the whole layer fits into the memories."""
+    """Return the cycles of a layer for memories that hold the whole layer."""
     tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.channels)
     return estimate_cycles(layer, tile, accelerator).total
 
@@ -56,10 +56,10 @@ def estimate_function(
 
 
 def read_any_layer(function: Function) -> AcceleratorLayer | None:
-    """Return the layer of a function, or the layer of its products as if their operands were
-    integers.
+    """Return the layer of a function, or the geometry of its products if it is not an integer
+    layer.
 
-    The result is None for a layer of the analog core, because the core's cycles are not known.
+    The result is None for a layer of the analog core, because the core's cycles are unknown.
     """
     matches, unmatched = find_layers(function)
     if len(matches) == 1:
@@ -114,7 +114,7 @@ def read_products(call: Call) -> AcceleratorLayer | None:
 
 
 def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
-    """Return the layer after a change of its geometry; other changes do not affect the cycles."""
+    """Return the layer after a change of its geometry. Other changes do not affect the cycles."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
     if change.fact in SIDES:
@@ -141,7 +141,7 @@ def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
 
 
 def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return a convolution whose result size follows from its kernel, strides and padding."""
+    """Return the convolution with the output size that follows from kernel, strides and padding."""
     top, left, bottom, right = layer.padding
     height = (layer.height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
     width = (layer.width + left + right - layer.kernel[1]) // layer.strides[1] + 1
@@ -151,7 +151,7 @@ def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
 def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
     """Yield numbers of output channels that fill the accelerator's lanes.
 
-    The numbers are near the current number, and near half of it.
+    The numbers are near the current number, and near half of the current number.
     """
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
@@ -169,7 +169,7 @@ def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggesti
 
 
 def crop_channels(layer: AcceleratorLayer, channels: int) -> AcceleratorLayer:
-    """Return a layer with only its first output channels."""
+    """Return a layer with only its first ``channels`` output channels."""
     assert layer.weights is not None
     assert layer.bias is not None
     return replace(

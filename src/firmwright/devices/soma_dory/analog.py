@@ -2,8 +2,8 @@
 
     conv2d -> divide -> floor -> clip -> multiply -> add -> right_shift -> clip -> astype int8
 
-Casts are between these operators, as HTVM writes them. A division by a power of two, rounded down,
-may be a right shift, as :mod:`firmwright.transforms.integers` writes it.
+HTVM writes casts between these operators. :mod:`firmwright.transforms.integers` writes a right
+shift instead of a division by a power of two that rounds down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_nam
 from firmwright.transforms.integers.ranges import Range, find_ranges
 
 WIDE = ("int16", "int32", "uint32")
-"""Types that can hold the results of a batch normalization, by the rule on its numbers."""
+"""Types that can hold the results of a batch normalization, according to a rule on its numbers."""
 
 
 def find_analog_layers(function: relax.Function) -> list[Match]:
@@ -45,7 +45,7 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes; it must break no rule."""
+    """Return the layer of a region's function. The layer must not break any rule."""
     (match,) = find_analog_layers(function)
     return make_layer(match)
 
@@ -53,7 +53,7 @@ def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
 def match_analog(
     graph: OperatorGraph, anchor: relax.VarBinding, ranges: Mapping[relax.Var, Range]
 ) -> Match | None:
-    """Return the match from a convolution to its int8 result; None if the operators differ."""
+    """Return the match from a convolution to its int8 result, or None if the operators differ."""
     walk = Walk(graph, anchor.var)
     walk.pass_casts("float32")
     if (division := walk.take("relax.divide")) is not None:
@@ -84,7 +84,7 @@ def match_analog(
 
 
 class Walk:
-    """Follows a tensor from operator to operator; the operators bind ``variables``."""
+    """Follows a tensor from operator to operator. ``variables`` are the variables on the path."""
 
     def __init__(self, graph: OperatorGraph, start: relax.Var) -> None:
         self.graph, self.variables = graph, [start]
@@ -93,8 +93,8 @@ class Walk:
         return self.graph.find_sole_reader(self.variables[-1])
 
     def take(self, operator: str) -> relax.VarBinding | None:
-        """Pass one operator of this name and return its binding; None if another operator is
-        next."""
+        """Pass one operator of this name and return its binding, or None if the next operator
+        differs."""
         binding = self.find_next()
         if binding is None or operator_name(binding.value) != operator:
             return None
@@ -106,7 +106,7 @@ class Walk:
             self.variables.append(binding.var)
 
     def pass_clips(self) -> tuple[float, float]:
-        """Pass all clips that are next, and return their common range."""
+        """Pass all clips that follow directly, and return their common range."""
         clipped = UNBOUNDED
         while (binding := self.find_next()) and (bounds := read_clip_bounds(binding.value)):
             clipped = intersect(clipped, bounds)
@@ -116,7 +116,7 @@ class Walk:
     def take_arithmetic(self, operator: str) -> relax.Expr | None:
         """Pass a sum or product with a constant, and return the constant.
 
-        The result is None if no such operator is next.
+        The result is None if the next operator differs.
         """
         binding = self.find_next()
         dtype = "int16" if binding and dtype_of(binding.var) == "int16" else "int32"
@@ -129,6 +129,6 @@ class Walk:
 
 
 def read_number(value: relax.Expr) -> float | None:
-    """Return the number that all elements of a constant equal; None for other expressions."""
+    """Return the number that all elements of a constant equal, or None for other expressions."""
     numbers = set(constant_array(value).reshape(-1).tolist()) if isinstance(value, Constant) else ()
     return float(*numbers) if len(numbers) == 1 else None

@@ -1,8 +1,8 @@
 """Computes the variables of the templates for the C of tiled layers.
 
 The templates are in ``templates/soma_dory/layers``. Sizes and positions of tiles are C expressions.
-Along an axis with a single tile there is no loop, and the expressions are numbers. Along other axes
-they are names that the loop declares.
+An axis with a single tile has no loop, and its expressions are numbers. The expressions of other
+axes are names that the loop declares.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
     """Return the statements of a layer's function.
 
     The function's parameters are ``input`` (``input_0`` and ``input_1`` for an addition),
-    ``weights`` and ``output``. ``clear`` is the number of columns after the results that have to be
-    0.
+    ``weights`` and ``output``. ``clear`` is the number of columns after the results that must be 0.
     """
     layer, tile = tiling.layer, tiling.tile
     needed, count = tiles.footprint(layer, tile), tiling.jobs
@@ -84,7 +83,7 @@ class TileBuffers:
 
 @dataclass(frozen=True)
 class TileLoop:
-    """A loop over tiles of ``step`` along an axis of ``length``; its variable is ``name``."""
+    """A loop over tiles of ``step`` along an axis of ``length``. Its variable is ``name``."""
 
     name: str
     length: int
@@ -172,7 +171,7 @@ def format_sum(text: str, number: int) -> str:
 def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
     """Return the C expression of a pointer plus offsets.
 
-    Each offset is an expression times a number of bytes.
+    An offset is an expression times a number of bytes.
     """
     return " + ".join(
         [pointer, *(format_product(text, size) for text, size in offsets if text != "0")]
@@ -187,5 +186,5 @@ def round_up_rows(size: str) -> str:
 
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
-    """Return the number of 32-bit words from one block of weights and biases to the next block."""
+    """Return the number of 32-bit words of a block of weights and biases."""
     return tiles.weight_bytes(layer, 1, layer.channels) // WORD

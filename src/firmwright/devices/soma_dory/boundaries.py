@@ -37,9 +37,9 @@ class DeviceLayout:
     def convert_function(self, function: relax.Function) -> relax.Function | None:
         """Return the function with equal operators on tensors of the padded shapes, or None.
 
-        An operator that computes a byte from bytes at the same position works in any order of
-        bytes. The operator also computes the padding. The accelerator reads the padding, so the
-        padding has to stay 0.
+        If an operator computes a byte from bytes at the same position, the order of bytes is
+        irrelevant. The operator also computes the padding. The accelerator reads the padding, so
+        the padding must stay 0.
         """
         results = list(function.body.body.fields)
         if not function.params or not all(
@@ -58,8 +58,7 @@ class DeviceLayout:
         return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
-        """Return the function that converts a tensor to device layout or, if not ``inward``, from
-        it.
+        """Return the function that converts a tensor to or, if not ``inward``, from device layout.
 
         The conversion to device layout pads the last axis and reverses the bytes of each word. The
         other conversion reverses the bytes and removes the padding.
@@ -89,7 +88,7 @@ class DeviceLayout:
 def make_function(
     parameters: list[relax.Var], bindings: list[relax.VarBinding], results: list[relax.Var]
 ) -> relax.Function:
-    """Return a function that returns the tuple of its results, as the functions of regions do."""
+    """Return a function whose result is a tuple, like the functions of regions."""
     returned = relax.Tuple(results)
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], returned)
     kind = relax.TupleType([r.ty for r in results])
@@ -105,10 +104,10 @@ def pad_type(variable: relax.Var) -> relax.TensorType:
 
 
 def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
-    """Return an operator on padded rows; None if a byte of its result would move.
+    """Return an operator on padded rows, or None if a byte of its result would move.
 
-    An elementwise operator on tensors of equal shape and numbers moves no bytes. It is not
-    converted if it computes another number than 0 from zeros, because the padding would not stay 0.
+    An elementwise operator on tensors of equal shape and numbers moves no bytes. If the operator
+    computes a nonzero number from zeros, the result is None, because the padding would not stay 0.
     A concatenation along any axis except the last joins whole rows. A reshape of whole rows moves
     no bytes.
     """
@@ -162,7 +161,7 @@ def keeps_zeros(value: relax.Expr) -> bool:
 def convert_argument(
     argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
 ) -> relax.Expr | None:
-    """Return the converted argument of an elementwise operator; None if it would be broadcast."""
+    """Return the converted argument of an elementwise operator, or None for a broadcast."""
     if isinstance(argument, relax.Var):
         return new[argument] if static_shape(argument) == shape else None
     if isinstance(argument, Constant):

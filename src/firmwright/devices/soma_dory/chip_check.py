@@ -22,7 +22,7 @@ from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**12
-"""The number of instructions after which the program counts as hung."""
+"""The number of instructions after which the run of the program is aborted."""
 
 
 def run(job: Job, folder: Path) -> None:

@@ -1,9 +1,9 @@
 """Builds the C project for DIANA's chip as a program of this machine, on a model of the registers.
 
-All files of the project are compiled, but the program reads its samples from the console of an
-ordinary program. If ``DORY_HAL`` names a folder, DORY's driver is compiled from this folder.
-Otherwise a stand-in is compiled that follows diana-driver.md. If ``PULP_SDK_HOME`` names the SDK,
-the headers of the registers are from the SDK.
+The build compiles all files of the project, but the program reads its samples from the console of
+an ordinary program. If ``DORY_HAL`` names a folder, the build compiles DORY's driver from this
+folder. Otherwise, the build compiles a stand-in that follows diana-driver.md. If ``PULP_SDK_HOME``
+names the SDK, the headers of the registers are from the SDK.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DRIVER_SOURCES = (
 FLAGS = ("-std=gnu99", "-fno-pie")
 """Flags of the project and the model. The driver assumes that addresses of L2 have 32 bits."""
 DRIVER_FLAGS = ("-w", "-Wno-int-conversion", "-Wno-implicit-function-declaration")
-"""Flags of the user's driver, which passes pointers to functions of integers."""
+"""Flags of the user's driver, which passes pointers as integers."""
 
 
 def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tuple[Path, Compiler]:
@@ -64,7 +64,7 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
     console = compile_files(own, compiler, scratch, [scratch / "console.c"], cache)
     objects += console + compile_files(own, compiler, scratch, list_c(scratch / "model"), cache)
     objects += compile_files(theirs, compiler, scratch, driver, cache)
-    # The board support of the chip is compiled but not linked: its console cannot read samples.
+    # The chip's board support is compiled but not linked, because its console cannot read samples.
     linked = [o for o in objects if o.stem != Path(BOARD_SUPPORT).stem]
     program = scratch / "chip.elf"
     link = replace(build, cflags=("-no-pie",), include=())
@@ -84,7 +84,8 @@ def list_headers() -> tuple[str, ...]:
 
 
 def copy_driver(scratch: Path) -> list[Path]:
-    """Replace the stand-in with the user's driver, if there is one; return the driver's sources."""
+    """Replace the stand-in with the user's driver, if it exists, and return the driver's
+    sources."""
     folder = scratch / "driver"
     if DRIVER in os.environ:
         shutil.rmtree(folder)

@@ -1,8 +1,8 @@
 """Splits clips that are narrower than the accelerator's clips, such as ReLU6.
 
 The accelerator clips to its range. Then the core clips the bytes after the layer, in about ten
-instructions per byte. If the core computed the whole layer, a single product would need as many
-instructions. The clip would be part of the layer.
+instructions per byte. Without the split, the core would compute the whole layer, and each product
+would need as many instructions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from firmwright.ir.relax import main_bindings, rewrite_bindings, static_shape
 def widen_clip(match: Match) -> Match:
     """Return the match with the narrowest accelerator clip around its clip, if this saves cycles.
 
-    A clip that exceeds int8 is not split, because the cast after it does not keep the order of
-    numbers.
+    A clip that exceeds int8 is not split, because the following cast changes the order of numbers.
     """
     low, high = match.clip_range
     if count_products(match) < 2:
@@ -35,13 +34,13 @@ def widen_clip(match: Match) -> Match:
 
 
 def count_products(match: Match) -> int:
-    """Return the multiplications per result; 0 for a sum of two tensors."""
+    """Return the multiplications per result, or 0 for a sum of two tensors."""
     weights = match.sums.weights
     return 0 if weights is None else prod(static_shape(weights)) // static_shape(match.result)[1]
 
 
 def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModule:
-    """Clip results as the accelerator does, and then clip them to their original range."""
+    """Clip results to the accelerator's range, and then to their original range."""
     values = {b.var: b.value for b in main_bindings(module)}
     split = {m.result: m for m in matches if widen_clip(m) != m}
 

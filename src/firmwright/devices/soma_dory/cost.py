@@ -1,12 +1,12 @@
 """Estimates the cycles of a layer with given tiles, with the published cost model of DIANA.
 
 The model is MATCH's (arXiv 2410.08855). A block has 16 output channels by 16 columns of one row of
-results. It needs C·FY·FX + C·FY·2 + 23 cycles. C is the number of input channels. FY is the number
-of kernel rows that are not padding for this row. A depthwise channel needs as many cycles as a
-block with C = 1. A transfer needs 70 cycles per contiguous piece of L2, and one more cycle per 16
+results. A block needs C·FY·FX + C·FY·2 + 23 cycles. C is the number of input channels. FY is the
+number of kernel rows that are not padding for this row. A depthwise channel needs as many cycles as
+a block with C = 1. A transfer needs 70 cycles per contiguous piece of L2, and one more cycle per 16
 bytes. The weights of a job are one piece, and a depthwise layer has one job per channel
 (diana-driver.md, J4). We assume that an addition needs one cycle per 16 bytes, and 23 cycles for
-the job. No model of the analog core is public. We assume that its layers need the cycles of the
+the job. The analog core has no public model. We assume that its layers need the cycles of the
 digital core.
 """
 
@@ -30,7 +30,7 @@ class Accelerator:
     ``l1`` and ``weights`` are the bytes of the memories for activations and weights.
     ``transfer_overhead`` and ``block_overhead`` are cycles. ``bytes_per_cycle`` divides 16, so that
     the cycles of a transfer are exact. ``analog_columns`` is the number of columns of the analog
-    core's array. A job has as many outputs.
+    core's array, and the maximum number of outputs per job.
     """
 
     l1: int
@@ -46,17 +46,17 @@ class Accelerator:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
-        """Return the numbers of a platform's mapping, which may contain further keys."""
+        """Return the numbers of a platform's mapping, which may contain other keys."""
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
 
     def limit_to_driver(self) -> Accelerator:
-        """Return the features that generated code uses: no job of ``fw_soma.h`` continues sums."""
+        """Return the features that generated code uses. No job of ``fw_soma.h`` continues sums."""
         return replace(self, input_channel_tiling=False)
 
 
 @dataclass(frozen=True)
 class SampleCycles:
-    """The cycles of one sample. A started job loads its weights before it computes."""
+    """The cycles of one sample. A job loads its weights before it computes."""
 
     compute: int
     weights: int
@@ -65,7 +65,7 @@ class SampleCycles:
 
 
 def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
-    """Return the estimated cycles of the whole batch; no job hides the ``transfer`` cycles."""
+    """Return the estimated cycles of the whole batch. ``transfer`` excludes overlapped cycles."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = count_total(parts, accelerator) - parts.compute
     return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
@@ -77,7 +77,7 @@ def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
 
 
 def count_hidden_cycles(parts: SampleCycles) -> int:
-    """Return the cycles that are saved if the next tile moves during a job.
+    """Return the cycles that a transfer of the next tile during a job saves.
 
     All jobs have equal cost. The first load and the last store do not overlap with a job.
     """
@@ -124,7 +124,8 @@ def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Acceler
 def weight_cycles(
     layer: AcceleratorLayer, channels: int, in_channels: int, accelerator: Accelerator
 ) -> int:
-    """Return the cycles to fetch weights and bias as one piece, or one per depthwise channel."""
+    """Return the cycles to fetch weights and bias as one piece, or as one piece per depthwise
+    channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
     once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0

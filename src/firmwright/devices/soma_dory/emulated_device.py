@@ -1,7 +1,7 @@
 """Emulates DIANA: the machine ``virt``, with the accelerators as a device.
 
 ``templates/soma_dory/diana/fw_soma.c.j2`` is the firmware's driver of the device. The C of
-``templates/soma_dory/posix``, which host builds also contain, computes the jobs.
+``templates/soma_dory/posix`` computes the jobs. Host builds also contain this C.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LayerStruct(ctypes.Structure):
 
 
 class JobStruct(ctypes.Structure):
-    """The C struct ``soma_job``; ``kind`` is the index in ``_COMMANDS``."""
+    """The C struct ``soma_job``. ``kind`` is the index in ``_COMMANDS``."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
@@ -105,7 +105,7 @@ class SomaDevice:
     """The device's registers, and its memory L1."""
 
     def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
-        """Map the registers; the numbers come from the platform's ``accelerators``."""
+        """Map the registers. The numbers are from the platform's ``accelerators``."""
         numbers = run.platform.accelerators["soma_dory"]
         self._engine = engine
         self._stop = stop
@@ -144,7 +144,7 @@ class SomaDevice:
             self._run(value)
 
     def _run(self, command: int) -> None:
-        """Run one job from beginning to end, or stop the machine."""
+        """Run one job, or stop the machine."""
         if command >= len(_COMMANDS):
             self._fail("soma_dory", f"command {command} does not exist")
             return
@@ -201,7 +201,7 @@ class SomaDevice:
 
 
 class _FaultError(Exception):
-    """A description of a job's error."""
+    """An error in a job."""
 
 
 class Diana(QemuVirtRv32):
@@ -215,7 +215,7 @@ class Diana(QemuVirtRv32):
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         """Return the number of executed instructions plus the cycles of jobs.
 
-        The cycles are added because the core waits for each job.
+        The sum includes the cycles because the core waits for each job.
         """
         now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

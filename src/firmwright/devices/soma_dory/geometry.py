@@ -1,7 +1,7 @@
 """Rewrites convolutions that the accelerator cannot run as convolutions with equal sums.
 
 The accelerator's kernels are odd and at most 7. The accelerator pads columns by half of the kernel
-on both sides. Other kernels get this form with weights of zero, which add 0 to each result.
+on both sides. Weights of zero, which add 0 to each result, extend other kernels to such a form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LayerForm:
 
 @dataclass(frozen=True)
 class Window:
-    """A kernel along one axis that contains the layer's kernel from element ``offset`` on.
+    """A kernel along one axis that contains the layer's kernel, starting at element ``offset``.
 
     ``before`` and ``after`` are the window's padding. ``surplus`` is the number of results before
     the layer's results.
@@ -56,7 +56,7 @@ def generate_forms(
     """Yield the forms of a convolution that compute equal sums, the cheapest first.
 
     ``padded`` are the zeros (top, left, bottom, right) that a preceding operator adds to the
-    convolution's input. It is None if there is no such operator.
+    convolution's input. ``padded`` is None if no operator pads the input.
     """
     starts = [LayerForm(layer)]
     if padded is not None:
@@ -71,7 +71,8 @@ def generate_forms(
 
 
 def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -> AcceleratorLayer:
-    """Return the layer on the input without ``padded``, which the layer's padding then contains."""
+    """Return the layer on the input without ``padded``, which becomes part of the layer's
+    padding."""
     top, left, bottom, right = padded
     own = layer.padding
     return replace(
@@ -83,12 +84,12 @@ def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -
 
 
 def widen_kernel(form: LayerForm) -> LayerForm | None:
-    """Return a form whose kernel is odd, with half of it as padding on the left, or None.
+    """Return a form whose kernel is odd, with half of the kernel as padding on the left, or None.
 
     The kernel keeps its position over the image. For example, TFLite's SAME pads (0, 1) for a
-    kernel of 3 columns with stride 2 on an even image. This equals a kernel of 5 columns with
-    padding 2 whose first two columns are zeros. Without padding, 3 columns also become the last of
-    5 columns. But 5 columns cannot become the last of 7 columns. The results of the wider kernel
+    kernel of 3 columns with stride 2 on an even image. An equal kernel has 5 columns and padding 2,
+    and its first two columns are zeros. Without padding, 3 columns also become the last of 5
+    columns. But 5 columns cannot become the last of 7 columns. The results of the wider kernel
     begin two columns early, and these two columns are the ``surplus``.
     """
     layer = form.layer
@@ -114,7 +115,7 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
     """Return the smallest odd kernel along an axis that contains the layer's kernel, or None.
 
     A kernel without surplus has priority. Rows may be padded by up to half of the kernel at each
-    end. Columns have to be padded by half of the kernel at the first end.
+    end. Columns must be padded by half of the kernel at the first end.
     """
     size = (layer.height, layer.width)[axis]
     results = (layer.out_height, layer.out_width)[axis]
@@ -132,7 +133,7 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
 
 
 def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
-    """Return a layer of stride 1 on an image of half the size; None if there is no such layer.
+    """Return a layer of stride 1 on an image of half the size, or None if impossible.
 
     Pairs of rows and pairs of columns of the image become channels. Channel 4·c + 2·i + j of the
     new image is channel c, row i and column j of each pair. A kernel of stride 2 then moves by one
@@ -147,7 +148,7 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     behind = layer.out_height - rows + reach[0], layer.out_width - columns + reach[1]
     if not set(kernel) <= set(KERNELS) or min(behind) < 0:
         return None
-    # Over single rows and columns, the kernel is twice as large. It contains the layer's kernel.
+    # In single rows and columns, the kernel is twice as large. It contains the layer's kernel.
     outputs, channels = layer.weights.shape[:2]
     single = np.zeros((outputs, channels, 2 * kernel[0], 2 * kernel[1]), "int8")
     row, column = (2 * reach[axis] - layer.padding[axis] for axis in (0, 1))
@@ -167,12 +168,12 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
 
 
 def count_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return the number of pairs along an axis; pairs of zeros are added if results need them."""
+    """Return the number of pairs along an axis, including pairs of zeros that results need."""
     size = (layer.height, layer.width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 
 def reach_in_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return how many pairs the kernel reaches to each side of a result's pair."""
+    """Return the number of pairs that the kernel reads on each side of a result's pair."""
     before = layer.padding[axis]
     return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)

@@ -1,8 +1,8 @@
 """Lowers a layer of DIANA's accelerator to one C function: loops over tiles around jobs.
 
 Transfers and jobs are calls of ``fw_soma.h``, which wait for the end. If a platform has double
-buffering, tiles alternate between two buffers of L1. So a driver may start the next load during a
-job. No driver in this repository does this, but the estimated cycles assume it.
+buffering, tiles alternate between two buffers of L1. A driver may then start the next load during a
+job. No driver in this repository does this, but the estimated cycles assume the overlap.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerato
     tiling = find_best_tiling(layer, accelerator.limit_to_driver())
     weights: dict[str, Array] = {}
     if layer.kind is not LayerKind.ADD:
-        # Words, not bytes: the accelerator requires addresses that are multiples of 4.
+        # Words, not bytes, because the accelerator requires addresses that are multiples of 4.
         weights[f"{region.name}_weights"] = pack_weights(layer).view("<u4")
     names = ["input_0", "input_1"] if layer.kind is LayerKind.ADD else ["input"]
     # An addition of a tensor to itself has one input of the region.
@@ -63,7 +63,7 @@ def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerato
 
 
 def describe_tiling(tiling: Tiling) -> str:
-    """Return a note on the part of a layer that one job computes, and on the number of jobs."""
+    """Return a note on the number of jobs, and on the part of a layer that one job computes."""
     layer, tile = tiling.layer, tiling.tile
     jobs = layer.batch * tiling.jobs
     if jobs == 1:
@@ -72,7 +72,7 @@ def describe_tiling(tiling: Tiling) -> str:
 
 
 def count_surplus(layer: AcceleratorLayer) -> int:
-    """Return the number of columns after the results that have to be set to 0.
+    """Return the number of columns after the results that must be set to 0.
 
     Sums of zeros are zeros. A dense layer has weights of zeros for the padding of its outputs.
     """
@@ -99,9 +99,10 @@ def sample_bytes(layer: AcceleratorLayer, channels: int, height: int, width: int
 
 
 def lower_transform(region: Region, module: IRModule) -> LoweredRegion:
-    """Lower a transform to or from device layout; the shapes of its function show the direction.
+    """Lower a transform to or from device layout. The shapes of its function determine the
+    direction.
 
-    If rows need no padding, the transform is equal in both directions.
+    If rows need no padding, both directions are equal.
     """
     function = module[region.name]
     (read,), (written,) = function.params, function.body.body.fields

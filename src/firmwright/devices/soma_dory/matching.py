@@ -5,8 +5,8 @@ int32:
 
     A -> [add bias] -> right_shift -> clip … -> astype int8 -> [clip …]
 
-A clip may be a maximum, a minimum or a ReLU instead. The rules decide whether the accelerator can
-run a match (:mod:`firmwright.devices.soma_dory.rules`).
+A clip may be a maximum, a minimum or a ReLU instead. The rules in
+:mod:`firmwright.devices.soma_dory.rules` decide whether the accelerator can run a match.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ANALOG_OPERATORS = tuple(
 )
 """The operators after a convolution on DIANA's analog core, between casts and clips.
 
-They are its converter, then a batch normalization.
+They are the core's converter, then a batch normalization.
 """
 
 
@@ -54,7 +54,7 @@ class MatchedSums:
 
     ``anchor`` binds the convolution, the product or the addition. ``variables`` are the variables
     of the anchor and of the addition of the bias. ``inputs`` has one activation tensor, or two for
-    an addition. ``bias`` is None if there is no bias; ``weights`` is None for an addition.
+    an addition. ``bias`` is None without a bias, and ``weights`` is None for an addition.
     """
 
     kind: LayerKind
@@ -71,7 +71,7 @@ class Conversion:
     """The analog core's conversion of sums, see `firmwright.devices.soma_dory.accelerator_layer`.
 
     ``step`` is None if the divisor is not a single number. ``codes`` is the range of the
-    converter's clip. The activations are known to be in ``input_range``.
+    converter's clip. ``input_range`` is the range of the activations.
     """
 
     step: float | None
@@ -106,7 +106,7 @@ class Match:
 
 @dataclass(frozen=True)
 class UnmatchedOperator:
-    """An operator that could start a layer, but is not followed by a requantization."""
+    """An operator that could start a layer, but has no requantization after it."""
 
     anchor: relax.VarBinding
     followers: tuple[str, ...]
@@ -118,13 +118,13 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """Return the followers that identify the form; a requantization has four operators."""
+        """Return the operators that identify the form. A requantization has four operators."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A sum or product of integers; ``variables`` are its operators, without its operands."""
+    """A sum or product of integers. ``variables`` are its operators, without its operands."""
 
     operands: tuple[relax.Expr, relax.Expr]
     variables: tuple[relax.Var, ...]
@@ -168,7 +168,7 @@ class OperatorGraph:
         return matches, [u for u in unmatched if u.anchor.var not in inside]
 
     def resolve(self, expression: relax.Expr) -> relax.Expr:
-        """Return the expression that a variable is bound to; return other expressions unchanged."""
+        """Return the expression of a bound variable, or the unchanged expression."""
         bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
         return expression if bound is None else bound.value
 
@@ -177,7 +177,7 @@ class OperatorGraph:
         return readers[0] if len(readers) == 1 and not self.returned[variable] else None
 
     def followers(self, variable: relax.Var) -> Iterator[str]:
-        """Yield the operators after a variable, as long as each operator has a single reader."""
+        """Yield the operators after a variable while each operator has a single reader."""
         reader = self.find_sole_reader(variable)
         while reader is not None:
             yield operator_name(reader.value)
@@ -212,7 +212,7 @@ class OperatorGraph:
         return Arithmetic((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
-        """Return a convolution or product, with the bias that is added to its sums."""
+        """Return a convolution or product, with the addition of its bias."""
         call = binding.value
         kind = LayerKind.DENSE
         if operator_name(call) == CONVOLUTION:
@@ -235,7 +235,7 @@ class OperatorGraph:
         )
 
     def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
-        """Return the sum of two casts to int32; None for other sums."""
+        """Return the sum of two casts to int32, or None for other sums."""
         addition = self.match_arithmetic(binding, SUM)
         if addition is None:
             return None
@@ -260,7 +260,7 @@ class OperatorGraph:
         reader = self.find_sole_reader(shift.var)
         count = self.resolve(shift.value.args[1])
         if operator_name(count) == "relax.where" and reader is not None:
-            # One ``where`` replaces a shift count that is too large; a second ``where`` replaces
+            # One ``where`` replaces a shift count that is too large. A second ``where`` replaces
             # the result of that shift.
             count = count.args[1]
             found.append(reader.var)
@@ -295,13 +295,13 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
 
 
 def read_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes; it must break no rule."""
+    """Return the layer of a region's function. The layer must not break any rule."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 
 
 def make_layer(match: Match) -> AcceleratorLayer:
-    """Return the layer of operators that break no rule; its geometry is not checked."""
+    """Return the layer of operators that break no rule, without a check of its geometry."""
     sums = match.sums
     weights = None if sums.weights is None else constant_array(sums.weights)
     if weights is not None and match.kind is LayerKind.DENSE:
@@ -340,7 +340,7 @@ def make_layer(match: Match) -> AcceleratorLayer:
 
 
 def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
-    """Return (batch, channels, height, width); added vectors are rows of an image."""
+    """Return (batch, channels, height, width). Added vectors are rows of an image."""
     batch, *shape = static_shape(tensor)
     if len(shape) == 3:
         return batch, *shape
@@ -348,14 +348,14 @@ def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
 
 
 def read_scalar(value: relax.Expr) -> int | None:
-    """Return the integer in a constant of one element; None for other expressions."""
+    """Return the integer in a constant of one element, or None for other expressions."""
     if not isinstance(value, Constant) or constant_array(value).size != 1:
         return None
     return int(constant_array(value).reshape(-1)[0])
 
 
 def read_channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
-    """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros for no bias.
+    """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros without a bias.
 
     The result is None if the bias is not a constant, or differs along another axis than the second.
     """

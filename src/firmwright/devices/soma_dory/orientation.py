@@ -1,9 +1,9 @@
 """Transposes tall images, because the accelerator computes 16 columns of one row at a time.
 
-An image of 25 rows and 5 columns has 25 blocks of 5 columns each; transposed, it has 10 blocks.
+An image of 25 rows and 5 columns has 25 blocks. After a transposition, the image has 10 blocks.
 Layers that read each other's results are transposed together. Their kernels are transposed too, so
-that no result changes. The core has to transpose only the inputs and outputs of these layers.
-HTVM's users transpose DS-CNN by hand.
+that no result changes. The core must transpose only the inputs and outputs of these layers. HTVM's
+users transpose DS-CNN by hand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CYCLES_PER_BYTE = 10
 SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 
 UPRIGHT = (LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
-"""Layers that are not transposed: they have no images, or no known cycles."""
+"""Layers that are not transposed, because they have no images or no known cycles."""
 
 LayersByMatch = Mapping[Match, AcceleratorLayer]
 
@@ -46,7 +46,7 @@ def transpose_images(
     accepted: Callable[[AcceleratorLayer], bool],
     cycles: Callable[[AcceleratorLayer], int],
 ) -> tvm.IRModule:
-    """Transpose connected layers if this saves more accelerator cycles than it costs.
+    """Transpose connected layers if the saved accelerator cycles exceed the cost.
 
     ``cycles`` are the accelerator's cycles. ``layers`` are the layers that the accelerator accepts.
     Variables with readers outside these layers keep their orientation.
@@ -118,7 +118,7 @@ def transpose_operator(
     layers: LayersByMatch,
     sideways: dict[relax.Var, relax.Var],
 ) -> list[relax.VarBinding]:
-    """Return the bindings of one of a layer's operators on transposed images.
+    """Return the bindings of a layer's operator on transposed images.
 
     ``sideways`` maps variables to the variables of the transposed images. The function adds entries
     to this map.

@@ -1,4 +1,4 @@
-"""Places the layers of a network on the accelerator, and reports why it cannot run other layers."""
+"""Places the layers of a network on the accelerator, and reports why it rejects other layers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ NO_ANALOG_CORE = (
     "build for 'diana', which emulates that core without noise. No public source says:"
 )
 QUANTIZED_AGAIN = "{scheme: pow2, arithmetic: shift, calibration: {method: model}}"
-"""The value of ``quantize`` for a quantized model, whose scales state the ranges of its tensors."""
+"""The value of ``quantize`` for a quantized model, whose scales define the ranges of its
+tensors."""
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
@@ -80,9 +81,9 @@ def find_layers(
 ) -> tuple[list[matching.Match], list[matching.UnmatchedOperator]]:
     """Return matches of layers, and unmatched operators.
 
-    Layers of the analog core are matched only if the target has this core. A layer that fits both
-    cores is placed on the analog core. If only the form of the analog core matches, the rules of
-    this core decide.
+    Layers of the analog core match only if the target has this core. A layer that fits both cores
+    is placed on the analog core. If only the form of the analog core matches, the rules of this
+    core decide.
     """
     matches, unmatched = matching.find_layers(module["main"])
     if not uses_analog_core(context):
@@ -101,7 +102,7 @@ def find_layers(
 def layers_by_match(
     module: tvm.IRModule, context: Context
 ) -> dict[matching.Match, AcceleratorLayer]:
-    """Return the layers whose operators break no rule; broken rules on their clips are allowed.
+    """Return the layers whose operators break no rule, except rules on clips.
 
     The geometry of these layers is not checked.
     """
@@ -171,7 +172,7 @@ def describe_unmatched(single: matching.UnmatchedOperator) -> str:
 
 
 def find_unsupported_scale(call: tvm.ir.Call, values: dict[relax.Var, relax.Expr]) -> float | None:
-    """Return the first scale of the operator's dequantized operands that is not a power of two."""
+    """Return the first scale of an operator's dequantized operands that is not a power of two."""
     for operand in call.args:
         value = values.get(operand, operand) if isinstance(operand, relax.Var) else operand
         if operator_name(value) != "relax.dequantize" or not isinstance(value.args[1], Constant):

@@ -1,10 +1,10 @@
 """Replaces divisions by powers of two with the accelerator's right shift, if the result is exact.
 
 Integer networks in ONNX write a requantization as Cast, Div, Floor, Clip, Cast (or Max and Min).
-For int32 sums s, these operators compute clip(floor(s / 2**k)), which equals a right shift by k and
-a clip. Between them are operators that define ONNX's casts for every number. ConvInteger and
-MatMulInteger are imported as convolutions and products of operands cast to int32. They are
-rewritten to read int8.
+For int32 sums s, these operators compute clip(floor(s / 2**k)). The result equals a right shift by
+k and a clip. Other operators between them define ONNX's casts for every number. ConvInteger and
+MatMulInteger are imported as convolutions and products of operands that are cast to int32. This
+module rewrites them to read int8.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from firmwright.ir.relax import (
 LARGEST_FLOAT32_SHIFT = 17
 """The largest shift for which float32 is exact.
 
-float32 holds whole numbers up to 2**24. Larger sums are rounded. With a shift of 17 bits or fewer,
-the quotients of these sums are outside int8 and are clipped.
+Float32 represents whole numbers up to 2**24. Larger sums are rounded. With a shift of 17 bits or
+fewer, the quotients of these sums are outside int8 and are clipped.
 """
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """The value sums / 2**shift, with the operators applied to it.
+    """The value sums / 2**shift, with the following operators.
 
-    ``rounding`` is "floor", "truncate" (towards zero), or "" while the quotient is a fraction.
+    ``rounding`` is "floor", "truncate" (toward zero), or "" while the quotient is a fraction.
     ``clip_range`` is the range of the clips after the rounding.
     """
 
@@ -66,12 +66,13 @@ class Quotient:
         if self.float32 and self.shift > LARGEST_FLOAT32_SHIFT:
             return False
         # For negative numbers, a division that truncates may return one more than a shift. A clip
-        # to 0 or more hides the difference.
+        # to 0 or more removes the difference.
         return self.rounding == "floor" or (self.rounding == "truncate" and low >= 0)
 
 
 def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every int8 value that is an int32 divided by a power of two, rounded and clipped."""
+    """Rewrite each int8 value that is a rounded and clipped quotient of an int32 and a power of
+    two."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.astype" or dtype_of(call) != "int8":
@@ -88,7 +89,7 @@ def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
-    """Return a value as a quotient of int32 sums; None if the value has another form."""
+    """Return a value as a quotient of int32 sums, or None if the value has another form."""
     made = definition(builder, value)
     name = operator_name(made)
     if name not in QUOTIENT_STEPS:
@@ -101,7 +102,7 @@ def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | 
 
 
 def apply_divide(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """Apply a division by 2**k; a division of integers truncates."""
+    """Apply a division by 2**k. A division of integers truncates."""
     bits = find_exponent(call.args[1])
     if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
@@ -115,7 +116,6 @@ def apply_floor_divide(before: Quotient, call: tvm.ir.Call, builder: Any) -> Quo
 
 
 def apply_multiply(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """Apply a multiplication by 2**-k."""
     bits = find_exponent(call.args[1])
     if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
@@ -201,7 +201,7 @@ def find_exponent(operand: relax.Expr) -> int | None:
 
 
 def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every int32 convolution and product of an int8 tensor and constants within int8."""
+    """Rewrite each int32 convolution or product of an int8 tensor and constants within int8."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
@@ -222,7 +222,7 @@ def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def narrow_operand(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
-    """Return an int32 operand as int8, if it is a cast or a constant within int8; else None."""
+    """Return an int32 operand as int8, if it is a cast or a constant within int8, else None."""
     if isinstance(operand, Constant):
         array = constant_array(operand)
         fits = INT8_RANGE[0] <= array.min() and array.max() <= INT8_RANGE[1]

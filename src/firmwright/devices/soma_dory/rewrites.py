@@ -24,11 +24,11 @@ def rewrite_convolutions(
     layers: Mapping[Match, AcceleratorLayer],
     accepted: Callable[[AcceleratorLayer], bool],
 ) -> tvm.IRModule:
-    """Replace each convolution that is not ``accepted`` by its first accepted form.
+    """Replace each convolution that is not ``accepted`` with its first accepted form.
 
     ``layers`` has the layers of the accelerator: int8 (N, C, H, W) · int8 (O, I, height, width) to
-    int32, and then int8. The results keep their variables. If no form of a convolution is accepted,
-    the convolution is not changed, so that the rejection names the operators of the model.
+    int32, and then int8. The results keep their variables. A convolution without an accepted form
+    does not change, so that the rejection names the operators of the model.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     chosen: dict[relax.Var, tuple[Match, LayerForm]] = {}
@@ -90,7 +90,7 @@ def read_zero_padding(value: relax.Expr | None) -> Padding | None:
 def build_bindings(
     binding: relax.VarBinding, form: LayerForm, values: Mapping[relax.Var, relax.Expr]
 ) -> list[relax.VarBinding]:
-    """Return the bindings of a convolution in another form; the last one binds its variable."""
+    """Return the bindings of a convolution in another form. The last one binds its variable."""
     bindings: list[relax.VarBinding] = []
 
     def bind(expression: relax.Expr) -> relax.Var:
@@ -119,7 +119,7 @@ def space_to_depth(
     """Return the image (N, C, H, W) as (N, 4·C, *pairs).
 
     If the image is smaller than ``pairs``, zeros are added below and to the right. Padding, reshape
-    and permutation are in one region, so the elements are moved once.
+    and permutation are in one region, so the C moves the elements once.
     """
     batch, channels, height, width = static_shape(image)
     rows, columns = pairs

@@ -26,7 +26,7 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.rules import Rule, find_violations, read_rules
 
 ANALOG_CODES = (-32, 31)
-"""The smallest and the largest result of the analog core's converter."""
+"""The minimum and maximum result of the analog core's converter."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ def soma_rules() -> SomaRules:
 
 
 def check_operators(match: Match) -> tuple[RuleViolation, ...]:
-    """Return the rules that operators break, before they are converted to a layer."""
+    """Return the rules that operators break, before their conversion to a layer."""
     return find_violations(soma_rules().operators, operator_facts(match))
 
 
 def check_layer(
     layer: AcceleratorLayer, accelerator: Mapping[str, Any]
 ) -> tuple[RuleViolation, ...]:
-    """Return the rules that a layer breaks; ``accelerator`` has the platform's numbers."""
+    """Return the rules that a layer breaks. ``accelerator`` has the platform's numbers."""
     return find_violations(soma_rules().layer, layer_facts(layer, accelerator))
 
 
@@ -122,7 +122,7 @@ def conversion_facts(match: Match, conversion: Conversion) -> dict[str, Any]:
 
 
 def count_bits(low: int, high: int) -> int:
-    """Return the number of bits for a range of unsigned numbers; 8 if a number is negative."""
+    """Return the number of bits for a range of unsigned numbers, or 8 if a number is negative."""
     return high.bit_length() if low >= 0 else 8
 
 
@@ -144,7 +144,7 @@ def describe_range(weights: Expr) -> str:
 
 
 def to_whole_number(limit: float) -> float:
-    """Return a whole number as an integer, for the message that shows it."""
+    """Return a whole number as an integer, for the text of a message."""
     return int(limit) if limit == limit // 1 and abs(limit) < 2**53 else limit
 
 

@@ -1,8 +1,8 @@
-"""Defines the stage that DIANA's chip adds to the pipeline.
+"""Defines the pipeline stage of DIANA's chip.
 
 The stage runs the chip's project on a model of its registers. No emulator runs the chip's binaries,
-so the C of the project is compiled for this machine. The driver has the user's sources, or the
-sources of a stand-in if the user does not name a driver.
+so the stage compiles the C of the project for this machine. The driver has the user's sources, or
+the sources of a stand-in if the user does not name a driver.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ REPORT: Artifact[ChipReport] = Artifact(
 
 
 def list_sources(_: Job) -> list[Path]:
-    """Return the user's files of the driver and the SDK that replace the files of the stand-ins."""
+    """Return the user's files of the driver and the SDK, which replace the files of the
+    stand-ins."""
     found: list[Path] = []
     if DRIVER in os.environ:
         folder = Path(os.environ[DRIVER])

@@ -1,12 +1,10 @@
-"""Defines tiles, the parts of a layer that the accelerator computes one at a time, and their
-bytes.
+"""Defines tiles, which are the parts of a layer that the accelerator computes one at a time.
 
-A tile is chosen for the results; the kernel determines the input that the tile reads. Tiles are
-computed in the order rows, output channels, input channels, with the last one fastest. The
-accelerator fetches the weights again for every job. With output channels inside of rows, an input
-tile is loaded once and used for all output channels. No other order saves more cycles. Columns are
-not split. A job reads the rows of its input from their first byte on, and pads both ends of the
-rows (diana-driver.md, K2 and E1).
+A tile is a part of the results. The kernel determines the input that the tile reads. The order of
+the tiles is rows, output channels, input channels, with the last one fastest. The accelerator
+fetches the weights again for every job. Because output channels are inside of rows, an input tile
+is loaded once for all output channels. No other order saves more cycles. Columns are not split. A
+job reads whole rows of its input, and pads both ends of the rows (diana-driver.md, K2 and E1).
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ LANES = 16
 """The output channels in a block of weights, and in a block of results in L1."""
 
 SPACING = 4
-"""A depthwise channel uses the first of four lanes; DORY sets the other lanes to zeros."""
+"""A depthwise channel uses the first of four lanes. DORY sets the other lanes to zeros."""
 
 DEPTHWISE_PLANES = LANES - 1
-"""The number of planes after a depthwise tile that its last jobs also write (diana-driver.md,
-B4)."""
+"""The planes after a depthwise tile that its last jobs also write (diana-driver.md, B4)."""
 
 BIAS_BYTES = {
     LayerKind.CONV2D: 4,
@@ -34,7 +31,7 @@ BIAS_BYTES = {
     LayerKind.DENSE: 16,
     LayerKind.ANALOG_CONV2D: 4,
 }
-"""Bytes of bias per lane; for an analog layer, the bytes of its factor and its bias."""
+"""Bytes of bias per lane. For an analog layer, they are the bytes of its factor and its bias."""
 
 
 def align(count: int, multiple: int = ROW) -> int:
@@ -44,8 +41,7 @@ def align(count: int, multiple: int = ROW) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """The sizes of all tiles of a layer, except the last tile along each axis, which may be
-    smaller.
+    """The sizes of a layer's tiles. The last tile along each axis may be smaller.
 
     ``channels``, ``rows`` and ``columns`` are sizes of the results. ``in_channels`` is a size of
     the input, if sums run over the input channels. ``columns`` is the whole width, except for an
@@ -60,7 +56,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Span:
-    """A tile of rows: results from ``start`` on, and the input rows that they read.
+    """A tile of rows: ``size`` results from ``start`` on, and the input rows that they read.
 
     ``before`` and ``after`` are the rows of padding that the kernel also covers.
     """
@@ -84,7 +80,7 @@ class Axis:
     padding: int
 
     def make_spans(self, size: int) -> tuple[Span, ...]:
-        """Return tiles of ``size`` results; a single tile reads the whole axis."""
+        """Return tiles of ``size`` results. A single tile reads the whole axis."""
         starts = range(0, self.results, size)
         return tuple(
             self.make_span(s, min(size, self.results - s), len(starts) == 1) for s in starts
@@ -104,14 +100,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class TileTransfer:
-    """A move of planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
+    """A move of planes of ``plane_bytes`` bytes: contiguous in L1, ``stride`` bytes apart in L2."""
 
     planes: int
     plane_bytes: int
     stride: int
 
     def pieces(self) -> tuple[int, int]:
-        """Return the number of contiguous pieces in L2, and the bytes of each piece."""
+        """Return the number of contiguous pieces in L2, and the bytes per piece."""
         if self.planes == 1 or self.stride == self.plane_bytes:
             return 1, self.planes * self.plane_bytes
         return self.planes, self.plane_bytes
@@ -119,7 +115,7 @@ class TileTransfer:
 
 @dataclass(frozen=True)
 class TileJob:
-    """One run of the accelerator; ``loads`` is true if its input tile is not in L1 yet."""
+    """One run of the accelerator. ``loads`` is true if its input tile is not in L1 yet."""
 
     rows: Span
     columns: int
@@ -139,7 +135,7 @@ def is_channel_sum(layer: AcceleratorLayer) -> bool:
 
 
 def flatten_addition(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return the layer for tiling: an addition becomes one row of all bytes of the batch."""
+    """Return the layer for tiling. An addition becomes one row of all bytes of the batch."""
     if layer.kind is not LayerKind.ADD:
         return layer
     width = layer.batch * layer.channels * layer.height * align(layer.width)
@@ -157,7 +153,7 @@ def tile_sizes(length: int, size: int) -> list[int]:
 
 
 def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
-    """Yield the jobs of one sample, in the order in which they are computed."""
+    """Yield the jobs of one sample, in order of execution."""
     columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
     inputs = tile_sizes(layer.channels, tile.in_channels)
@@ -173,7 +169,7 @@ def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
 
 
 def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of an input tile; ``planes`` are the channels of a dense layer."""
+    """Return the transfer of an input tile. ``planes`` are the channels of a dense layer."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns if layer.kind is LayerKind.ADD else layer.width)
@@ -181,7 +177,7 @@ def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: in
 
 
 def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of a tile of results; ``planes`` are the channels of a dense layer."""
+    """Return the transfer of a tile of results. ``planes`` are the channels of a dense layer."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns)
@@ -193,8 +189,8 @@ def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
 
     If the size of a store is not a multiple of 32 bytes, the store overwrites 16 more bytes
     (diana-driver.md, T2). After the rows of the last tile, these bytes are the next channel's first
-    rows, which are already stored. So the rows of each tile, including the last tile, are whole
-    pieces, unless one tile has all rows.
+    rows, which are already stored. Therefore the rows of each tile, including the last tile, are
+    whole pieces, unless one tile has all rows.
     """
     height, pitch = layer.out_height, align(layer.out_width)
     if height * pitch % PIECE:
@@ -204,7 +200,7 @@ def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
 
 
 def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> int:
-    """Return the bytes of weights and biases that the accelerator fetches at a time.
+    """Return the bytes of weights and biases in one fetch of the accelerator.
 
     A depthwise layer has one job per channel, and each job fetches one block (diana-driver.md, J4).
     """
@@ -261,7 +257,7 @@ def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, 
 
 
 def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
-    """Return the number of channels of an input and of results that are in L1 at a time.
+    """Return the numbers of input channels and of result channels that are in L1 at a time.
 
     Results of sums over channels are in blocks of 16. They need 32 bits each if L1 adds the sums of
     several input tiles. Depthwise jobs write bytes after their results.

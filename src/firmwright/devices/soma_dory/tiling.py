@@ -1,8 +1,8 @@
 """Finds the tiles of a layer that need the fewest estimated cycles.
 
 The cost model (``cost.py``) compares all of the several hundred possible tiles. The model is split
-into terms. Some terms depend only on the tile of rows and columns, and the other terms only on the
-tile of channels. So the cycles of a pair of tiles are a few products.
+into terms. Some terms depend only on the tile of rows and columns. The other terms depend only on
+the tile of channels. Therefore the cycles of a pair of tiles are a few products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from firmwright.ir.layer import LayerKind
 
 @dataclass(frozen=True)
 class Tiling:
-    """The tiles of a layer, their cycles, and the layer in the form that is tiled.
+    """The tiles of a layer, their cycles, and the layer in the form for tiling.
 
     In this form, an addition is one row of bytes.
     """
@@ -69,7 +69,7 @@ class PlaneTile:
 
 @dataclass(frozen=True)
 class ChannelTile:
-    """A tile of channels: its costs with whole rows and columns.
+    """A tile of channels, with its costs for whole rows and columns.
 
     The input is loaded ``fetches`` times, in ``loads`` transfers. ``jobs`` is the number of jobs,
     which fetch weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are the numbers of
@@ -102,7 +102,7 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 
 
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
-    """Return the memory that the layer's smallest tiles exceed; None if they fit.
+    """Return the memory that the layer's smallest tiles exceed, or None if they fit.
 
     The function is fast, because it compares no tiles.
     """
@@ -134,7 +134,7 @@ def l1_bytes(accelerator: Accelerator) -> int:
 
 
 def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
-    """Return whether a later job may continue sums; the analog core converts sums at once."""
+    """Return whether a later job may continue sums. The analog core converts sums immediately."""
     return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
 
 
@@ -183,8 +183,8 @@ def split_transfers(
 ) -> tuple[int, int]:
     """Return the cycles of these transfers of all channels, and the number of one-piece transfers.
 
-    The cycles do not include the overhead of one-piece transfers, because this overhead occurs for
-    each tile of channels.
+    The cycles exclude the overhead of one-piece transfers, because this overhead occurs for each
+    tile of channels.
     """
     cycles_apart = single = 0
     for copy, times in copies.items():
@@ -240,7 +240,7 @@ def choose(
     planes: list[PlaneTile],
     channels: list[ChannelTile],
 ) -> tuple[PlaneTile, ChannelTile]:
-    """Return the tiles that need the fewest cycles together; the first of equally fast tiles."""
+    """Return the pair of tiles with the fewest cycles, the first one of equally fast pairs."""
     fitting = (
         (plane, channel)
         for plane, channel in product(planes, channels)
@@ -250,7 +250,7 @@ def choose(
 
 
 def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) -> int:
-    """Return the bytes of L1 that tiles need; see :func:`tiles.footprint`."""
+    """Return the bytes of L1 that tiles need, see :func:`tiles.footprint`."""
     read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
     return tiles.count_inputs(layer) * read + tiles.align(
         plane.bytes_out * channel.planes_out, PIECE
@@ -260,7 +260,8 @@ def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) ->
 def count_cycles(
     layer: AcceleratorLayer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
 ) -> int:
-    """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them per job."""
+    """Return the cycles of a sample, which equal the sum over jobs in
+    :func:`cost.estimate_cycles`."""
     jobs = plane.jobs * channel.jobs
     compute = channel.compute
     if layer.kind is LayerKind.ADD:

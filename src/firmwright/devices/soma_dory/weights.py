@@ -1,9 +1,10 @@
 """Packs weights and biases for DIANA's digital accelerator.
 
-The packed data are blocks of 16 output channels, each followed by its biases. Channels are padded
-with zeros to a multiple of 16. Bytes are reversed in each 32-bit word, as in activations. Source:
-the blocks of DORY's ``adjust_data_layout``. The biases do not have an error of this function, which
-DORY 9e2dbba corrects: it occurs if 16 does not divide the number of channels.
+The packed data are blocks of 16 output channels, and each block ends with its biases. Channels are
+padded with zeros to a multiple of 16. Bytes are reversed in each 32-bit word, as in activations.
+The source is the blocks of DORY's ``adjust_data_layout``. If 16 does not divide the number of
+channels, this function of DORY has an error in the biases, which DORY 9e2dbba corrects. The packed
+biases do not have this error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from firmwright.ir.layer import Array, LayerKind
 
 
 def pack_weights(layer: AcceleratorLayer) -> Array:
-    """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks.
+    """Return the bytes (uint8) of a layer's weights and biases. A job reads whole blocks.
 
     The layer must not be an addition, which has no weights.
     """
@@ -64,8 +65,8 @@ def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
 def pack_analog(weights: Array, factors: Array, bias: Array) -> tuple[Array, Array]:
     """Return two bits per weight, and 16-bit factors and biases, for the emulated analog core.
 
-    A word has two bits for each of the 16 lanes of a convolution: first the bits of the lanes with
-    1, then the bits of the lanes with -1. The 16 factors of a block come before its biases.
+    A word has two bits for each of the 16 lanes of a convolution. The bits of the lanes with 1
+    precede the bits of the lanes with -1. The 16 factors of a block precede its biases.
     """
     lanes, _ = pack_conv2d(weights, bias)
     lanes = lanes.reshape(len(lanes), -1, LANES)
