@@ -15,7 +15,7 @@ __all__ = ["ClockCycles", "Emulator", "Execution", "load_emulator", "run_firmwar
 
 
 def load_emulator(name: str) -> Emulator:
-    """Return an installed emulator. Raises UserError for an unknown name."""
+    """Return an installed emulator. Raises UserError if the name is unknown."""
     if not is_emulator(name):
         raise UserError(f"unknown emulator '{name}'{did_you_mean(name, emulator_names())}")
     return cast(Emulator, resolve_emulator(name))
@@ -32,15 +32,15 @@ def run_firmware(
 ) -> Execution:
     """Run a firmware from reset to its exit, and return the record of the run.
 
-    ``counted`` names the function whose executed instructions are counted. A firmware that executes
-    more than ``budget`` instructions counts as hung. ``parts`` names the functions that the counted
-    function calls, in the order of the calls. Each call is counted separately. All ELF files are
-    loaded into the memories, and the first file is the firmware that starts.
+    ``counted`` names the function whose executed instructions are counted. If a firmware executes
+    more than ``budget`` instructions, the run is aborted. ``parts`` names the functions that the
+    counted function calls, in the order of the calls. Each call is counted separately. The emulator
+    loads all ELF files, and the first file is the firmware that starts.
 
     Raises UserError if the emulator is unknown, is missing or does not count each part. Also raises
     UserError, with the address, if the firmware causes a fault, needs more input or does not exit.
     """
-    # This import is late, because an up-to-date build reads no ELF file.
+    # A late import, because an up-to-date build reads no ELF file.
     from firmwright.emulator.image import read_firmware
 
     chosen = load_emulator(emulator)

@@ -86,14 +86,14 @@ def load_library() -> ctypes.CDLL:
 
 
 class BlockCounter:
-    """Counts the instructions that one function of a firmware executes, callees included."""
+    """Counts the instructions of one function of a firmware, callees included."""
 
     def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
         """Attach the hook, which stops the engine soon after the run exceeds the budget."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
-        # The C code has pointers to these objects, so attributes keep them alive.
+        # The C code has pointers to these objects, so attributes keep the objects alive.
         self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
         calls = (_Part(_Amount(), address_of(name), 0) for name in run.parts)
@@ -121,19 +121,19 @@ class BlockCounter:
 
     @property
     def over_budget(self) -> bool:
-        """Whether the engine was stopped because of the budget."""
+        """Whether the budget stopped the engine."""
         return int(self._counter.executed) > int(self._counter.budget)
 
     @property
     def executed_instructions(self) -> int:
-        """The instructions executed since start-up, inside and outside of the counted function."""
+        """The instructions since start-up, inside and outside of the counted function."""
         return int(self._counter.executed)
 
     @property
     def clock(self) -> int:
         """The cycles since start-up, until the last block.
 
-        In the counted function, the cycles are computed by the platform's table. Outside of this
+        In the counted function, the platform's table determines the cycles. Outside of this
         function, or without a table, each instruction counts as one cycle.
         """
         if self._table is None:
@@ -145,7 +145,7 @@ class BlockCounter:
 
     @property
     def last_block(self) -> int:
-        """The address of the last block that was entered."""
+        """The address of the last executed block."""
         return int(self._counter.last_block)
 
     def mark_last_instruction(self, address: int) -> None:
@@ -157,11 +157,11 @@ class BlockCounter:
         return self._divide_by_symbol("instructions")
 
     def count_by_part(self) -> tuple[int, ...]:
-        """Return the instructions executed in calls of each part, callees included."""
+        """Return the instructions in calls of each part, callees included."""
         return tuple(int(part.counted.instructions) for part in self._parts)
 
     def count_cycles(self) -> ClockCycles | None:
-        """Return the cycles by the platform's table, None without a table."""
+        """Return the cycles according to the platform's table, or None without a table."""
         if self._table is None:
             return None
         return ClockCycles(
@@ -181,7 +181,7 @@ class BlockCounter:
 
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
-    """Return the time model of the platform; without a cycle table, it counts no cycles."""
+    """Return the time model of the platform. Without a cycle table, the model counts no cycles."""
     table = platform.cycle_table
     if table is None or cycles is None:
         return _Timing()

@@ -1,6 +1,6 @@
 """Defines the built-in emulators: this machine, the package unicorn, and the programs of QEMU.
 
-An up-to-date build does not need the modules that run firmware, so they are imported late.
+An up-to-date build does not need the modules that run firmware. Therefore they are imported late.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Unicorn(Emulator):
 
 
 class QemuUser(Emulator):
-    """QEMU for programs of Linux. It counts only instructions of programs with symbols."""
+    """QEMU for programs of Linux. It counts instructions only of programs with symbols."""
 
     def run(self, run: Run, /) -> Execution:
         from firmwright.emulator.qemu import run_in_qemu_user
@@ -69,7 +69,7 @@ class QemuUser(Emulator):
 
 
 class Qemu(QemuUser):
-    """QEMU for firmware. It counts instructions if it was built with plugins."""
+    """QEMU for firmware. It counts instructions if it has plugins."""
 
     def run(self, run: Run, /) -> Execution:
         from firmwright.emulator.qemu import run_in_qemu

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from firmwright.progress import BYTES, report
 
-# A firmware that polls this often in succession without remaining input waits forever. A correct
+# If a firmware polls this often in succession without remaining input, it waits forever. A correct
 # firmware polls far less, because a write of a byte resets the number.
 _IDLE_POLLS = 1000
 
 
 class Console:
-    """Input that is read byte by byte, and the output so far."""
+    """The remaining input, which the firmware reads byte by byte, and the output so far."""
 
     def __init__(self, data: bytes) -> None:
         self._input = data
@@ -25,16 +25,17 @@ class Console:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the firmware waits for input that will not come."""
+        """Whether the firmware waits for input that will not arrive."""
         return self._idle_polls > _IDLE_POLLS
 
     def poll(self) -> bool:
-        """Return whether a byte can be read, and count the poll if no byte is left."""
+        """Return whether a byte can be read, and count the poll if no input is left."""
         self._idle_polls = 0 if self.has_input else self._idle_polls + 1
         return self.has_input
 
     def read(self) -> int:
-        """Return the next byte; 0 if no byte is left, like the register of an empty receiver."""
+        """Return the next byte, or 0 if no input is left, like the register of an empty
+        receiver."""
         if not self.has_input:
             return 0
         self._position += 1
@@ -42,6 +43,5 @@ class Console:
         return self._input[self._position - 1]
 
     def write(self, byte: int) -> None:
-        """Append one byte to the output."""
         self._idle_polls = 0
         self.output.append(byte & 0xFF)

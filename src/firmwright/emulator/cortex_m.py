@@ -91,7 +91,7 @@ class CortexM:
         self.stop = stop
         self.counts_cycles = False
         self.cycles_at_zero = 0
-        self.operations: dict[int, Callable[[], int]] = {}  # of semihosting, with their results
+        self.operations: dict[int, Callable[[], int]] = {}  # semihosting operations, by number
         core = find_core(run.platform.architecture)
         self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
         if core == UC_CPU_ARM_CORTEX_M0:  # Cortex-M0 has no cycle counter
@@ -109,7 +109,8 @@ class CortexM:
         return int.from_bytes(vectors[4:], "little")
 
     def explain_exception(self, number: int) -> Stop | None:
-        """Return the exit code for semihosting's exit, and a fault for every other exception."""
+        """Return the exit code for semihosting's exit, None for other known operations, or a
+        fault."""
         here = self.engine.reg_read(UC_ARM_REG_PC)
         if number != _BREAKPOINT:
             return Stop(fault=_CAUSES.get(number, f"exception {number}"), address=here)

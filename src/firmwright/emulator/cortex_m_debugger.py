@@ -1,4 +1,4 @@
-"""Emulates any chip with a Cortex-M whose console is a debugger, by Arm semihosting.
+"""Emulates any chip with a Cortex-M whose console is a debugger, with Arm semihosting.
 
 Source of the operations: Arm, Semihosting for AArch32 and AArch64. The chip has the memories of the
 platform, and no other devices.
@@ -28,14 +28,15 @@ class CortexMDebugger(CortexM):
         self.operations = {_OPEN: lambda: _CONSOLE, _WRITE: self._write, _READ: self._read}
 
     def _write(self) -> int:
-        """Write to the console; return 0, the number of bytes that were not written."""
+        """Write to the console, and return 0, the number of bytes that were not written."""
         _, address, length = self.read_words(3)
         for byte in self.engine.mem_read(address, length):
             self.console.write(byte)
         return 0
 
     def _read(self) -> int:
-        """Read from the console; return the number of requested bytes that are not available."""
+        """Read from the console, and return the number of requested bytes that are not
+        available."""
         _, address, length = self.read_words(3)
         data = bytearray()
         while len(data) < length and self.console.has_input:

@@ -8,20 +8,20 @@ from typing import Any, Protocol, cast
 
 from unicorn.unicorn_const import UC_HOOK_BLOCK
 
-# The package exports these names without declaring them, and hides the library.
+# The package exports these names without a declaration. The library is internal.
 from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
 __all__ = ["Engine", "UcError", "add_native_block_hook", "open_engine", "unicorn_function"]
 
 TRANSLATIONS = 128 << 20
-"""Bytes for translated code. Unicorn's default is 1 GiB, which a memory limit may not allow."""
+"""Bytes for translated code. Unicorn's default is 1 GiB, which can exceed a memory limit."""
 
 ReadDevice = Callable[[Any, int, int, Any], int]  # engine, offset, size in bytes, user data
 WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size, value, user data
 
 
 class Engine(Protocol):
-    """The methods of :class:`unicorn.Uc` that firmwright uses; addresses and sizes are in bytes."""
+    """The methods of :class:`unicorn.Uc` that firmwright uses. Addresses and sizes are in bytes."""
 
     _uch: Any  # the handle for the library's C functions
 
@@ -54,7 +54,7 @@ class Engine(Protocol):
 
 
 def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
-    """Return a new engine; the arguments are unicorn's constants."""
+    """Return a new engine. The arguments are unicorn's constants."""
     engine = cast(Engine, Uc(architecture, mode, cpu))
     engine.ctl_set_tcg_buffer_size(TRANSLATIONS)
     return engine
@@ -68,10 +68,11 @@ def unicorn_function(name: str) -> ctypes.c_void_p:
 def add_native_block_hook(
     engine: Engine, function: ctypes.c_void_p, data: ctypes.Structure
 ) -> None:
-    """Register a C function (a ``uc_cb_hookcode_t``) that is called with ``data`` for every block.
+    """Register a C function (a ``uc_cb_hookcode_t``) that unicorn calls with ``data`` for every
+    block.
 
-    The caller keeps the function and the data alive. The method ``hook_add`` of unicorn accepts
-    only Python functions.
+    The caller keeps references to the function and the data. The method ``hook_add`` of unicorn
+    accepts only Python functions.
     """
     handle = ctypes.c_size_t()
     everywhere = (ctypes.c_uint64(1), ctypes.c_uint64(0))  # an empty range means every address

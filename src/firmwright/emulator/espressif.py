@@ -1,4 +1,4 @@
-"""Emulates Espressif's chips with one RISC-V core: UART0, and the registers that a program writes.
+"""Emulates Espressif's chips with one RISC-V core: UART0, and registers for the exit and watchdogs.
 
 Sources of addresses: the Technical Reference Manuals of the ESP32-C3 and the ESP32-C6.
 """
@@ -24,7 +24,7 @@ class Esp32C3(QemuVirtRv32):
     """The ESP32-C3: a UART whose FIFO is never full, and registers without a function."""
 
     registers: ClassVar[tuple[int, ...]] = (0x60008000, 0x6001F000)
-    """The pages of a timer group and of RTC_CNTL, in which the exit code is at ``exit_code``."""
+    """The pages of RTC_CNTL, which has the exit code at ``exit_code``, and of a timer group."""
 
     exit_code = 0x50
 

@@ -13,7 +13,7 @@ from firmwright.toolchain.opened_files import OpenedFiles
 if TYPE_CHECKING:
     from firmwright.emulator.image import Firmware
 
-# Exit codes of the board code; the firmware's definitions are in templates/runtime/fw_hal.h.
+# Exit codes of the board code. The firmware's definitions are in templates/runtime/fw_hal.h.
 EXIT_TRAP = 120
 EXIT_NO_INPUT = 121
 EXIT_NO_FEATURE = 122
@@ -27,7 +27,7 @@ class Run:
     platform: Platform
     console_input: bytes
     counted: str  # the function whose instructions are counted
-    parts: tuple[str, ...]  # functions that it calls, in this order, each counted with callees
+    parts: tuple[str, ...]  # functions that ``counted`` calls, in order
     budget: int  # instructions, from start-up to exit
 
 
@@ -38,8 +38,8 @@ class ClockCycles:
     ``source`` is the method that determines the cycles, such as ``by the table of Cortex-M4`` or
     ``in the RTL of CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty
     only if the emulator does not count instructions. ``by_symbol`` divides ``total`` among the
-    functions whose code was executed. ``stalls`` are the cycles in which no instruction retired, by
-    kind. ``by_symbol`` and ``stalls`` are empty if the emulator does not know them.
+    executed functions. ``stalls`` are the cycles in which no instruction retired, by kind. If the
+    emulator does not provide ``by_symbol`` or ``stalls``, the mapping is empty.
     """
 
     source: str
@@ -53,13 +53,13 @@ class ClockCycles:
 class Execution:
     """The result of a run.
 
-    ``instructions`` are the instructions executed between the entry into the counted function and
-    its return, callees included, summed over all calls. It is None if the emulator cannot count.
-    ``by_symbol`` divides this number among the functions whose code was executed. ``by_part`` has
-    the instructions of each part's calls, callees included, in the order of the parts.
+    ``instructions`` are the instructions between the entry into the counted function and its
+    return, callees included, summed over all calls. It is None if the emulator cannot count.
+    ``by_symbol`` divides this number among the executed functions. ``by_part`` has the instructions
+    of each part's calls, callees included, in the order of the parts.
 
-    ``cycles`` are the clock cycles of these instructions, None if the emulator does not know them.
-    ``notes`` are sentences for the user, such as the reason of a long start.
+    ``cycles`` are the clock cycles of these instructions, or None if the emulator does not count
+    cycles. ``notes`` are sentences for the user, such as the reason of a long start.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"
@@ -88,21 +88,22 @@ class Emulator(ABC):
         """
 
     def find_version(self, _platform: Platform, /) -> str | None:
-        """Return the version for a lock; None if this machine's processor is the emulator.
+        """Return the version for a lock, or None if this machine's processor is the emulator.
 
-        Raises UserError for an emulator that is not installed.
+        Raises UserError if the emulator is not installed.
         """
         return None
 
     def explain_unusable(self, _platform: Platform, /) -> str:
-        """Return why the emulator cannot run the platform's firmware, and a remedy; or ''.
+        """Return the reason why the emulator cannot run the platform's firmware, and a remedy, or
+        ''.
 
-        This method does not start a program, because up-to-date builds call it too.
+        This method does not start a program, because up-to-date builds also call it.
         """
         return ""
 
     def find_files(self, _platform: Platform, /) -> OpenedFiles | None:
-        """Return the files and facts that affect results; None if the emulator is missing."""
+        """Return the files and facts that affect results, or None if the emulator is missing."""
         return None
 
     def counts_instructions(self, _platform: Platform, /) -> bool:

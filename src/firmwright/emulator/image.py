@@ -18,7 +18,7 @@ _EXECUTABLE = 1  # PF_X
 
 @dataclass(frozen=True)
 class FirmwareSegment:
-    """The bytes of a segment, and the physical address at which they are loaded."""
+    """The bytes of a segment, and the physical address to which they are loaded."""
 
     address: int
     data: bytes
@@ -27,16 +27,16 @@ class FirmwareSegment:
 
 @dataclass(frozen=True, order=True)
 class FunctionSymbol:
-    """A function symbol; ``address`` is the address of its first instruction, without Thumb bit."""
+    """A function symbol. ``address`` is the address of its first instruction, without Thumb bit."""
 
     address: int
-    size: int  # in bytes; 0 if the assembly source does not state the size
+    size: int  # in bytes; 0 if the assembly source has no size
     name: str
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The sorted function symbols of a firmware; the last symbol at an address applies."""
+    """The sorted function symbols of a firmware. The last symbol at an address applies."""
 
     functions: tuple[FunctionSymbol, ...]
 
@@ -59,7 +59,10 @@ class Symbols:
         return name if name.startswith("0x") else f"{address:#010x} in {name}"
 
     def address_of(self, name: str) -> int:
-        """Return the address of the function ``name``. Raises UserError if it does not exist."""
+        """Return the address of the function ``name``.
+
+        Raises UserError if the function does not exist.
+        """
         for function in self.functions:
             if function.name == name:
                 return function.address
@@ -69,7 +72,7 @@ class Symbols:
 
 @dataclass(frozen=True)
 class Firmware:
-    """A parsed ELF file; ``entry`` is the address of its first instruction.
+    """A parsed ELF file. ``entry`` is the address of its first instruction.
 
     The other ELF files, ``beside``, add their segments and symbols.
     """
@@ -82,7 +85,8 @@ class Firmware:
 
     @cached_property
     def code(self) -> tuple[int, bytes]:
-        """The first executable address, and the bytes from there to the last executable byte."""
+        """The first executable address, and the bytes from this address to the last executable
+        byte."""
         parts = [segment for segment in self.segments if segment.executable]
         start = min(part.address for part in parts)
         code = bytearray(max(part.address + len(part.data) for part in parts) - start)

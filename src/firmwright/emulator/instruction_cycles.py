@@ -1,4 +1,4 @@
-"""Computes the clock cycles of every instruction of a firmware, by the table of its core."""
+"""Computes the clock cycles of every instruction of a firmware from the table of its core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.toolchain.cycle_tables import (
 from firmwright.toolchain.instructions import Code, decode
 
 ACCESSES = ("load", "load_update", "store", "float_load", "float_store")
-"""The kinds of instructions that can run in the pipeline directly after a load."""
+"""The kinds of instructions that can follow a load in the pipeline without a stall."""
 
 REGISTERS, SHORT_REGISTERS = 0x1F, 0x7
 """The masks of a register's number. A short number counts from register 8."""

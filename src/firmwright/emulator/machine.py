@@ -16,7 +16,7 @@ class Stop:
     """The reason why the machine stops: an exit code (0..255), or a description of a fault.
 
     ``address`` is the address of the instruction. It is None for an access to a device, because
-    unicorn knows the program counter only after the stop.
+    unicorn updates the program counter only after the stop.
     """
 
     exit_code: int = 0
@@ -25,10 +25,10 @@ class Stop:
 
 
 class Machine(Protocol):
-    """One board; its devices call ``stop`` when the firmware ends or cannot continue."""
+    """One board. Its devices call ``stop`` when the firmware ends or cannot continue."""
 
     thumb: bool
-    program_counter: int  # the numbers of these registers in unicorn
+    program_counter: int  # unicorn's numbers of these registers
     stack_register: int
     link_register: int
     engine: Engine
@@ -48,5 +48,5 @@ class Machine(Protocol):
     def explain_exception(self, number: int) -> Stop | None:
         """Return the reason to stop for the processor exception ``number`` of unicorn.
 
-        The result is None if the machine has handled the exception and continues.
+        The result is None if the machine handles the exception and continues.
         """

@@ -23,11 +23,10 @@ from firmwright.user_folders import find_cache_folder
 
 
 def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
-    """Compile sources and their headers, given by file name, and return the library.
+    """Compile sources and their headers, by file name, and return the library.
 
-    An existing library is built again only if it is damaged: the file name has digests of all
-    inputs and of the library. Several processes may share the folder. Raises UserError if the
-    compiler fails.
+    The file name has digests of all inputs and of the library. Only a damaged library is built
+    again. Several processes may share the folder. Raises UserError if the compiler fails.
     """
     kept = find_folder()
     # The flags select zig's headers, because the machine's headers would be further inputs.
@@ -58,8 +57,8 @@ def find_folder() -> Path:
     """Return the folder of the libraries in the user's cache.
 
     The libraries are not in the build folder, because this process loads them, and another person's
-    repository may contain the build folder. If the cache is not writable, the folder is deleted
-    when this process ends.
+    repository may contain the build folder. If the cache is not writable, the folder is temporary
+    and is deleted when this process ends.
     """
     folder = find_cache_folder()
     if folder is None:

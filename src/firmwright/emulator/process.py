@@ -1,4 +1,4 @@
-"""Runs a program that reads its samples from standard input, and reports the bytes read so far."""
+"""Runs a program that reads its samples from standard input, and reports the progress in bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.child import INTERPRETER
 from firmwright.progress import BYTES, report
 
 CHUNK = 4096
-"""The number of bytes that one write passes to the program."""
+"""The number of bytes per write to the program."""
 
 
 def run_process(
@@ -22,7 +22,7 @@ def run_process(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program with this input. Raises TimeoutExpired after ``limit`` seconds.
 
-    ``stderr`` is the argument of this name of :class:`subprocess.Popen`. The environment variable
+    ``stderr`` is an argument of :class:`subprocess.Popen`. The environment variable
     ``FIRMWRIGHT_PYTHON`` has the path of this interpreter, for simulators that are Python packages.
     """
     environment = {**os.environ, "FIRMWRIGHT_PYTHON": INTERPRETER}
@@ -44,7 +44,7 @@ def run_process(
 
 
 def feed(stream: IO[bytes], given: bytes) -> None:
-    """Write all bytes to the stream; ignore a stream that the program has closed."""
+    """Write all bytes to the stream, and ignore an error if the program closed the stream."""
     with suppress(BrokenPipeError), stream:
         for start in range(0, len(given), CHUNK):
             stream.write(given[start : start + CHUNK])

@@ -1,4 +1,4 @@
-"""Runs a firmware in QEMU, which is a second emulator for one ELF file, if it is installed."""
+"""Runs a firmware in QEMU, which is a second emulator for one ELF file, if QEMU is installed."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
 
 
 def run_in_qemu_user(run: Run) -> Execution:
-    """Run a Linux program in QEMU; this machine's kernel executes its system calls.
+    """Run a Linux program in QEMU. The kernel of this machine executes its system calls.
 
     Instructions are counted if QEMU has plugins and the program has symbols. Programs of zig have
-    no symbols, because its linker strips the symbols together with the data that differs between
+    no symbols, because zig's linker strips the symbols together with the data that differs between
     runs.
     """
     qemu, program = find_qemu(run.platform)
@@ -77,7 +77,7 @@ def run_in_qemu_user(run: Run) -> Execution:
 def _count(
     run: Run, program: str, version: str, execute: Callable[[Sequence[str]], Execution]
 ) -> Execution:
-    """Return the execution with these options of QEMU, with instruction counts if possible."""
+    """Run with QEMU's options for instruction counts if possible, or without options."""
     if not run.firmware.symbols.functions or not takes_plugins(program):
         return execute(())
     with tempfile.TemporaryDirectory() as folder:
@@ -90,13 +90,15 @@ def _count(
 
 @cache
 def takes_plugins(program: str) -> bool:
-    """Return whether this QEMU was built with plugins."""
     shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
     return "-plugin" in shown.stdout
 
 
 def find_qemu(platform: Platform) -> tuple[Qemu, str]:
-    """Return the platform's `qemu` entry and the program's path; UserError if either is missing."""
+    """Return the platform's `qemu` entry and the path of the program.
+
+    Raises UserError if the entry or the program is missing.
+    """
     qemu = platform.qemu
     if qemu is None:
         raise UserError(

@@ -23,7 +23,7 @@ _FINISHER = 0x100000
 _FINISHER_PASS = 0x5555
 _FINISHER_FAIL = 0x3333
 
-_CLOCK = 8  # two words after the finisher, which QEMU reads as 0
+_CLOCK = 8  # two words after the finisher, which are 0 in QEMU
 
 _UART = 0x10000000
 _UART_DATA = 0

@@ -40,9 +40,9 @@ _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
 
 MEMORY = TRANSLATIONS + (512 << 20)
-"""The bytes that an emulation may use in addition to its copies of the platform's memories."""
+"""The bytes for an emulation in addition to its copies of the platform's memories."""
 
-# RAM has random content after power-on. This value makes a firmware fail that relies on zeros.
+# RAM has random content after power-on. With this value, a firmware that relies on zeros fails.
 _RAM_PATTERN = b"\xa5"
 _ERASED_FLASH = b"\xff"
 
@@ -59,7 +59,7 @@ _ACCESSES = {
 
 
 def run_in_unicorn(run: Run) -> Execution:
-    """Run the firmware on the emulated board; see :class:`firmwright.emulator.execution.Run`."""
+    """Run the firmware on the emulated board, see :class:`firmwright.emulator.execution.Run`."""
     machines = find_machines(run.platform.accelerators)
     wanted = load_board(run.platform.board).machine
     if wanted not in machines:
@@ -107,7 +107,7 @@ class _Session:
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
 
     def execute(self, name: str) -> Execution:
-        """Run from reset to exit; ``name`` is the emulator's name with its version."""
+        """Run from reset to exit. ``name`` is the emulator's name with its version."""
         platform = self._run.platform
         flash, vectors = platform.memories.get("flash"), load_board(platform.board).vectors
         start = self._machine.reset(flash.origin + vectors if flash else self._firmware.entry)
@@ -171,7 +171,8 @@ class _Session:
                 yield address - memory.origin + memory.data_origin
 
     def _map(self, name: str, memory: Memory, access: int) -> None:
-        """Map a memory. unicorn maps whole pages, so hooks report accesses beyond its end."""
+        """Map a memory. unicorn maps whole pages, so hooks report accesses beyond the memory's
+        end."""
         size = -(-memory.size // _PAGE) * _PAGE
         try:
             self._engine.mem_map(memory.origin, size, access)
@@ -192,7 +193,7 @@ class _Session:
         return UserError(f"{text}\nconsole, last lines:\n{last_lines}" if last_lines else text)
 
     def _stop(self, stop: Stop) -> None:
-        """Stop the engine for this reason, unless it is already stopping for another reason."""
+        """Stop the engine for this reason, unless another reason already stops it."""
         if self._stopped is None:
             self._stopped = stop
         self._engine.emu_stop()

@@ -13,7 +13,7 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.opened_files import OpenedFiles
 
 PROGRAMS = ("verilator", "g++", "make")
-"""The programs that build the simulator. Their Debian packages have the same names."""
+"""The programs that build the simulator. Their Debian packages have equal names."""
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "rv32ic": (),
@@ -23,7 +23,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 """The parameters of the core that differ from the defaults, by architecture."""
 
 MACHINE = "qemu-virt-rv32"
-"""The machine whose devices the simulator has, as descriptions of boards name it."""
+"""The machine whose devices the simulator has, by its name in descriptions of boards."""
 
 
 class Cv32e40p(Emulator):
@@ -32,8 +32,8 @@ class Cv32e40p(Emulator):
     def run(self, run: Run, /) -> Execution:
         """Run the firmware in unicorn, which explains every fault, and then on the RTL.
 
-        Only the RTL runs the firmware if a parameter adds instructions that unicorn does not
-        support.
+        If a parameter adds instructions that unicorn does not support, only the RTL runs the
+        firmware.
         """
         if unusable := self.explain_unusable(run.platform):
             raise UserError(unusable)
@@ -84,7 +84,7 @@ class Cv32e40p(Emulator):
 
 
 def find_other_core(platform: Platform) -> str:
-    """Return the reason why a platform's core or devices are not supported; '' if they are."""
+    """Return the reason why a platform's core or devices are not supported, or ''."""
     if platform.architecture not in PARAMETERS:
         known = ", ".join(f"'{name}'" for name in PARAMETERS)
         return f"runs {known}, not '{platform.architecture}'; choose another emulator"

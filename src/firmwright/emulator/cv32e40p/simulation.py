@@ -42,8 +42,8 @@ def simulate(
     """Run the firmware on the RTL with these parameters.
 
     ``known`` is the run in another emulator, whose number of instructions is the total of the
-    progress. It is None if the other emulator does not support the instructions. Raises UserError
-    if the firmware traps or does not exit.
+    progress. ``known`` is None if the other emulator does not support the instructions. Raises
+    UserError if the firmware traps or does not exit.
     """
     check_segments(run)
     simulator, is_new = prepare_simulator(parameters)
@@ -75,7 +75,7 @@ def simulate(
 
 
 def make_notes(version: str, is_new: bool) -> Iterator[str]:
-    """Yield notes if the simulator was built now, and if the tests do not cover this RTL."""
+    """Yield notes if the simulator is new, and if the tests do not cover this RTL."""
     if is_new:
         yield f"built the simulator of the RTL {version}"
     if not version.startswith(f"{TESTED_VERSION},"):
@@ -96,7 +96,7 @@ def check_segments(run: Run) -> None:
 
 
 def write_run(run: Run, folder: Path) -> None:
-    """Write the files that the simulator reads."""
+    """Write the input files of the simulator."""
     address_of = run.firmware.symbols.address_of
     start, code = run.firmware.code
     lines = [
@@ -121,7 +121,7 @@ def write_line(keyword: str, *numbers: int) -> str:
 
 
 def run_simulator(simulator: Path, folder: Path, run: Run, total: int | None) -> None:
-    """Run the simulator to its end; report the counted instructions if their ``total`` is known."""
+    """Run the simulator to its end, and report progress if the ``total`` instructions are known."""
     with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -156,7 +156,7 @@ def read_counts(run: Run, file: Path) -> Counts:
 
 
 def describe_end(run: Run, counts: Counts) -> str:
-    """Return the reason and the location if the simulation ended without an exit code."""
+    """Return the reason and the location of an end without an exit code."""
     happened = {
         "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
         "access": f"access to address {counts.number:#010x}, which is in no memory",

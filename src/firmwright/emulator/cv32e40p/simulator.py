@@ -1,7 +1,7 @@
-"""Builds the simulator: Verilator translates the RTL to C++, and g++ compiles it.
+"""Builds the simulator: Verilator translates the RTL to C++, and g++ compiles the C++.
 
-A build needs about 15 seconds of CPU time. The result is stored in the user's cache under a digest
-of all inputs.
+A build needs about 15 seconds of CPU time. The user's cache stores the result under a digest of all
+inputs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
 
 
 def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
-    """Return the simulator, and whether it was built now.
+    """Return the simulator, and whether this call built it.
 
     ``parameters`` are the parameters of the core that differ from the defaults.
 
-    If several processes call this function at once, one process builds. Raises UserError if
-    Verilator or g++ fails.
+    If several processes call this function at the same time, one process builds. Raises UserError
+    if Verilator or g++ fails.
     """
     folder = find_folder()
     with (folder / "cv32e40p.lock").open("w") as lock:
@@ -62,7 +62,7 @@ def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
 
 
 def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
-    """Return the digest of all files, arguments and versions from which the simulator is built."""
+    """Return the digest of all files, arguments and versions that determine the simulator."""
     facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine()]
     facts += [*FLAGS, *parameters]
     key = hashlib.sha256("\0".join(facts).encode())
@@ -75,7 +75,7 @@ def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
 
 
 def build_simulator(rtl: list[Path], parameters: tuple[str, ...], work: Path) -> Path:
-    """Build the simulator in a folder; return its path."""
+    """Build the simulator in a folder, and return its path."""
     for name in SOURCES:
         (work / name).write_bytes(read_source(name))
     includes = sorted(
@@ -109,7 +109,7 @@ def build_simulator(rtl: list[Path], parameters: tuple[str, ...], work: Path) ->
 
 
 def list_rtl() -> list[Path]:
-    """Return the SystemVerilog files that the package's list names, in the order of the list.
+    """Return the SystemVerilog files in the package's list, in the order of the list.
 
     Raises UserError if a file is missing.
     """
@@ -127,9 +127,8 @@ def list_rtl() -> list[Path]:
 
 
 def find_rtl() -> Path:
-    """Return the folder of the package's RTL."""
     spec = find_spec("pythondata_cpu_cv32e40p")
-    assert spec is not None and spec.origin is not None  # the caller has checked the package
+    assert spec is not None and spec.origin is not None  # the caller checks the package
     return Path(spec.origin).parent / "system_verilog"
 
 
@@ -144,7 +143,7 @@ def read_verilator_version() -> str:
 
 @cache
 def ask(program: str, *arguments: str) -> str:
-    """Return the answer of a program. Raises UserError if it fails."""
+    """Return the output of a program. Raises UserError if the program fails."""
     command = [program, *arguments]
     try:
         done = subprocess.run(
