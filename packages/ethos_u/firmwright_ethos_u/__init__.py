@@ -1,6 +1,6 @@
-"""Defines the device ``ethos_u``: Arm's Ethos-U with Vela as its compiler.
+"""Defines the device `ethos_u`: Arm's Ethos-U with Vela as its compiler.
 
-Every build reads this file, so it imports neither TVM nor numpy.
+This module imports neither TVM nor numpy, because every build imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from firmwright_ethos_u.vela import check_vela
 
 HEADER = "ethosu_driver.h"
-"""The header of Arm's driver, which code for chips includes."""
+"""The header of Arm's driver. The C code for chips includes it."""
 
 DRIVER = "https://gitlab.arm.com/artificial-intelligence/ethos-u/ethos-u-core-driver"
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EthosU(Target):
-    """The accelerator; Vela compiles the int8 layers that run on it."""
+    """The accelerator. Vela compiles the int8 layers that run on it."""
 
     name = "ethos_u"
     reason = "Vela compiles the layers of its region"
@@ -38,18 +38,23 @@ class EthosU(Target):
 
     @property
     def options(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the accelerators and memory modes."""
         return {"accelerator": tuple(HARDWARE), "memory": tuple(MEMORY_MODES)}
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Return the regions of layers that break no rule; UserError without the right Vela."""
+        """Return the regions of layers that break no rule.
+
+        Raises UserError if the required version of Vela is not installed.
+        """
         check_vela()
         from firmwright_ethos_u.placement import place_layers
 
         return place_layers(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        """Compile a region with Vela; UserError without the right version of it."""
+        """Compile a region with Vela.
+
+        Raises UserError if the required version of Vela is not installed.
+        """
         check_vela()
         from firmwright_ethos_u.regions import lower_region
 
@@ -58,7 +63,7 @@ class EthosU(Target):
     def extend_project(
         self, project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
-        """Raise UserError if the project calls Arm's driver and no library contains it."""
+        """Raise UserError if the project calls Arm's driver, but no library contains the driver."""
         code = project / "board" / "fw_ethos_u.c"
         calls = code.is_file() and HEADER in code.read_text(encoding="utf-8")
         if calls and not (project / "network" / HEADER).is_file():

@@ -9,17 +9,16 @@ from firmwright_ethos_u.memory import Array, Memory
 from firmwright_ethos_u.stream import Accelerator, Operation
 
 DOUBLE, NATURAL = 0, 2
-"""Rounding modes: Vela calls them TFL and NATURAL."""
+"""The rounding modes, which Vela calls TFL and NATURAL."""
 
 WORD = 31
 TABLE_BYTES, TABLES_BYTES = 256, 2048
 TABLE, TABLE_END = 16, 24
 FORCED_TYPES = {2: np.uint8, 3: np.int8, 5: np.int16}
-"""Ranges of an activation that do not follow from the output's type."""
+"""The value ranges of an activation that do not depend on the output's type."""
 
 
 def rounding(operation: Operation) -> int:
-    """Return the rounding mode of an operation."""
     mode = operation.fields("OFM_PRECISION")["rounding"]
     if mode not in (DOUBLE, NATURAL):
         raise operation.reject(f"has an unsupported rounding mode ({mode})")
@@ -29,8 +28,8 @@ def rounding(operation: Operation) -> int:
 def rescale(values: Array, scale: Array | int, shift: Array | int, mode: int) -> NDArray[np.int64]:
     """Return `values * scale / 2**shift`, rounded.
 
-    DOUBLE rounds half up at the bit `min(shift, 31)` and then half away from zero, as the
-    reference kernels of TFLite do; NATURAL rounds half up.
+    NATURAL rounds half up. DOUBLE first rounds half up at the bit `min(shift, 31)`, and then rounds
+    half away from zero, as in TFLite's reference kernels.
     """
     product = multiply(values, scale)
     if mode == DOUBLE:
@@ -42,7 +41,7 @@ def rescale(values: Array, scale: Array | int, shift: Array | int, mode: int) ->
 
 
 def multiply(values: Array, factor: Array | int) -> Array:
-    """Return the exact product; as Python integers if it needs more than 63 bits."""
+    """Return the exact product. Products of more than 63 bits are Python integers."""
     peak = int(np.max(np.abs(values), initial=0)) * int(np.max(np.abs(factor)))
     if peak >= 1 << 62:
         return values.astype(object) * factor
@@ -50,19 +49,19 @@ def multiply(values: Array, factor: Array | int) -> Array:
 
 
 def half_up(values: Array, shift: Array | int) -> Array:
-    """Divide by a power of two; round half up."""
+    """Divide by a power of two, and round half up."""
     return np.asarray((values + half_unit(shift)) >> shift)
 
 
 def away_from_zero(values: Array, shift: Array | int) -> Array:
-    """Divide by a power of two; round half away from zero."""
+    """Divide by a power of two, and round half away from zero."""
     rounded: Array = abs(values) + half_unit(shift)
     return np.asarray(np.sign(values) * (rounded >> shift))
 
 
 def half_unit(shift: Array | int) -> Array:
-    """Return half of `2**shift`, and 0 for the shift 0; the shift is at most 63."""
-    # `1 << 63` overflows.
+    """Return half of `2**shift`, and 0 for the shift 0. The maximum shift is 63."""
+    # The maximum of int64 is less than `1 << 63`.
     return np.where(np.asarray(shift) > 0, 1 << np.maximum(np.asarray(shift, np.int64) - 1, 0), 0)
 
 
@@ -71,7 +70,8 @@ def finish(
 ) -> Array:
     """Add the zero point, apply the activation, and return values of the output's type.
 
-    Raises StreamError if an output of 32 bits overflows: the hardware's behavior is not known.
+    Raises StreamError if an output of 32 bits overflows, because the hardware's behavior is
+    unknown.
     """
     zero_point = operation.signed("OFM_ZERO_POINT")
     values = values + (zero_point if dtype.kind == "i" else zero_point & 0xFFFF)
@@ -96,7 +96,7 @@ def finish(
 def look_up(
     memory: Memory, accelerator: Accelerator, values: Array, dtype: np.dtype, index: int
 ) -> Array:
-    """Return the table's value of each input.
+    """Return the table's value for each input.
 
     A table has 256 values, or 512 pairs of a base and a slope if the output has 16 bits.
     """

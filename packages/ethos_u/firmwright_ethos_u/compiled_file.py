@@ -1,8 +1,9 @@
-"""Reads a TFLite file that Vela has compiled: one operator `ethos-u`.
+"""Reads a TFLite file from Vela, which contains one operator `ethos-u`.
 
 The operator's inputs are the driver's payload, the constants, the scratch memory, the fast scratch
-memory, and the network's inputs. The constants are region 0, the memories regions 1 and 2. The
-metadata `OfflineMemoryAllocation` has the offset of each tensor in the arena.
+memory, and the network's inputs. Region 0 contains the constants, and regions 1 and 2 are the
+scratch memories. The metadata `OfflineMemoryAllocation` contains the offset of each tensor in the
+arena.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OPERATOR = b"ethos-u"
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
 PLAN = b"OfflineMemoryAllocation"
 PLAN_HEADER = 3
-"""Integers before the offsets: version, number of subgraphs, number of tensors."""
+"""The number of integers before the offsets: version, number of subgraphs, number of tensors."""
 
 DTYPES = {
     schema.TensorType.INT8: "int8",
@@ -34,7 +35,8 @@ DTYPES = {
 def read_compiled(data: bytes) -> CompiledNetwork:
     """Return the network of a compiled file.
 
-    Raises UserError if the file is not a TFLite file, has other operators, or no plan of the arena.
+    Raises UserError if the file is not a TFLite file, has other operators, or has no plan of the
+    arena.
     """
     if data[4:8] != IDENTIFIER:
         raise UserError(
@@ -83,7 +85,7 @@ def read_compiled(data: bytes) -> CompiledNetwork:
 
 
 def read_tensors(data: bytes) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the inputs and the outputs of a file that `read_compiled` accepts."""
+    """Return the inputs and the outputs of a compiled file."""
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
     (graph,) = model.subgraphs
     inputs, outputs = (
@@ -94,7 +96,6 @@ def read_tensors(data: bytes) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def describe_tensor(tensor: Any) -> Tensor:
-    """Return the name, shape, type, scale and zero point of a tensor of a file."""
     grid = tensor.quantization
     quantized = grid is not None and grid.scale is not None and len(grid.scale) == 1
     return Tensor(
@@ -107,7 +108,10 @@ def describe_tensor(tensor: Any) -> Tensor:
 
 
 def read_plan(model: Any) -> list[int]:
-    """Return the offset of each tensor in the arena."""
+    """Return the offset of each tensor in the arena.
+
+    Raises UserError if the file does not contain the offsets.
+    """
     for entry in model.metadata or []:
         if entry.name == PLAN:
             data = bytes(model.buffers[entry.buffer].data)

@@ -1,7 +1,8 @@
-"""Imports a TFLite file that Vela has compiled: a network with one call of the accelerator.
+"""Imports a TFLite file from Vela as a network with one call of the accelerator.
 
-The call has the inputs and the whole file as a constant; the device `ethos_u` runs it. The
-simulator is the reference, because LiteRT has no kernel for the operator `ethos-u`.
+The arguments of the call are the inputs, and the whole file as a constant. The device `ethos_u`
+runs the call. The simulator computes the reference, because LiteRT has no kernel for the operator
+`ethos-u`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     import tvm
 
 CALL = "firmwright_ethos_u.compiled"
-"""The name of the call in a module."""
+"""The name of the function that a module calls."""
 
 
 def import_model(
     data: bytes, name: str, _shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Return the module and the interface of a file; raise UserError if it is not supported."""
+    """Return the module and the interface of a file.
+
+    Raises UserError if the file is not supported.
+    """
     check_vela()
     try:
         read_compiled(data)
@@ -46,7 +50,7 @@ def import_model(
 
 
 def make_module(data: bytes, interface: ModelInterface) -> tvm.IRModule:
-    """Return a module whose `main` calls the accelerator."""
+    """Return a module whose function `main` calls the accelerator."""
     from tvm import relax
 
     (output,) = interface.outputs

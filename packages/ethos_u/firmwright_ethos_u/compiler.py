@@ -23,7 +23,7 @@ OPTIONS = "[compiler]\noutput_format=Raw\ncop_format=COP1\nenable_db=true\n"
 
 @dataclass(frozen=True)
 class Port:
-    """Locates an input or an output."""
+    """The location of an input or an output."""
 
     region: int
     address: int
@@ -35,24 +35,24 @@ class Port:
 
 @dataclass(frozen=True)
 class CompiledNetwork:
-    """Is everything that Arm's driver needs to run a network."""
+    """The data that Arm's driver needs to run a network."""
 
     payload: bytes
-    """Actions of the driver and the command stream."""
+    """The actions of the driver and the command stream."""
     constants: bytes
     constants_region: int
     scratch: dict[int, int]
-    """Bytes of each writable region."""
+    """The number of bytes of each writable region."""
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     estimated_cycles: int | None
-    """Vela's estimate; None for a file that Vela has compiled."""
+    """Vela's estimate, or None if the model is a file from Vela."""
 
     def run(self, inputs: Sequence[Array]) -> list[Bytes]:
-        """Simulate the network; return the bytes of each output.
+        """Simulate the network, and return the bytes of each output.
 
-        Raises StreamError if the simulator rejects the command stream, and ValueError if an input
-        has another size.
+        Raises StreamError if the simulator rejects the command stream. Raises ValueError if the
+        size of an input is wrong.
         """
         regions = {region: np.zeros(size, np.uint8) for region, size in self.scratch.items()}
         for port, values in zip(self.inputs, inputs, strict=True):
@@ -70,8 +70,8 @@ class CompiledNetwork:
 def compile_network(network: bytes, accelerator: str, memory_mode: str) -> CompiledNetwork:
     """Compile a TFLite network whose operators all run on the accelerator.
 
-    Raises VelaError if Vela rejects the network or crashes, and UserError if the system ends Vela:
-    then the network itself is not the reason.
+    Raises VelaError if Vela rejects the network or crashes. Raises UserError if the system kills
+    Vela, because the network is not the reason.
     """
     hardware = HARDWARE[accelerator]
     settings = files("ethosu").joinpath("config_files/Arm/vela.ini").read_text(encoding="utf-8")
@@ -92,9 +92,9 @@ def compile_network(network: bytes, accelerator: str, memory_mode: str) -> Compi
 
 
 def run_vela(family: str, network: bytes, system: str) -> tuple[CompiledNetwork, set[int]]:
-    """Compile in this process, which a damaged network can end.
+    """Compile in this process, which a damaged network can crash.
 
-    Return also the offsets of the dense layers in the command stream.
+    The second result contains the offsets of the dense layers in the command stream.
     """
     try:
         compiled = regor.compile(family, network, "TFLITE", system, options=OPTIONS)
@@ -115,7 +115,6 @@ def run_vela(family: str, network: bytes, system: str) -> tuple[CompiledNetwork,
 
 
 def read_port(tensor: Any) -> Port:
-    """Return the location of an input or an output."""
     shape = tuple(tensor.shape)
     size = tensor.element_size
     return Port(tensor.region, tensor.address, tensor.size, size, shape, f"int{8 * size}")

@@ -1,4 +1,4 @@
-"""Finds the constraint of Vela that a network breaks, in Vela's words."""
+"""Finds the constraint of Vela that a network violates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 
 def find_broken_constraint(network: bytes) -> str:
-    """Return Vela's sentence about the first operator that it does not support; '' if unknown.
+    """Return Vela's sentence about the first unsupported operator, or '' if the constraint is
+    unknown.
 
-    Vela's compiler core only names the operator. Its Python front end has a function for each
-    constraint, whose docstring is the sentence. A network that the front end cannot read has no
-    known constraint.
+    The error of Vela's compiler core contains only the operator. Vela's Python front end has a
+    function for each constraint, and its docstring is the sentence. If the front end cannot read
+    the network, the constraint is unknown.
     """
     from ethosu.vela.tflite_reader import read_tflite
     from ethosu.vela.tflite_supported_operators import TFLiteSupportedOperators
@@ -23,7 +24,7 @@ def find_broken_constraint(network: bytes) -> str:
         file.write_bytes(network)
         try:
             graph = read_tflite(str(file), 1, {}, set(), set())
-        except Exception:  # the front end raises errors of many types
+        except Exception:
             return ""
     operators = (op for part in graph.subgraphs for op in part.get_all_ops())
     known = (op for op in operators if op.type in supported.supported_operators)
@@ -32,7 +33,7 @@ def find_broken_constraint(network: bytes) -> str:
 
 
 def describe_broken(supported: Any, operator: Any) -> str:
-    """Return the sentence and the values of the first constraint that an operator breaks."""
+    """Return the sentence and the values of the first constraint that an operator violates."""
     exceptions = supported.generic_constraints_exceptions[operator.type]
     general = [c for c in supported.generic_constraints if c not in exceptions]
     for constraint in general + supported.specific_constraints[operator.type]:

@@ -1,7 +1,7 @@
-"""Makes dense layers round as LiteRT does.
+"""Changes the rounding of dense layers to LiteRT's rounding.
 
-LiteRT's kernel of FULLY_CONNECTED rounds a sum once, half up. Vela requests the two roundings of
-a convolution for it, and has no option to change them. The accelerator has both roundings.
+LiteRT's kernel of FULLY_CONNECTED rounds a sum once, half up. Vela compiles the two roundings of a
+convolution, and has no option for another rounding. The accelerator supports both roundings.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from firmwright_ethos_u.arithmetic import NATURAL
 from firmwright_ethos_u.stream import decode, read_payload, replace_commands
 
 ROUNDING = 14
-"""The lowest bit of the rounding mode in OFM_PRECISION, which is its highest field."""
+"""The lowest bit of the rounding mode in OFM_PRECISION. The rounding mode is the highest field."""
 
 DENSE = "FullyConnected"
 """The name of FULLY_CONNECTED in Vela's database."""
 
 
 def find_dense(database: Any) -> set[int]:
-    """Return the offset of each operation of a dense layer in the command stream.
+    """Return the offsets of the operations of dense layers in the command stream.
 
-    `database` is that of Vela's option `enable_db`. It maps operations to operators of the file.
+    `database` is the result of Vela's option `enable_db`. The database maps operations to operators
+    of the file.
     """
     rows = {
         name: [dict(zip(table.header, row, strict=True)) for row in table.data]
@@ -36,7 +37,7 @@ def find_dense(database: Any) -> set[int]:
 
 
 def round_once(payload: bytes, offsets: Collection[int]) -> bytes:
-    """Return the payload with one rounding, half up, in the operations at these offsets."""
+    """Return the payload with a single rounding, half up, in the operations at these offsets."""
     _, words = read_payload(payload)
     changed: list[int] = []
     copied = 0
@@ -51,5 +52,4 @@ def round_once(payload: bytes, offsets: Collection[int]) -> bytes:
 
 
 def set_precision(value: int) -> int:
-    """Return the command that sets OFM_PRECISION."""
     return value << 16 | int(tables.cmd0.NPU_SET_OFM_PRECISION.value)

@@ -21,14 +21,15 @@ from firmwright_ethos_u.stream import Accelerator, Operation
 
 UNARY = {"LRELU", "ABS", "CLZ"}
 HEADROOM = {1: 20, 2: 15}
-"""Left shift of both operands before their scales, by their bytes, if one scale has 32 bits.
+"""The left shift of both operands before their scales, by bytes per operand.
 
-The scale of the other operand is 1/2. The shift of the register includes this left shift.
+The shift applies if one scale has 32 bits. The scale of the other operand is 1/2. The shift of the
+register includes the left shift.
 """
 
 WORD_BITS = 32
 BOTH, ONLY_A, ONLY_B = 0, 1, 2
-"""Operands with a scale (scale_mode of IFM_PRECISION)."""
+"""The values of scale_mode of IFM_PRECISION: the operands that have a scale."""
 
 
 def execute(operation: Operation, memory: Memory, accelerator: Accelerator) -> None:
@@ -70,7 +71,10 @@ def second_operand(operation: Operation, memory: Memory, shape: tuple[int, int, 
 
 
 def scale_output(operation: Operation, values: Array) -> Array:
-    """Apply the scale of the output, if it is global: there are no scales per channel here."""
+    """Apply the scale of the output if it is global.
+
+    Elementwise operations have no scales per channel.
+    """
     if not operation.fields("OFM_PRECISION")["scaling"]:
         return values
     return rescale(values, *split_scale(operation["OFM_SCALE"]), rounding(operation))
@@ -93,19 +97,17 @@ def scale_operands(operation: Operation, a: Array, b: Array, size: int) -> tuple
 
 
 def add(operation: Operation, a: Array, b: Array, size: int) -> Array:
-    """Return a + b."""
     a, b = scale_operands(operation, a, b, size)
     return scale_output(operation, a + b)
 
 
 def subtract(operation: Operation, a: Array, b: Array, size: int) -> Array:
-    """Return a - b."""
     a, b = scale_operands(operation, a, b, size)
     return scale_output(operation, a - b)
 
 
 def multiply(operation: Operation, a: Array, b: Array, size: int) -> Array:
-    """Return a * b; for inputs of 32 bits the scale is not used, only the shift."""
+    """Return a * b. For inputs of 32 bits, only the shift of the scale is used."""
     if size == WORD_BITS // 8:
         _, shift = split_scale(operation["OFM_SCALE"])
         return rescale(a, b, shift, rounding(operation))
@@ -113,22 +115,19 @@ def multiply(operation: Operation, a: Array, b: Array, size: int) -> Array:
 
 
 def minimum(operation: Operation, a: Array, b: Array, _: int) -> Array:
-    """Return the smaller operand."""
     return scale_output(operation, np.minimum(a, b))
 
 
 def maximum(operation: Operation, a: Array, b: Array, _: int) -> Array:
-    """Return the larger operand."""
     return scale_output(operation, np.maximum(a, b))
 
 
 def leaky(operation: Operation, a: Array, _: Array, __: int) -> Array:
-    """Return a, scaled if it is negative."""
+    """Return a. Negative values are scaled."""
     return np.where(a < 0, scale_output(operation, a), a)
 
 
 def absolute(operation: Operation, a: Array, _: Array, __: int) -> Array:
-    """Return the absolute value."""
     return scale_output(operation, abs(a))
 
 
@@ -144,7 +143,6 @@ def shift_right(operation: Operation, a: Array, b: Array, _: int) -> Array:
 
 
 def shift_left(_: Operation, a: Array, b: Array, __: int) -> Array:
-    """Return a * 2**b."""
     return a << b
 
 
@@ -160,4 +158,4 @@ RULES: dict[str, Callable[[Operation, Array, Array, int], Array]] = {
     "SHR": shift_right,
     "SHL": shift_left,
 }
-"""The operation of each mode of Vela's table."""
+"""The function of each elementwise mode, by Vela's name."""

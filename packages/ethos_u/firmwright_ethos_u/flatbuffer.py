@@ -1,4 +1,4 @@
-"""Writes TFLite files: the form in which Vela reads a network."""
+"""Writes TFLite files for Vela."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright_ethos_u.memory import Array
 
 VERSIONS = {"LEAKY_RELU": 2, "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "RESHAPE": 1}
-"""Versions of operators; the other operators have version 3."""
+"""The versions of operators. All other operators have version 3."""
 
 
 class NetworkWriter:
-    """Collects tensors and operators of one graph; `build` returns the bytes of the file."""
+    """Collects the tensors and operators of one graph. `build` returns the bytes of the file."""
 
     def __init__(self) -> None:
         self.graph: Any = schema.SubGraphT()
@@ -35,7 +35,7 @@ class NetworkWriter:
         zero_point: int = 0,
         axis: int = 0,
     ) -> int:
-        """Add a tensor with a scale per tensor, or per channel of an axis; return its index."""
+        """Add a tensor with one scale, or with a scale per channel of an axis. Return its index."""
         tensor: Any = schema.TensorT()
         tensor.name = f"tensor{len(self.graph.tensors)}"
         tensor.shape = list(shape)
@@ -51,7 +51,7 @@ class NetworkWriter:
     def constant(
         self, values: Array, scales: Sequence[float] = (), axis: int = 0, zero_point: int = 0
     ) -> int:
-        """Add a constant; return its index."""
+        """Add a constant. Return its index."""
         index = self.tensor(values.shape, str(values.dtype), scales, zero_point, axis)
         buffer: Any = schema.BufferT()
         buffer.data = np.frombuffer(values.tobytes(), np.uint8)
@@ -67,7 +67,7 @@ class NetworkWriter:
         options: str = "",
         **values: Any,
     ) -> None:
-        """Add an operator; `options` names its table in the schema of TFLite."""
+        """Add an operator. `options` is the name of its options table in TFLite's schema."""
         code: Any = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
@@ -84,7 +84,7 @@ class NetworkWriter:
         self.graph.operators.append(operator)
 
     def build(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        """Return the file with these inputs and outputs."""
+        """Return the bytes of the file."""
         self.graph.inputs, self.graph.outputs = list(inputs), list(outputs)
         builder = flatbuffers.Builder(1024)
         builder.Finish(self.model.Pack(builder), b"TFL3")

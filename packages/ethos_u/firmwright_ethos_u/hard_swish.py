@@ -1,4 +1,4 @@
-"""Finds hard swishes: HARD_SWISH of TFLite is `x * clip(x + 3, 0, 6) / 6` in a module."""
+"""Finds hard swishes. TFLite's HARD_SWISH is `x * clip(x + 3, 0, 6) / 6` in a module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firmwright_ethos_u.requantized import Requantized, describe
 
 
 def find_hard_swishes(module: tvm.IRModule) -> Iterator[Requantized]:
-    """Yield each hard swish of `main`; the call is its division."""
+    """Yield the hard swishes of `main`. The call of each result is its division."""
     uses = count_readers(module)
     bindings = main_bindings(module)
     bound = {b.var: b.value for b in bindings if uses[b.var] == 1}
@@ -30,7 +30,10 @@ def find_hard_swishes(module: tvm.IRModule) -> Iterator[Requantized]:
 
 
 def follow(divided: Any, bound: Mapping[Any, Any]) -> list[Any]:
-    """Return the variables of a hard swish, from its division to both dequantize; [] if not one."""
+    """Return the variables of a hard swish from its division to both dequantize operators.
+
+    Return [] if the division is not part of a hard swish.
+    """
     division = bound.get(divided)
     product = read_constant_operation(division, "divide", 6, bound)
     if product is None or short_name(bound[product]) != "multiply":
@@ -51,7 +54,10 @@ def follow(divided: Any, bound: Mapping[Any, Any]) -> list[Any]:
 def read_constant_operation(
     call: Any, kind: str, value: float, bound: Mapping[Any, Any]
 ) -> Any | None:
-    """Return the first operand of an operation with a constant of this value, else None."""
+    """Return the first operand of an operation if the second operand is a constant of this value.
+
+    Return None for other operations.
+    """
     if short_name(call) != kind or call.args[0] not in bound:
         return None
     constant = call.args[1]

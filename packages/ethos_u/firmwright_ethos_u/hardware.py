@@ -1,4 +1,4 @@
-"""Names the accelerators and memory modes in the terms of Vela."""
+"""Maps accelerators and memory modes to Vela's names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ MEMORY_MODES = {
     "shared_sram": "Shared_Sram",
     "dedicated_sram": "Dedicated_Sram",
 }
-"""Memory modes of Vela's configuration file, by the name in this package."""
+"""The memory modes of Vela's configuration file, by this package's names."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Names an accelerator in the terms of Vela."""
+    """The configuration of an accelerator for Vela."""
 
     family: str
     macs: int

@@ -1,7 +1,8 @@
-"""Finds operators that move or compare integers; their result has the parameters of the operands.
+"""Finds operators that move or compare integers.
 
 TFLite requires equal quantization parameters of the operands and the result of these operators. A
-module stores parameters only at a dequantize or a quantize, so they are read from the neighbors.
+module contains parameters only at dequantize and quantize operators, so the parameters are read
+from the neighbors.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ MOVES = (
     *("reshape", "expand_dims", "squeeze", "permute_dims", "strided_slice"),
     *("concat", "pad", "take"),
 )
-"""The operators that compute no values."""
+"""The operators that only move values."""
 
 INTEGER = (*MOVES, "max_pool2d", "minimum", "maximum", "clip")
 DTYPES = ("int8", "int16")
 
 
 class IntegerOperator(NamedTuple):
-    """An operator on integers, its tensors and the variables that it is bound to."""
+    """An operator on integers, its tensors, and the variables that it binds."""
 
     call: Any
     operands: tuple[StoredTensor, ...]
@@ -46,7 +47,10 @@ class IntegerOperator(NamedTuple):
 
 
 def find_integer_operators(module: tvm.IRModule) -> Iterator[IntegerOperator]:
-    """Yield the operators of `main`; two `take` that enlarge an image are one operator."""
+    """Yield the operators of `main`.
+
+    Two `take` operators that enlarge an image are one operator.
+    """
     stored = spread_parameters(module)
     uses = count_readers(module)
     bound = {b.var: b for b in main_bindings(module) if uses[b.var] == 1}
@@ -65,7 +69,7 @@ def find_integer_operators(module: tvm.IRModule) -> Iterator[IntegerOperator]:
 
 
 def read_operands(call: Any) -> list[Any]:
-    """Return the tensors that an operator on integers reads; [] for other operators."""
+    """Return the tensors that an operator on integers reads. Return [] for other operators."""
     if short_name(call) not in INTEGER or getattr(call.ty, "dtype", None) not in DTYPES:
         return []
     tensors = [*call.args[0].fields] if isinstance(call.args[0], relax.Tuple) else [call.args[0]]
@@ -75,7 +79,7 @@ def read_operands(call: Any) -> list[Any]:
 
 
 def enlarges(call: Any, axis: int) -> bool:
-    """Return whether a `take` repeats the elements of an axis, as the nearest neighbor does."""
+    """Return whether a `take` repeats the elements of an axis, as in nearest-neighbor resizing."""
     if short_name(call) != "take" or not isinstance(call.args[1], Constant):
         return False
     if call.attrs.axis is None or int(call.attrs.axis) != axis:
@@ -87,8 +91,8 @@ def enlarges(call: Any, axis: int) -> bool:
 def spread_parameters(module: tvm.IRModule) -> Mapping[Any, StoredTensor]:
     """Return the integer tensors of `main` with their parameters.
 
-    The neighbors of operators on integers have the same parameters. The parameters of other
-    tensors do not matter: they have the scale 1, and the zero point with which an operator pads.
+    The neighbors of operators on integers have the same parameters. The parameters of other tensors
+    are irrelevant. Their scale is 1, and their zero point is the value of their pad.
     """
     stored = find_stored(module)
     links = [(b.var, read_operands(b.value), b.value) for b in main_bindings(module)]

@@ -15,17 +15,14 @@ Writer = Callable[[NetworkWriter, Layer, Sequence[int], int], None]
 
 
 def add_integers(writer: NetworkWriter, values: Any) -> int:
-    """Add a constant of 32-bit integers."""
     return writer.constant(np.array(values, np.int32))
 
 
 def result_shape(layer: Layer) -> list[int]:
-    """Return the shape of the result."""
     return [*static_shape(layer.result.value)]
 
 
 def write_reshape(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a change of the shape."""
     shape = result_shape(layer)
     operands = [*sources, add_integers(writer, shape)]
     writer.operator("RESHAPE", operands, [target], "ReshapeOptions", newShape=shape)
@@ -34,13 +31,12 @@ def write_reshape(writer: NetworkWriter, layer: Layer, sources: Sequence[int], t
 def write_transpose(
     writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int
 ) -> None:
-    """Add a permutation of the axes."""
     axes = add_integers(writer, [int(axis) for axis in layer.attributes.axes])
     writer.operator("TRANSPOSE", [*sources, axes], [target], "TransposeOptions")
 
 
 def write_slice(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a slice with steps; the call may name some axes only."""
+    """Add a slice with steps. The call may name only some axes."""
     shape = static_shape(layer.operands[0].value)
     first, last, step = [0] * len(shape), [*shape], [1] * len(shape)
     axes, *bounds = [[int(v.value) for v in part.fields] for part in layer.call.args[1:]]
@@ -52,7 +48,6 @@ def write_slice(writer: NetworkWriter, layer: Layer, sources: Sequence[int], tar
 
 
 def write_concat(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a concatenation."""
     options = {"axis": int(layer.attributes.axis)}
     writer.operator("CONCATENATION", sources, [target], "ConcatenationOptions", **options)
 
@@ -66,7 +61,7 @@ def write_pad(writer: NetworkWriter, layer: Layer, sources: Sequence[int], targe
 def write_enlarged(
     writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int
 ) -> None:
-    """Add an enlargement by the nearest neighbors."""
+    """Add a nearest-neighbor resize."""
     size = add_integers(writer, result_shape(layer)[1:3])
     table = "ResizeNearestNeighborOptions"
     writer.operator("RESIZE_NEAREST_NEIGHBOR", [*sources, size], [target], table)
@@ -84,7 +79,6 @@ def write_choice(kind: str) -> Writer:
 def write_maximum_pooling(
     writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int
 ) -> None:
-    """Add the maximum of windows."""
     strides = [int(stride) for stride in layer.attributes.strides]
     options = {"padding": layer.padding, "strideH": strides[0], "strideW": strides[1]}
     options |= {"filterHeight": layer.window[0], "filterWidth": layer.window[1]}
@@ -92,7 +86,7 @@ def write_maximum_pooling(
 
 
 def write_clip(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add the limits of the values: a maximum, then a minimum."""
+    """Add a maximum and a minimum, which limit the values."""
     low, high = (int(bound.value) for bound in layer.call.args[1:])
     result = layer.result
     parameters = ([float(result.scale.item())], int(result.zero_point.item()))
@@ -120,4 +114,3 @@ INTEGER_WRITERS: dict[str, Writer] = {
     "max_pool2d": write_maximum_pooling,
     "clip": write_clip,
 }
-"""The writer of each operator on integers."""

@@ -1,7 +1,7 @@
-"""Simulates one job of a program on this machine; reads it from a file and writes it back.
+"""Simulates one job of a program on this machine. The input file is also the output file.
 
-The file has 32-bit integers (bytes of the payload, number of regions, bytes of each region), the
-payload, and the regions. Region 0 is read-only.
+The file contains 32-bit integers (bytes of the payload, number of regions, bytes of each region),
+the payload, and the regions. Region 0 is read-only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from firmwright.device import UserError
 from firmwright_ethos_u.simulator import simulate
 
 REJECTED = 2
-"""The exit code for a job that the simulator rejects; the other codes are failures of Python."""
+"""The exit code for a job that the simulator rejects. Other codes are failures of Python."""
 
 
 def run(path: Path) -> None:
-    """Execute the job of a file."""
     data = np.fromfile(path, np.uint8)
     payload, count = (int(value) for value in data[:8].view("<u4"))
     sizes = data[8 : 8 + 4 * count].view("<u4")
@@ -34,7 +33,7 @@ def run(path: Path) -> None:
 
 
 def main() -> None:
-    """Run the job of the file in the only argument; print the error of a rejected job."""
+    """Run the job of the file in the only argument. Print the error if the job is rejected."""
     try:
         run(Path(sys.argv[1]))
     except UserError as error:

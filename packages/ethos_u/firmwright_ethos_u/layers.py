@@ -1,4 +1,5 @@
-"""Finds the layers of a quantized network that Vela may compile, each with its activation."""
+"""Finds the layers of a quantized network that Vela may compile, and the activation of each
+layer."""
 
 from __future__ import annotations
 
@@ -32,20 +33,20 @@ KINDS = (
     *("avg_pool2d", "mean", "softmax", "sigmoid", "tanh"),
     *("relu", "leakyrelu", "clip", "abs", "image.resize2d"),
 )
-"""The operators on dequantized values that may be on the accelerator, by their names."""
+"""The names of operators on dequantized values that may run on the accelerator."""
 
 FUSED = {
     **dict.fromkeys(WEIGHTED, ((), ("add",), ("relu",), ("add", "relu"))),
     **dict.fromkeys(BINARY, ((), ("relu",))),
 }
-"""The operators that may come between a layer's operator and the quantize."""
+"""The operators that may be between a layer's operator and the quantize operator."""
 
 ACTIVATED = (*WEIGHTED, *BINARY, "avg_pool2d")
 """The operators that TFLite fuses with an activation."""
 
 SAME, VALID, EXPLICIT = 0, 1, 2
 NONE, RELU, RELU6 = 0, 1, 3
-"""Numbers of TFLite's schema for paddings (EXPLICIT is none of them) and for activations."""
+"""Numbers for paddings and activations in TFLite's schema. EXPLICIT is not part of the schema."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,19 @@ class Layer:
     operator: Any
     """The variable of the call."""
     operands: tuple[StoredTensor, ...]
-    """All operands: the bias of a convolution is the last one."""
+    """All operands. The bias of a convolution is the last operand."""
     result: StoredTensor
     variables: tuple[Any, ...]
-    """All variables of the layer; the last one is its result."""
+    """All variables of the layer. The last variable is its result."""
     following: tuple[str, ...] = ()
-    """The operators between the first one and the quantize."""
+    """The operators between the first operator and the quantize operator."""
     activation: int = NONE
     arithmetic: int = 0
     """The number of operators on dequantized values."""
 
     @property
     def kind(self) -> str:
-        """Return the name of the operator; "quantize" for a change of the parameters only."""
+        """Return the name of the operator. "quantize" only changes the quantization parameters."""
         return short_name(self.call)
 
     @property
@@ -79,7 +80,6 @@ class Layer:
 
     @property
     def attributes(self) -> Any:
-        """Return the attributes of the operator."""
         return self.call.attrs
 
     @property
@@ -91,7 +91,7 @@ class Layer:
 
     @property
     def padding(self) -> int:
-        """Return the padding of TFLite that has the effect of the explicit padding."""
+        """Return the padding of TFLite that is equivalent to the explicit padding, or EXPLICIT."""
         pads = [int(pad) for pad in self.attributes.padding]
         if not any(pads):
             return VALID
@@ -107,7 +107,7 @@ class Layer:
 
 
 def find_layers(module: tvm.IRModule) -> list[Layer]:
-    """Return the layers of `main` in order of execution; no two layers have a common variable."""
+    """Return the layers of `main` in order of execution. No two layers have a common variable."""
     layers = [*find_arithmetic_layers(module)]
     layers += [make_requantized(found, 1) for found in find_requantized(module)]
     layers += [make_requantized(found, 4) for found in find_hard_swishes(module)]
@@ -122,7 +122,7 @@ def find_layers(module: tvm.IRModule) -> list[Layer]:
 
 
 def make_requantized(found: Requantized, arithmetic: int) -> Layer:
-    """Return a layer that ends with a quantize."""
+    """Return a layer that ends with a quantize operator."""
     return Layer(
         *(found.call, found.variables[-1], found.operands, found.result, found.variables),
         arithmetic=arithmetic,
@@ -130,7 +130,8 @@ def make_requantized(found: Requantized, arithmetic: int) -> Layer:
 
 
 def find_arithmetic_layers(module: tvm.IRModule) -> Iterator[Layer]:
-    """Yield each operator of `main` with a quantized result, and the clip after it."""
+    """Yield the operators of `main` with a quantized result, including the clip after an
+    operator."""
     uses = count_readers(module)
     clips = {
         variable: binding
@@ -151,7 +152,6 @@ def find_arithmetic_layers(module: tvm.IRModule) -> Iterator[Layer]:
 
 
 def make_layer(chain: QuantizedChain, variables: tuple[Any, ...], activation: int) -> Layer:
-    """Return a layer of a chain."""
     return Layer(
         call=chain.steps[0].call,
         operator=chain.steps[0].variable,
@@ -165,7 +165,10 @@ def make_layer(chain: QuantizedChain, variables: tuple[Any, ...], activation: in
 
 
 def find_activation(result: StoredTensor, clip: Any) -> int | None:
-    """Return the activation that clips integers to these bounds; None if TFLite has none."""
+    """Return the activation that clips integers to the bounds.
+
+    Return None if TFLite has no such activation.
+    """
     if result.scale.size != 1:
         return None
     low, high = (int(bound.value) for bound in clip.args[1:])

@@ -1,4 +1,4 @@
-"""Models the memories of the accelerator, with checked accesses to feature maps."""
+"""Models the memories of the accelerator, and checks accesses to feature maps."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from firmwright_ethos_u.stream import Operation
 
 NHCWB16 = 1
 BRICK = 16
-"""Channels of a brick in NHCWB16."""
+"""The number of channels of a brick in NHCWB16."""
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 
 
 class Memory:
-    """Holds the regions of a command stream, and the internal memory that keeps the tables."""
+    """The regions of a command stream, and the internal memory for the tables."""
 
     def __init__(self, regions: Mapping[int, Bytes], read_only: Collection[int], internal: int):
-        """Use arrays of bytes as regions; the operations write into them."""
+        """Use arrays of bytes as regions. The operations write into the arrays."""
         self.regions = dict(regions)
         self.read_only = frozenset(read_only)
         self.internal: Bytes = np.zeros(internal, np.uint8)
 
     def find(self, operation: Operation, region: int) -> Bytes:
-        """Return the bytes of a region."""
+        """Return the bytes of a region. Raises StreamError if the region does not exist."""
         if region not in self.regions:
             raise operation.reject(f"uses region {region}; the regions are {sorted(self.regions)}")
         return self.regions[region]
@@ -39,14 +39,14 @@ class Memory:
         return cut(operation, self.find(operation, region), f"region {region}", start, length)
 
     def find_writable(self, operation: Operation, region: int) -> Bytes:
-        """Return the bytes of a region that the operation may write."""
+        """Return the bytes of a writable region. Raises StreamError if the region is read-only."""
         if region in self.read_only:
             raise operation.reject(f"writes into region {region}, which is read-only")
         return self.find(operation, region)
 
 
 def cut(operation: Operation, memory: Bytes, name: str, start: int, length: int) -> Bytes:
-    """Return a view of `length` bytes at `start`; raise StreamError if the memory is smaller."""
+    """Return a view of `length` bytes at `start`. Raises StreamError if the memory is smaller."""
     if start + length > memory.size:
         raise operation.reject(
             f"accesses bytes {start} to {start + length} of {name}, which has {memory.size}"
@@ -56,7 +56,7 @@ def cut(operation: Operation, memory: Bytes, name: str, start: int, length: int)
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Describes a tensor (height, width, depth) in memory, by the registers with one prefix."""
+    """A tensor (height, width, depth) in memory. The names of its registers begin with `prefix`."""
 
     operation: Operation
     prefix: str
@@ -64,19 +64,18 @@ class FeatureMap:
     shape: tuple[int, int, int]
     dtype: np.dtype[Any]
     layout: int
-    """0: NHWC, 1: NHCWB16."""
+    """0 is NHWC, and 1 is NHCWB16."""
 
     @property
     def region(self) -> int:
-        """Return the region of the tensor."""
         return self.operation[f"{self.prefix}_REGION"]
 
     def addresses(self) -> Array:
         """Return the address of each element: int64, (height, width, depth).
 
-        A tensor has up to four tiles, with a base address each. Left of WIDTH0, tile 0 has HEIGHT0
-        rows, and tile 2 has the rows below. Right of it, tile 1 has HEIGHT1 rows, and tile 3 has
-        the rows below.
+        A tensor has up to four tiles with separate base addresses. Left of WIDTH0, tile 0 has
+        HEIGHT0 rows, and tile 2 has the rows below. Right of WIDTH0, tile 1 has HEIGHT1 rows, and
+        tile 3 has the rows below.
         """
         height, width, depth = self.shape
         y, x, c = np.ogrid[:height, :width, :depth]
@@ -99,7 +98,10 @@ class FeatureMap:
         return np.asarray(start + inner, np.int64)
 
     def locate(self, memory: Bytes) -> Array:
-        """Return the position of each byte of each element, and check it against the memory."""
+        """Return the position of each byte of each element.
+
+        Raises StreamError if a position is outside the memory.
+        """
         first = self.addresses()
         if int(first.max()) + self.dtype.itemsize > memory.size:
             raise self.operation.reject(
@@ -124,8 +126,8 @@ class FeatureMap:
 def read_type(operation: Operation, register: str) -> tuple[np.dtype[Any], int]:
     """Return the type and the layout of a precision register.
 
-    IFM_PRECISION has the sign in bit 0 and the width in bits 2 and 3; OFM_PRECISION has the width
-    in bits 1 and 2.
+    In IFM_PRECISION, the sign is bit 0 and the width is bits 2 and 3. In OFM_PRECISION, the width
+    is bits 1 and 2. Raises StreamError for other types and layouts.
     """
     fields = operation.fields(register)
     precision, layout = fields["precision"], fields["format"]
@@ -141,7 +143,6 @@ def read_type(operation: Operation, register: str) -> tuple[np.dtype[Any], int]:
 
 
 def output_map(operation: Operation) -> FeatureMap:
-    """Return the output of an operation."""
     dtype, layout = read_type(operation, "OFM_PRECISION")
     height, width, depth = (
         operation[f"OFM_{axis}_M1"] + 1 for axis in ("HEIGHT", "WIDTH", "DEPTH")
@@ -150,13 +151,13 @@ def output_map(operation: Operation) -> FeatureMap:
 
 
 def input_map(operation: Operation, prefix: str, shape: tuple[int, int, int]) -> FeatureMap:
-    """Return an input of an operation."""
     dtype, layout = read_type(operation, f"{prefix}_PRECISION")
     return FeatureMap(operation, prefix, shape, dtype, layout)
 
 
 def copy(operation: Operation, memory: Memory) -> None:
-    """Execute a one-dimensional transfer between regions, or into the internal memory."""
+    """Execute a one-dimensional transfer between regions, or from a region to the internal
+    memory."""
     if operation.parameter:
         raise operation.reject(f"has an unsupported parameter {operation.parameter:#x}")
     source = operation.fields("DMA0_SRC_REGION")

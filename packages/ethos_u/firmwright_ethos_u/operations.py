@@ -14,16 +14,19 @@ from firmwright_ethos_u.stream import Accelerator, Operation
 from firmwright_ethos_u.weights import kernel_size, kernel_stride, read_weights
 
 NEAREST, ZEROS = 1, 2
-"""Modes of IFM_UPSCALE."""
+"""The modes of IFM_UPSCALE."""
 
 MAX, AVERAGE, REDUCE_SUM = (mode.value for mode in tables.pooling_mode)
 
 
 class Windows:
-    """Holds the padded input of an operation with a kernel."""
+    """The padded input of an operation with a kernel."""
 
     def __init__(self, operation: Operation, memory: Memory, depth: int):
-        """Read the input; the registers of output, kernel and padding give its height and width."""
+        """Read the input.
+
+        The registers of output, kernel and padding determine its height and width.
+        """
         self.operation = operation
         self.kernel, self.dilation = kernel_size(operation)
         self.stride = kernel_stride(operation)
@@ -59,7 +62,7 @@ class Windows:
         self.present = np.pad(present, margins)
 
     def positions(self) -> Iterator[tuple[int, int, Array, Array]]:
-        """Yield y, x, the inputs (height, width, depth), and whether each is no padding."""
+        """Yield y, x, the inputs (height, width, depth), and whether each input is not padding."""
         height, width = self.output
         for y in range(self.kernel[0]):
             for x in range(self.kernel[1]):
@@ -70,13 +73,12 @@ class Windows:
 
 
 def zero_point(operation: Operation, prefix: str, dtype: np.dtype) -> int:
-    """Return the zero point of an input."""
     value = operation.signed(f"{prefix}_ZERO_POINT")
     return value if dtype.kind == "i" else value & 0xFFFF
 
 
 def check_accumulator(operation: Operation) -> None:
-    """Reject accumulators of 16-bit floating point."""
+    """Raise StreamError for accumulators of 16-bit floating point."""
     if operation["ACC_FORMAT"] not in (0, 1):
         raise operation.reject(f"has an unsupported ACC_FORMAT ({operation['ACC_FORMAT']})")
 
@@ -84,7 +86,7 @@ def check_accumulator(operation: Operation) -> None:
 def convolve(operation: Operation, memory: Memory, accelerator: Accelerator) -> None:
     """Execute a convolution or a depthwise convolution with a scale per output channel.
 
-    The sums are exact in float64: they have less than 53 bits.
+    The sums are exact in float64, because they have less than 53 bits.
     """
     check_accumulator(operation)
     target = output_map(operation)
@@ -108,7 +110,7 @@ def convolve(operation: Operation, memory: Memory, accelerator: Accelerator) -> 
 
 
 def split_scale(register: int) -> tuple[Array, Array]:
-    """Return scale and shift of a register: the upper half is the shift."""
+    """Return scale and shift of a register. The upper half of the register is the shift."""
     return np.asarray(register & 0xFFFFFFFF), np.asarray(register >> 32)
 
 
@@ -129,7 +131,7 @@ def pool(operation: Operation, memory: Memory, accelerator: Accelerator) -> None
 
 
 def maximum(operation: Operation, windows: Windows) -> Array:
-    """Return the maximum of each window; padding does not count."""
+    """Return the maximum of each window without its padding."""
     if operation.fields("OFM_PRECISION")["scaling"] and operation["OFM_SCALE"] != 1:
         raise operation.reject("has a maximum and a scale: unsupported")
     lowest = np.iinfo(np.int64).min
@@ -143,7 +145,7 @@ def maximum(operation: Operation, windows: Windows) -> Array:
 def average(operation: Operation, windows: Windows, over_channels: bool) -> Array:
     """Return the scaled sum of each window.
 
-    With padding, the accelerator divides by the number of inputs that are not padding.
+    If a window contains padding, the accelerator divides by the number of other inputs.
     """
     positions = list(windows.positions())
     sums = np.sum([inputs for _, _, inputs, _ in positions], axis=0)

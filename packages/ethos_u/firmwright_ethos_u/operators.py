@@ -15,11 +15,11 @@ from firmwright_ethos_u.layers import Layer
 from firmwright_ethos_u.memory import Array
 
 Writer = Callable[[NetworkWriter, Layer, Sequence[int], int], None]
-"""A function that adds a layer; the arguments after it are its inputs and its output."""
+"""Adds a layer to the network. The last arguments are the inputs and the output of the layer."""
 
 
 def write_network(layers: Sequence[Layer], inputs: Sequence[Any], outputs: Sequence[Any]) -> bytes:
-    """Return a TFLite file of layers in order; inputs and outputs are variables of the module."""
+    """Return a TFLite file of layers in order. Inputs and outputs are variables of the module."""
     writer = NetworkWriter()
     stored = {tensor.value: tensor for layer in layers for tensor in layer.inputs}
     known = {variable: add_tensor(writer, stored[variable]) for variable in inputs}
@@ -49,7 +49,6 @@ def add_constant(writer: NetworkWriter, stored: StoredTensor) -> int:
 
 
 def read_constant(stored: StoredTensor) -> Array:
-    """Return the integers of a constant."""
     assert isinstance(stored.value, Constant)
     return constant_array(stored.value)
 
@@ -57,7 +56,7 @@ def read_constant(stored: StoredTensor) -> Array:
 def write_weights(
     writer: NetworkWriter, layer: Layer, values: Array, axis: int, outputs: int
 ) -> list[int]:
-    """Add weights with a scale per output, and a bias, or a bias of zeros; return both."""
+    """Add weights with a scale per output, and a bias, which may be zeros. Return their indices."""
     source, weights, *biases = layer.operands
     scales = np.broadcast_to(weights.scale.ravel(), outputs).tolist()
     kernel = writer.constant(np.ascontiguousarray(values), scales, axis)
@@ -73,12 +72,11 @@ def write_weights(
 def write_convolution(
     writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int
 ) -> None:
-    """Add a convolution."""
     source, weights = layer.operands[:2]
     attrs, values = layer.attributes, read_constant(weights)
     depthwise = attrs.groups != 1
     outputs = static_shape(layer.result.value)[3]
-    # The layouts are HWIO, and HWOI with one input for a depthwise convolution.
+    # The layout is HWIO. For a depthwise convolution, it is HWOI with one input.
     values = (
         values.reshape(1, *values.shape[:2], outputs) if depthwise else values.transpose(3, 0, 1, 2)
     )
@@ -99,7 +97,7 @@ def write_convolution(
 
 
 def write_dense(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a dense layer; the weights of TFLite are transposed."""
+    """Add a dense layer. TFLite's weights are transposed."""
     values = read_constant(layer.operands[1]).T
     constants = write_weights(writer, layer, values, 0, len(values))
     writer.operator(
@@ -138,8 +136,6 @@ def write_limits(writer: NetworkWriter, layer: Layer, sources: Sequence[int], ta
 
 
 def write_pooling(kind: str) -> Writer:
-    """Return the writer of a pooling of windows."""
-
     def write(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
         strides = [int(stride) for stride in layer.attributes.strides]
         options = {
@@ -156,20 +152,17 @@ def write_pooling(kind: str) -> Writer:
 
 
 def write_mean(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add the mean of some axes."""
     axes = writer.constant(np.array([int(axis) for axis in layer.attributes.axis], np.int32))
     keep = bool(layer.attributes.keepdims)
     writer.operator("MEAN", [*sources, axes], [target], "ReducerOptions", keepDims=keep)
 
 
 def write_leaky(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a leaky ReLU."""
     alpha = float(layer.attributes.alpha)
     writer.operator("LEAKY_RELU", sources, [target], "LeakyReluOptions", alpha=alpha)
 
 
 def write_resize(writer: NetworkWriter, layer: Layer, sources: Sequence[int], target: int) -> None:
-    """Add a bilinear interpolation."""
     size = writer.constant(np.array(static_shape(layer.result.value)[1:3], np.int32))
     mode = layer.attributes.coordinate_transformation_mode
     options = {"alignCorners": mode == "align_corners", "halfPixelCenters": mode == "half_pixel"}
@@ -200,4 +193,4 @@ WRITERS: dict[str, Writer] = {
     "quantize": write_unary("QUANTIZE"),
     "divide": write_unary("HARD_SWISH"),
 }
-"""The writer of each kind of layer on dequantized values."""
+"""The writers of layers on dequantized values, by kind."""

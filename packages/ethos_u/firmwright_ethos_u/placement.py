@@ -1,4 +1,5 @@
-"""Finds the layers that Vela compiles, and merges them to the largest regions."""
+"""Finds the layers that Vela compiles, and merges them into regions that are as large as
+possible."""
 
 from __future__ import annotations
 
@@ -91,11 +92,11 @@ RULES = (
 
 
 ALONE = RuleViolation("alone", "it computes nothing, and no neighbor runs on the device")
-"""A job that only copies values costs more than the copy."""
+"""The reason to reject regions that only copy values. A job costs more than the copy."""
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
-    """Return a composite per region, and the rules that other layers break."""
+    """Return a composite per region, and the rules that other layers violate."""
     layers = find_layers(module)
     refused = {}
     for layer in layers:
@@ -127,22 +128,21 @@ def place_layers(module: tvm.IRModule, context: Context) -> Placement:
 
 
 def list_operators(region: Sequence[Layer]) -> tuple[Any, ...]:
-    """Return the operators of a region."""
     return tuple(layer.operator for layer in region)
 
 
 def find_idle(region: Sequence[Layer]) -> Sequence[Layer]:
-    """Return the layers of a region that computes nothing; [] for other regions."""
+    """Return the layers of a region that only moves values. Return [] for other regions."""
     return region if all(layer.kind in MOVES for layer in region) else []
 
 
 def find_rejected(
     region: Sequence[Layer], context: Context
 ) -> dict[Any, tuple[RuleViolation, ...]]:
-    """Return the layers that Vela rejects, with its sentences.
+    """Return the layers that Vela rejects, and Vela's sentences.
 
-    A layer is compiled alone only if Vela rejects the region. If it rejects no layer, it rejects
-    all of them.
+    Each layer is compiled separately only if Vela rejects the region. If Vela rejects no single
+    layer, all layers of the region are rejected.
     """
     problem = compile_region(region, context)
     if not problem:
@@ -157,7 +157,7 @@ def find_rejected(
 
 
 def compile_region(region: Sequence[Layer], context: Context) -> str:
-    """Return Vela's sentence if it rejects the layers, else ''."""
+    """Return Vela's sentence if Vela rejects the layers. Otherwise return ''."""
     results = [layer.variables[-1] for layer in region]
     read = [t.value for layer in region for t in layer.inputs if not t.is_constant]
     inputs = [value for value in dict.fromkeys(read) if value not in results]
@@ -170,9 +170,9 @@ def compile_region(region: Sequence[Layer], context: Context) -> str:
 
 
 def merge_layers(module: tvm.IRModule, layers: Sequence[Layer]) -> list[list[Layer]]:
-    """Return the largest regions of layers; no path leads out of a region and back into it."""
+    """Return the largest regions of layers. No path leaves a region and returns to the region."""
     bindings = main_bindings(module)
-    # A layer is one node, at the place of its result.
+    # A layer is one node at the position of its result.
     owners = {variable: layer.variables[-1] for layer in layers for variable in layer.variables}
     nodes = [b.var for b in bindings if owners.get(b.var, b.var) == b.var]
     reads: dict[Any, list[Any]] = {node: [] for node in nodes}
@@ -236,7 +236,6 @@ def find_weight_facts(layer: Layer) -> dict[str, Any]:
 
 
 def find_window_facts(layer: Layer) -> dict[str, Any]:
-    """Return the facts about the windows of a pooling."""
     attrs = layer.attributes
     dilated = [*map(int, attrs.dilation)] != [1, 1]
     return {

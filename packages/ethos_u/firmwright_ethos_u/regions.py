@@ -69,7 +69,10 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
 def compile_function(
     function: tvm.IRModule, layers: Sequence[Layer], context: Context
 ) -> CompiledNetwork:
-    """Compile the layers of a region; its inputs and outputs are those of the function."""
+    """Compile the layers of a region.
+
+    The inputs and outputs of `function` are the ports of the network.
+    """
     main = function["main"]
     names = {b.var: b.value for b in main_bindings(function) if isinstance(b.value, relax.Var)}
     outputs = [names.get(variable, variable) for variable in main.body.body.fields]
@@ -79,7 +82,7 @@ def compile_function(
 def compile_layers(
     layers: Sequence[Layer], inputs: Sequence[Any], outputs: Sequence[Any], context: Context
 ) -> CompiledNetwork:
-    """Compile layers between variables; raise VelaError if Vela rejects them."""
+    """Compile layers between variables. Raises VelaError if Vela rejects the layers."""
     return compile_network(write_network(layers, inputs, outputs), *read_options(context))
 
 
@@ -93,7 +96,7 @@ def read_options(context: Context) -> tuple[str, str]:
 def make_parameters(
     role: str, ports: Sequence[Port], tensors: Sequence[str]
 ) -> tuple[Parameter, ...]:
-    """Return the parameters of a kernel for the inputs or the outputs."""
+    """Return the parameters of a kernel for its inputs or outputs."""
     return tuple(
         Parameter(f"{role}_{i}", port.dtype, port.size // port.element_size, tensor)
         for i, (port, tensor) in enumerate(zip(ports, tensors, strict=True))
@@ -103,7 +106,7 @@ def make_parameters(
 def read_call(function: tvm.IRModule, context: Context) -> CompiledNetwork:
     """Return the network of a call of a compiled file.
 
-    Raises UserError if Vela compiled it for another accelerator than the target names.
+    Raises UserError if the target names another accelerator than the file.
     """
     (call,) = find_calls(function)
     compiled = read_compiled(constant_array(call.value.args[-1]).tobytes())
@@ -124,7 +127,6 @@ def find_calls(module: tvm.IRModule) -> list[Any]:
 
 
 def write_body(compiled: CompiledNetwork) -> str:
-    """Return the C statements of a kernel."""
     constants = "(uint8_t *)constants" if compiled.constants else "0"
     bases = {compiled.constants_region: (constants, len(compiled.constants))}
     bases |= {number: (f"scratch_{number}", size) for number, size in compiled.scratch.items()}

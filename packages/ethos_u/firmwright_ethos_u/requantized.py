@@ -19,7 +19,8 @@ from firmwright.device import (
 
 
 class Requantized(NamedTuple):
-    """A quantize of dequantized values, its tensors and the variables of both."""
+    """A quantize operator of dequantized values, its tensors, and the variables of both
+    operators."""
 
     call: Any
     operands: tuple[StoredTensor, ...]
@@ -28,7 +29,7 @@ class Requantized(NamedTuple):
 
 
 def find_stored(module: tvm.IRModule) -> dict[Any, StoredTensor]:
-    """Return the tensors of `main` that are quantized or dequantized."""
+    """Return the tensors of `main` that are quantized or dequantized, with their parameters."""
     stored: dict[Any, StoredTensor] = {}
     for binding in main_bindings(module):
         call, kind = binding.value, short_name(binding.value)
@@ -40,7 +41,7 @@ def find_stored(module: tvm.IRModule) -> dict[Any, StoredTensor]:
 
 
 def describe(call: Any, tensor: Any) -> StoredTensor:
-    """Return the integer tensor of a quantize or a dequantize."""
+    """Return the integer tensor of a quantize or dequantize operator."""
     return describe_stored(call, tensor, dtype_of(tensor))
 
 

@@ -18,9 +18,9 @@ EXECUTORS = {
 
 
 def simulate(payload: bytes, regions: Mapping[int, Bytes], read_only: Collection[int]) -> None:
-    """Execute the payload of a driver on its regions, which it changes.
+    """Execute the payload of a driver, and write the results into the regions.
 
-    Raises StreamError for every command, register value or access that it does not support.
+    Raises StreamError if a command, register value or access is not supported.
     """
     accelerator, words = read_payload(payload)
     memory = Memory(regions, read_only, accelerator.shram_bytes)

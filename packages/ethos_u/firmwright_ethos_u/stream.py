@@ -1,8 +1,8 @@
-"""Decodes a command stream into operations, by the register tables of Vela.
+"""Decodes a command stream into operations, according to Vela's register tables.
 
-A payload starts with the actions of Arm's driver: the fourcc ``COP1``, the configuration of the
+A payload begins with the actions of Arm's driver: the fourcc ``COP1``, the configuration of the
 accelerator, and the length of the command stream. A command has one word (code and 16-bit
-parameter) or two words (the second word is a 32-bit value, the parameter its upper half).
+parameter) or two words. The second word is a 32-bit value, and the parameter is its upper half.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ UNSUPPORTED = {"DMA0_SIZE0", "DMA0_SIZE1", "DMA0_SKIP0", "DMA0_SKIP1"}
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Describes the hardware for which a stream was compiled."""
+    """The hardware of a command stream."""
 
     product: int
-    """0: Ethos-U55, 1: Ethos-U65."""
+    """0 is Ethos-U55, and 1 is Ethos-U65."""
     macs: int
     shram_bytes: int
 
@@ -51,18 +51,18 @@ class Accelerator:
 
     @property
     def cores(self) -> int:
-        """Return the number of cores: two for the Ethos-U65 with 512 MACs, else one."""
+        """Return the number of cores: two for the Ethos-U65 with 512 MACs, and otherwise one."""
         return 2 if self.macs == 512 else 1
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Is one executed command with the values of all registers at that time."""
+    """An executed command and the values of all registers at its execution."""
 
     name: str
     parameter: int
     offset: int
-    """Bytes from the start of the command stream."""
+    """The number of bytes before the command in the command stream."""
     registers: Mapping[str, int]
 
     def __getitem__(self, register: str) -> int:
@@ -71,7 +71,7 @@ class Operation:
         return self.registers[register]
 
     def fields(self, register: str) -> dict[str, int]:
-        """Return the bit fields of a register; raise StreamError if a reserved field is set."""
+        """Return the bit fields of a register. Raises StreamError if a reserved field is set."""
         layout = getattr(tables, f"npu_set_{register.lower()}_t")
         value = layout.from_buffer_copy(struct.pack("<I", self[register] << 16))
         fields = {name: getattr(value, name) for name, _, _ in layout._fields_}
@@ -85,12 +85,12 @@ class Operation:
         return ctypes.c_int16(self[register]).value
 
     def reject(self, problem: str) -> StreamError:
-        """Return an error with the name and offset of this operation."""
+        """Return an error with the name and offset of the operation."""
         return StreamError(f"command stream, offset {self.offset:#x}: {self.name} {problem}")
 
 
 def read_payload(payload: bytes) -> tuple[Accelerator, list[int]]:
-    """Return the accelerator and the words of the command stream of a driver payload.
+    """Return the accelerator and the words of the command stream in a driver payload.
 
     Raises StreamError if the payload is damaged or has an unsupported action.
     """
@@ -123,7 +123,7 @@ def read_payload(payload: bytes) -> tuple[Accelerator, list[int]]:
 
 
 def replace_commands(payload: bytes, words: list[int]) -> bytes:
-    """Return a payload of `read_payload` with another command stream, which is its last action."""
+    """Return the payload with another command stream, which is the last action of the payload."""
     _, replaced = read_payload(payload)
     header = payload[: -4 * (len(replaced) + 1)]
     action = (len(words) & 0xFFFF) << 16 | len(words) >> 16 << 8 | COMMANDS
@@ -131,7 +131,7 @@ def replace_commands(payload: bytes, words: list[int]) -> bytes:
 
 
 def read_accelerator(word: int) -> Accelerator:
-    """Return the accelerator that a configuration word of the driver describes."""
+    """Return the accelerator of a configuration word."""
     config = tables.config_r()
     config.word = word
     bits = config.bits
@@ -141,7 +141,8 @@ def read_accelerator(word: int) -> Accelerator:
 def decode(words: list[int]) -> Iterator[Operation]:
     """Yield each operation of a command stream with its registers.
 
-    Raises StreamError for an unknown or unsupported command, and if NPU_OP_STOP is not the last.
+    Raises StreamError if a command is unknown or not supported, or if NPU_OP_STOP is not the last
+    command.
     """
     registers: dict[str, int] = {}
     position = 0
@@ -168,7 +169,10 @@ def decode(words: list[int]) -> Iterator[Operation]:
 
 
 def command_name(word: int, offset: int) -> str:
-    """Return Vela's name of a command; raise StreamError if its tables have no such command."""
+    """Return Vela's name of a command.
+
+    Raises StreamError if the command is not in Vela's tables.
+    """
     table = tables.cmd1 if word & PAYLOAD_OF_ONE_WORD else tables.cmd0
     try:
         if word & 0xFFFF & ~(CODE | PAYLOAD_OF_ONE_WORD):

@@ -1,4 +1,4 @@
-"""Checks the installation of Vela, before a module imports it."""
+"""Checks the version of Vela before another module imports Vela."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGE = "ethos-u-vela"
 
 
 def check_vela() -> None:
-    """Raise UserError if Vela is not installed, or if its version is not the required one."""
+    """Raise UserError if the required version of Vela is not installed."""
     stated = requires("firmwright-ethos-u") or ()
     required = next((r for r in stated if r.startswith(PACKAGE)), PACKAGE)
     wanted = required.partition("==")[2]

@@ -1,8 +1,8 @@
 """Decompresses weights and scales in the order in which the accelerator reads them.
 
-The codec of Vela restores the stream of weights; `order` is the inverse of the reordering that
-the accelerator's documentation and Vela's encoder define: blocks of outputs, blocks of inputs,
-parts of the kernel of at most 8x8 elements, then units of a few channels.
+Vela's codec restores the stream of weights. `order` is the inverse of the reordering by Vela's
+encoder, which the accelerator's documentation defines. The order is: blocks of outputs, blocks of
+inputs, parts of the kernel of at most 8x8 elements, then units of a few channels.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from firmwright_ethos_u.memory import Array, Bytes, Memory
 from firmwright_ethos_u.stream import Accelerator, Operation
 
 SCALE_BYTES = 10
-"""Bytes of an output channel: 40 bits of bias, 32 bits of scale, 6 bits of shift."""
+"""The number of bytes per output channel: 40 bits of bias, 32 bits of scale, 6 bits of shift."""
 
 
 @dataclass(frozen=True)
 class Traversal:
-    """Is everything that the order of a stream of weights depends on."""
+    """The parameters that determine the order of a stream of weights."""
 
     outputs: int
     kernel: tuple[int, int]
@@ -33,7 +33,7 @@ class Traversal:
     part_kernel: bool
     input_bits: int
     part: tuple[int, int]
-    """Largest part of the kernel (height, width)."""
+    """The maximum part of the kernel (height, width)."""
     unit_outputs: int
     unit_inputs: int
 
@@ -49,7 +49,10 @@ def round_up(value: int, multiple: int) -> int:
 
 @lru_cache(maxsize=64)
 def order(traversal: Traversal) -> Array:
-    """Return the position of each weight of a stream in (output, y, x, input), -1 for padding."""
+    """Return the position of each weight of a stream in (output, y, x, input).
+
+    Padding has position -1.
+    """
     height, width = traversal.kernel
     shape = (traversal.outputs, height, width, traversal.inputs)
     chunks = []
@@ -81,7 +84,7 @@ def block_order(
         block = round_up(min(block, shape[3] - start[3]), traversal.unit_inputs)
     inputs = units(1, 1) if traversal.depthwise else units(block, traversal.unit_inputs)
     element = np.arange(elements)
-    # Axes of the stream: outer inputs, outputs, element, inner inputs, unit outputs, unit inputs.
+    # The axes are outer inputs, outputs, element, inner inputs, unit outputs, unit inputs.
     axes = (0, 1, 2, 3, 4, 5) if traversal.part_kernel else (3, 1, 2, 0, 4, 5)
     inner = start[3] + inputs.reshape(len(inputs), 1, 1, 1, 1, -1).transpose(axes)
     outer = start[0] + outputs.reshape(1, len(outputs), 1, 1, -1, 1)
@@ -93,16 +96,16 @@ def block_order(
 
 
 def units(length: int, unit: int) -> Array:
-    """Return the numbers below the length as (units, numbers of a unit)."""
+    """Return the numbers below `length` as (units, numbers per unit)."""
     return np.arange(length).reshape(-1, unit)
 
 
 def read_weights(
     operation: Operation, memory: Memory, accelerator: Accelerator, inputs: int, input_bits: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Return the weights (output, y, x, input) as float64, and bias, scale, shift per output.
+    """Return float64 weights (output, y, x, input), and bias, scale and shift per output.
 
-    Each core has a stream for every n-th output channel if the accelerator has n cores.
+    On n cores, each core has a stream for every n-th output channel.
     """
     outputs = operation["OFM_DEPTH_M1"] + 1
     kernel, dilation = kernel_size(operation)
@@ -127,7 +130,8 @@ def read_weights(
             unit_outputs=4 if accelerator.macs == 32 else 8,
             unit_inputs=8,
         )
-        # The scales come first: their length limits the number of outputs of a damaged stream.
+        # The scales come first, because their length limits the number of outputs of a damaged
+        # stream.
         scales[core::cores] = read_scales(operation, memory, traversal.outputs, suffix)
         weights[core::cores] = decode_weights(operation, memory, traversal, suffix)
     return weights, scales[:, 0], scales[:, 1], scales[:, 2]
@@ -136,7 +140,10 @@ def read_weights(
 def decode_weights(
     operation: Operation, memory: Memory, traversal: Traversal, suffix: str
 ) -> Array:
-    """Return the weights of one core as (output, y, x, input)."""
+    """Return the weights of one core as (output, y, x, input).
+
+    Raises StreamError if they are damaged.
+    """
     start, length = operation[f"WEIGHT{suffix}_BASE"], operation[f"WEIGHT{suffix}_LENGTH"]
     packed = memory.read(operation, operation["WEIGHT_REGION"], start, length)
     positions = order(traversal)
@@ -157,7 +164,7 @@ def decode_weights(
 
 @lru_cache(maxsize=256)
 def decompress(packed: bytes) -> Array:
-    """Return the stream of weights; the codec ends its process if they are damaged."""
+    """Decompress weights in a copy of this process, because damaged weights crash the codec."""
     return np.array(run_in_copy("Vela's codec", mlw_codec.decode, bytearray(packed)), np.int16)
 
 

@@ -1,1 +1,4 @@
-"""Contains the platforms with an Ethos-U; the entry point `firmwright.platforms` names it."""
+"""Contains the platforms with an Ethos-U.
+
+The entry point `firmwright.platforms` refers to this package.
+"""
