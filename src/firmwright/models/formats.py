@@ -35,7 +35,7 @@ class ReferenceOutputs:
 class OpenShapesError(UserError):
     """Raised for inputs of dynamic shape.
 
-    ``shapes`` maps each input to its shape. An open length is a name.
+    ``shapes`` maps each input to its shape, in which names represent open lengths.
     """
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:

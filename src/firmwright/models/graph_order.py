@@ -68,7 +68,7 @@ def order_problems(
 def find_early_reads(
     given: set[Hashable], steps: Sequence[GraphNode]
 ) -> Iterator[tuple[GraphNode, Hashable]]:
-    """Yield each step that reads a tensor before any step writes the tensor."""
+    """Yield each step and each tensor that the step reads before any step writes the tensor."""
     written = set(given)
     for step in steps:
         for tensor in dict.fromkeys(step.reads):
@@ -92,7 +92,6 @@ def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable)
 
 
 def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
-    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 

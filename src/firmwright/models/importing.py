@@ -56,14 +56,13 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
             failure = str(error)
         except Exception as error:
             failure = f"cannot import the graph: {first_line(error)}"
-        # The destructor of TVM's block builder prints a warning, and reference cycles contain the
-        # importers.
+        # The importers are in reference cycles, and the destructor of TVM's block builder prints a
+        # warning.
         gc.collect()
     raise UserError(f"{name}: {failure}")
 
 
 def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise UserError with the unsupported operators and the advice."""
     heading = f"{name}: operators that cannot be compiled:"
     advice = advice or "export the model with other operators, or end it before these operators"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))

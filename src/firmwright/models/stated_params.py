@@ -59,7 +59,7 @@ def state_in_relax(
 
 
 def find_outputs_in_relax(module: tvm.IRModule) -> list[str]:
-    """Return the stored names of the outputs. The list is empty if the module has none."""
+    """Return the names of the outputs in the module. The list is empty without stored names."""
     stated = module.attrs and OUTPUTS_KEY in module.attrs
     return [str(name) for name in json.loads(str(module.attrs[OUTPUTS_KEY]))] if stated else []
 

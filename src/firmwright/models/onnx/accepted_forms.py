@@ -89,7 +89,7 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
 
 
 def order_steps(reads: Sequence[set[int]]) -> list[int]:
-    """Return the steps in an order that satisfies their reads, without the steps of cycles.
+    """Return the steps, each after the steps that it reads. Steps of cycles are omitted.
 
     Among the ready steps, the step with the lowest number is first.
     """
@@ -216,8 +216,7 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
 
 
 def state_types(model: onnx.ModelProto) -> None:
-    """Add the inferred type to each output without a type, because ONNX Runtime also infers the
-    type.
+    """Add the inferred type to each output without a type, as in ONNX Runtime.
 
     Raises UserError if ONNX cannot infer a type.
     """

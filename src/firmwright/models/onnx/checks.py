@@ -50,7 +50,6 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of the graph's structure."""
     graph = model.graph
     if not graph.output:
         yield "the graph has no outputs; expected one output or more"
@@ -68,7 +67,7 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def data_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of the constants in a model and in its functions."""
+    """Yield the problems of all constants in a model and in its functions."""
     nodes = (node for function in model.functions for node in function.node)
     inner = (tensor for node in nodes for tensor in find_node_tensors(node))
     for tensor in (*find_tensors(model.graph), *inner):
@@ -108,7 +107,6 @@ def describe(node: onnx.NodeProto) -> str:
 
 
 def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
-    """Yield the problems of a constant's data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (

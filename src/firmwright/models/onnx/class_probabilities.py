@@ -19,7 +19,7 @@ ROUNDS = 100
 def convert_pairwise_probabilities(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], _: Mapping[str, Any]
 ) -> relax.Expr:
-    """Convert PairwiseProbabilities, the second half of an SVMClassifier with probabilities.
+    """Convert PairwiseProbabilities, the second part of an SVMClassifier with probabilities.
 
     The input has the shape (rows, classes, classes). Element (i, j) is the probability of class i
     if the class is i or j. The result has the shape (rows, classes).
@@ -46,7 +46,7 @@ def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt
 
     Source: Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise
     Coupling" (2004), algorithm 2. The maximum number of rounds is equal to ONNX Runtime's maximum.
-    Rounds after the limit is reached change nothing.
+    After the error is below the limit, the remaining rounds have no effect.
     """
     limit = tirx.const(np.float32(0.005) / np.float32(count), "float32")
     with IRBuilder() as builder:

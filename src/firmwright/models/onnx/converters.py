@@ -33,7 +33,7 @@ Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 
 
 def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """Convert BitShift, because C does not define all shifts that TVM writes.
+    """Convert BitShift, because TVM writes shifts that C does not define.
 
     C does not define shifts by large counts, and shifts that change the sign. In ONNX, bits that
     are shifted out are lost. If the count exceeds the width, all bits are fill bits.
@@ -76,10 +76,9 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 
 
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Return a converter of Min or Max.
+    """Return a converter of Min or Max, because TVM stacks and reduces the inputs.
 
-    TVM stacks and reduces the inputs. In this form, later steps cannot compare quantized integers
-    instead of real numbers.
+    From TVM's form, later steps cannot derive a comparison of quantized integers.
     """
 
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
@@ -90,7 +89,7 @@ def convert_dynamic_quantize(
 ) -> relax.Expr:
     """Convert DynamicQuantizeLinear, because TVM divides by a scale of 0 if all data are 0.
 
-    ONNX Runtime uses a scale of 1 for such data.
+    ONNX Runtime uses a scale of 1 for these data.
     """
     data, zero, last = inputs[0], relax.const(0, "float32"), relax.const(255, "float32")
     high = builder.normalize(relax.op.maximum(zero, relax.op.max(data)))

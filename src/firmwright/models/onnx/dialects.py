@@ -55,13 +55,13 @@ class Body:
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
     def shift(self, value: str, divisor: float) -> str:
-        """Append a division that rounds down. A right shift rounds in this direction."""
+        """Append a division that rounds down, like a right shift."""
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def divide(self, value: str, divisor: str) -> str:
         """Append a division by a positive number that rounds toward zero, as in C.
 
-        It is exact below 2^52.
+        The quotient is exact below 2^52.
         """
         quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
         return self.add("Mul", quotient, self.add("Sign", value))
@@ -87,7 +87,7 @@ class Body:
 
 
 def requantize(body: Body, stated: Attributes) -> str:
-    """Return clip(floor((x · mul + add) / div + 1/2)), which is Deeploy's rounding."""
+    """Return clip(floor((x · mul + add) / div + 1/2)), because Deeploy rounds half up."""
     data, mul, add = (body.wide(name) for name in body.node.input)
     if body.channel_shape:
         shape = body.integers(body.channel_shape)

@@ -96,7 +96,10 @@ def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
 
 
 def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Return the nodes that replace a node. New nodes that the changed node reads come first."""
+    """Return the nodes that replace a node.
+
+    New nodes precede the changed node, which reads their results.
+    """
     if node.domain not in ("", "ai.onnx") or not all(node.input) or not node.output:
         return [node]
     for name in DROPPED:
@@ -192,7 +195,7 @@ def raise_reshape(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
 
 
 def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodeProto]:
-    """Append an input to the node that contains the integers."""
+    """Append an input that contains the integers ``numbers``."""
     name = f"{node.output[0]}/{len(node.input)}"
     value = numpy_helper.from_array(np.array(numbers, "int64"))
     node.input.append(name)
@@ -208,7 +211,7 @@ def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Replace the input with the lengths of a Split with an attribute."""
+    """Replace the second input of a Split, which contains the lengths, with an attribute."""
     if len(node.input) == 2:
         state(node, "split", facts.values(node, 1))
         del node.input[1]

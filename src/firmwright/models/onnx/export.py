@@ -130,7 +130,7 @@ class Exporter:
         return bytes(made.SerializeToString(deterministic=True))
 
     def pick_result(self, item: relax.TupleGetItem) -> OnnxValue:
-        """Return one of several results. If their operator was rejected, return its placeholder."""
+        """Return one of several results, or the placeholder of a rejected operator."""
         several = self.values[item.tuple_value]
         if isinstance(several, SeveralValues):
             return OnnxValue(several.results[int(item.index)])
@@ -140,7 +140,6 @@ class Exporter:
         return OnnxValue(tensor.name)
 
     def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
-        """Write a value as the output ``tensor`` of the graph."""
         name = self.to_relax_layout(value)
         self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
@@ -163,7 +162,6 @@ class Exporter:
         return special[name]
 
     def make_unique_name(self, wanted: str) -> str:
-        """Return a name that no tensor or layer has yet."""
         name, number = wanted, 1
         while name in self.names:
             name, number = f"{wanted}_{number}", number + 1
@@ -290,8 +288,7 @@ class Exporter:
         return isinstance(argument, Constant)
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
-        """Add a constant with channels first for a constant that broadcasts against channels
-        last."""
+        """Convert a constant that broadcasts against channels last to channels first."""
         array = constant_array(argument)
         whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
         return self.add_constant(whole.transpose(TO_CHANNELS_FIRST))

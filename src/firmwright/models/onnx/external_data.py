@@ -101,7 +101,6 @@ def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
 
 
 def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
-    """Return the bytes of one tensor from its file in ``folder``."""
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")
     file = folder / location

@@ -40,7 +40,6 @@ def fix_inputs(
 
 
 def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int]) -> None:
-    """Set the length of each named dimension of the inputs."""
     lengths = [d for port in graph.input for d in port.type.tensor_type.shape.dim]
     named = dict.fromkeys(d.dim_param for d in lengths if d.dim_param)
     for label in dimensions:

@@ -24,7 +24,7 @@ PER_AXIS_OPSET = 21
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate the model with ONNX's reference evaluator, and with float64 instead of float32.
+    """Evaluate the model in float64 with ONNX's reference evaluator.
 
     Outputs have the model's types. Raises UserError if the evaluator rejects the model.
     """

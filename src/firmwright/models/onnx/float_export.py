@@ -1,4 +1,4 @@
-"""Exports further float operators as ONNX, in addition to :mod:`firmwright.models.onnx.export`."""
+"""Exports float operators as ONNX that :mod:`firmwright.models.onnx.export` does not export."""
 
 from __future__ import annotations
 
@@ -56,8 +56,6 @@ def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
 
 
 class FloatExporter(Exporter):
-    """Exports all float operators that are supported."""
-
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
         self.reads = count_readers(module)

@@ -22,7 +22,7 @@ KEPT_TYPES = frozenset(
 """The types of tensors at which a graph may be cut.
 
 ONNX Runtime casts 16-bit floats to 32 bits for operators without a 16-bit form. A cut between two
-such operators adds casts.
+of these operators adds casts.
 """
 
 

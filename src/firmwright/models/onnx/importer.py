@@ -173,7 +173,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
-    """Give each node without a name the name of its first output."""
+    """Copy the name of the first output to each node without a name."""
     for node in graph.node:
         if not node.name:
             node.name = next((o for o in node.output if o), node.op_type)
@@ -215,7 +215,6 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def describe_operator(node: onnx.NodeProto) -> str:
-    """Return a line with a node's domain, its operator and its name."""
     return f"  {node.domain + '.' if node.domain else ''}{node.op_type} (node '{node.name}')"
 
 

@@ -1,4 +1,4 @@
-"""Evaluates an ONNX model with ONNX Runtime, which computes the reference, without TVM."""
+"""Computes the reference of an ONNX model with ONNX Runtime. The module does not need TVM."""
 
 from __future__ import annotations
 
@@ -62,8 +62,10 @@ def run_sessions(
 
 
 def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
-    """Wrap a function that evaluates a model, so that it accepts and returns the stored form of
-    types."""
+    """Wrap a function that evaluates a model.
+
+    The wrapper accepts and returns the stored form of small types.
+    """
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
     names |= {name: STRING for name, k in kinds.items() if k == onnx.TensorProto.STRING}

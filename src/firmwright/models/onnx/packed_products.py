@@ -55,7 +55,6 @@ def convert_packed_product(
 def build_statement(
     inputs: Sequence[Any], result: Any, rows: int, columns: int, depth: int, bits: int, block: int
 ) -> tirx.Stmt:
-    """Return the loops over rows, columns and blocks of the product."""
     per_byte = 8 // bits
     with IRBuilder() as builder:
         data, stored, scales, points = map(script.buffer_proxy, inputs)

@@ -1,4 +1,4 @@
-"""Exports networks that are already quantized as ONNX. The quantizer needs float networks."""
+"""Exports quantized networks as ONNX. The quantizer exports only float networks."""
 
 from __future__ import annotations
 
@@ -121,10 +121,8 @@ class QuantizedExporter(FloatExporter):
         )
 
     def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a maximum or minimum.
-
-        ONNX Runtime does not support 8-bit integers, so they become int32.
-        """
+        """Write a maximum or minimum. 8-bit integers become int32, because ONNX Runtime does not
+        support them."""
         integers = dtype_of(call)
         if integers == "float32":
             return self.elementwise(call)

@@ -236,7 +236,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.negative(x))
 
     def sign(self, node: torch.fx.Node) -> relax.Var:
-        """Append the sign. TVM compares unsigned integers with -1."""
+        """Append the sign, because TVM compares unsigned integers with -1."""
         x = self.env[node.args[0]]
         if dtype_of(x) == "bool":
             return x
@@ -342,7 +342,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
 
     def _any(self, node: torch.fx.Node) -> relax.Var:
-        """Append whether any value differs from 0. The result is a Boolean, or 0 or 1 for uint8."""
+        """Return whether any value differs from 0. The result is a Boolean, or 0 or 1 for uint8."""
         x = self.env[node.args[0]]
         found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
         largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])

@@ -1,4 +1,4 @@
-"""Defines operators of torch in core operators, if torch and TVM do not define the operators."""
+"""Defines operators of torch with core operators, if torch and TVM do not define the operators."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def invert_error_function(x: Tensor) -> Tensor:
 
 
 def complement_error_function(x: Tensor) -> Tensor:
-    """Return 1 - erf(x), or a polynomial if the difference loses digits."""
+    """Return 1 - erf(x), or a polynomial if the difference is imprecise."""
     size = x.abs()
     ratio = 1 / (1 + size / 2)
     tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT) - size * size)

@@ -220,7 +220,7 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
     """Return the program in torch's core operators, which TVM's importer expects.
 
     Recurrent layers are not decomposed if the importer unrolls them. Operators with a converter in
-    the importer also remain whole.
+    the importer are not decomposed either.
     """
     with suppress_output():
         try:
@@ -269,7 +269,7 @@ def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
 def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str]:
     """Yield the reasons why an operator cannot be compiled.
 
-    A missing converter is an empty reason.
+    The reason is empty if the operator has no converter.
     """
     if draws_numbers(node):
         yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
@@ -309,7 +309,7 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 
 def check_results(importer: TorchImporter, name: str) -> None:
-    """Raise UserError if an operator's result in TVM and in torch differ in shape or type."""
+    """Raise UserError if an operator's results in TVM and in torch differ in shape or type."""
     lines = [
         f"  {describe(node)}: {difference}"
         for node, value in importer.env.items()

@@ -141,7 +141,10 @@ def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 def fill_mask(
     builder: relax.BlockBuilder, data: relax.Expr, mask: relax.Expr, value: relax.Expr
 ) -> relax.Expr:
-    """Set the elements that a mask of the leading axes selects to one value."""
+    """Set the elements that a mask selects to one value.
+
+    The axes of the mask are the leading axes.
+    """
     shape, rank = static_shape(mask), len(static_shape(data))
     mask = builder.emit(relax.op.reshape(mask, (*shape, *[1] * (rank - len(shape)))))
     value = builder.emit(relax.op.reshape(value, [1] * rank))

@@ -28,7 +28,10 @@ def describe(node: torch.fx.Node) -> str:
 
 
 def draws_numbers(node: torch.fx.Node) -> bool:
-    """Return whether an operator draws random numbers. Recurrent layers do so only in training."""
+    """Return whether an operator draws random numbers.
+
+    Recurrent layers draw random numbers only in training.
+    """
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     stated = {option.name: i for i, option in enumerate(node.target._schema.arguments)}

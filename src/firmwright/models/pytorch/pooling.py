@@ -48,7 +48,6 @@ class Windows:
 
 
 def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
-    """Return the windows of each axis of the image."""
     rank = len(image)
     if "adaptive" in str(node.target):
         return [

@@ -1,8 +1,8 @@
 """Inserts torch's type conversions into a program, because TVM computes in the operands' types.
 
 torch converts operands to one type implicitly. For example, ``x + 1.5`` is float32 for integers x.
-This module inserts an operator for each conversion. It also inserts an operator for the factor
-``alpha`` of sums, which TVM omits.
+This module inserts an operator for each conversion, and for the factor ``alpha`` of sums. TVM omits
+this factor.
 """
 
 from __future__ import annotations

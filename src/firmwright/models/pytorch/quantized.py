@@ -135,7 +135,7 @@ def multiply_integers(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
 
 
 def convert_stored(importer: ConstantImporter, node: torch.fx.Node) -> Expr:
-    """Import ``_to_copy(x, dtype)``. Stored 8-bit integers are dequantized where they are read.
+    """Import ``_to_copy(x, dtype)``. Stored 8-bit integers are dequantized at each read.
 
     A plain conversion of a constant stores floats, which need four times the memory.
     """

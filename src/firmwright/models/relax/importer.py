@@ -129,7 +129,7 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError if the module calls other functions than Relax operators and its TIR
+    """Raise UserError if the module calls functions other than Relax operators and its TIR
     functions."""
     lines = []
     for binding in main_bindings(module):

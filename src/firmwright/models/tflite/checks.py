@@ -1,9 +1,9 @@
 """Checks a TFLite model in addition to LiteRT's verifier, before TVM reads the model.
 
-LiteRT's verifier checks the offsets and lengths inside the file. It checks neither tensor indices
-nor the order of operators and quantization parameters. LiteRT's kernels check them, but some
-kernels abort the process. Each rule is a small function. The docstring of a rule is a sentence of
-the message. The result of a rule is the wrong value or None.
+LiteRT's verifier checks the offsets and lengths inside the file. The verifier does not check tensor
+indices, the order of operators, and quantization parameters. LiteRT's kernels check these values,
+but some kernels abort the process. Each rule is a small function. The docstring of a rule is a
+sentence of the message. The result of a rule is the wrong value or None.
 """
 
 from __future__ import annotations
@@ -158,8 +158,10 @@ def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -
 
 
 def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
-    """Yield the indices below ``lowest``, and the indices from ``count``. -1 means a missing
-    tensor."""
+    """Yield the indices below ``lowest``, and the indices from ``count``.
+
+    Index -1 is a missing tensor.
+    """
     return (i for i in to_ints(values) if not lowest <= i < count)
 
 
@@ -267,7 +269,6 @@ QUANTIZATION_RULES: TensorRules = (
 
 
 def graph_problems(model: Any) -> Iterator[str]:
-    """Yield the problems of order, operators and tensor sizes."""
     graph = model.Subgraphs(0)
     kinds = operator_kinds(model)
     steps = list_nodes(graph, kinds)

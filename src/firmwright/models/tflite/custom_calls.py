@@ -108,7 +108,7 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
 
 @contextmanager
 def label_errors(label: str) -> Iterator[None]:
-    """Put the operator before the errors of a block, except for errors with a location in the
+    """Add the operator to the errors of a block, except for errors with a location in the
     recipe."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Defines TFLite_Detection_PostProcess, the last operator of an SSD. LiteRT is its reference.
+"""Defines TFLite_Detection_PostProcess, the last operator of an SSD. LiteRT computes its reference.
 
 Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite does
 not define the order of equal scores of several classes. Firmware sorts them by class, as in TFLite

@@ -1,7 +1,7 @@
 """Converts layers with int8 weights and float32 activations (dynamic range) to LiteRT's arithmetic.
 
-LiteRT quantizes the activations in each run, according to the range of each sample or row. It adds
-the products in int32, multiplies the sums by both scales, and then adds the bias in float32.
+LiteRT quantizes the activations in each run, according to the range of each sample or row. LiteRT
+adds the products in int32, multiplies the sums by both scales, and then adds the bias in float32.
 Weights remain int8 in flash. The results of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED are
 bit-identical to LiteRT's results, because all float32 operations have LiteRT's order. Sources in
 tensorflow/lite/kernels: fully_connected.cc (EvalHybrid), conv.cc (EvalHybrid, EvalHybridPerChannel)

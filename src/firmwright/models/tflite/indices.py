@@ -83,7 +83,7 @@ def convert_bucketize(converter: Any, op: Any) -> relax.Expr:
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
     """Convert EMBEDDING_LOOKUP, because TVM reads the first input, which contains indices, as rows.
 
-    If bytes have a float32 result, one scale or one scale per row is applied.
+    Rows of bytes with a float32 result are multiplied by one scale, or by one scale per row.
     """
     positions, table = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)

@@ -35,8 +35,8 @@ NEVER_FOLDED = frozenset(
 def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     """Return the model with known values as constants, and with the shapes that LiteRT computes.
 
-    ``shapes`` maps inputs to shapes. The model remains unchanged if there are no such shapes, known
-    values or open lengths. Raises UserError if LiteRT cannot evaluate the model.
+    ``shapes`` maps inputs to shapes. The model remains unchanged without shapes, known values and
+    open lengths. Raises UserError if LiteRT cannot evaluate the model.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = find_known_results(model)

@@ -1,4 +1,4 @@
-"""Evaluates a TFLite model with LiteRT, which computes the reference, without TVM."""
+"""Computes the reference of a TFLite model with LiteRT. The module does not need TVM."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
     LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. They
     also evaluate SUM in int8 and int16. The reference SUM of LiteRT 2.3.0 reads int8 as unsigned,
-    and keeps sums of int16 in 16 bits. The name of the runtime contains the kernels. A sample's
-    arrays have the order of the model's inputs. Their names may differ from the names in the model.
-    LiteRT keeps the states without an output from one sample to the next sample.
+    and keeps sums of int16 in 16 bits. The name of the runtime includes the kernels.
+
+    A sample's arrays have the order of the model's inputs. Their names may differ from the names in
+    the model. LiteRT keeps the states without an output from one sample to the next sample.
     """
     if vendor := find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         return vendor.run_reference(data, inputs, states)
@@ -79,7 +80,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
     """Return all tensors of the network, with the kernels of :func:`run_reference`.
 
-    Names of several tensors are omitted. Raises UserError if a vendor's compiler wrote the file.
+    Tensors whose names are not unique are omitted. Raises UserError if a vendor's compiler wrote
+    the file.
     """
     if find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         raise UserError("firmwright does not read the tensors of a vendor's file")
@@ -197,7 +199,7 @@ def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = Fa
 
 
 Step = Callable[[Mapping[str, Array]], list[Array]]
-"""Returns the outputs for one sample and the values of the states."""
+"""Returns the outputs. The argument contains one sample and the values of the states."""
 
 
 def prepare(

@@ -70,7 +70,7 @@ class IntegerCell:
     """The constants of all steps. Mappings are by the input index of a gate's weights, 1 to 4.
 
     ``products`` contains the products with the input, and the products with the output state.
-    ``clip`` is the maximum magnitude of the cell state. 0 means no clip.
+    ``clip`` is the maximum magnitude of the cell state, or 0 without a clip.
     """
 
     products: tuple[Products, Products]
@@ -172,7 +172,7 @@ def refuse_several_samples(tensors: Any, options: Any) -> None:
 
 
 def quantize_clip(clip: float, scale: np.float32, most: int) -> int:
-    """Return a limit in steps of ``scale``, truncated as in LiteRT. 0 means no limit."""
+    """Return a limit in steps of ``scale``, truncated as in LiteRT. The result 0 means no limit."""
     return max(int(min(np.float32(clip) / scale, np.float32(most))), 0)
 
 

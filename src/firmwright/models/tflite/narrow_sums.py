@@ -1,8 +1,8 @@
 """Converts CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
 
-LiteRT adds the products in 32 bits. As in int8, it scales the sums by multipliers of 31 bits, with
-two roundings. Without an int32 bias, LiteRT scales by multipliers of 15 bits, with one rounding.
-Source: tensorflow/lite/kernels/conv.cc (EvalQuantizedPerChannel16x8).
+LiteRT adds the products in 32 bits. LiteRT then scales the sums by multipliers of 31 bits, with two
+roundings, as in int8. Without an int32 bias, LiteRT scales by multipliers of 15 bits, with one
+rounding. Source: tensorflow/lite/kernels/conv.cc (EvalQuantizedPerChannel16x8).
 """
 
 from __future__ import annotations

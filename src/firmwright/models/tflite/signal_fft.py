@@ -2,9 +2,10 @@
 
 A real FFT of n points is a complex FFT of n / 2 points and a last step with other factors. In int16
 and int32, each stage divides its inputs by its radix, and products are rounded to nearest, ties up.
-The radix is 4. In the innermost stage, it is 2 if n / 2 is not a power of 4. Source: kiss_fft.c,
-_kiss_fft_guts.h and kiss_fftr.c of KISS FFT 1.3. TFLite Micro compiles these files with FIXED_POINT
-16, FIXED_POINT 32 and in float.
+The radix is 4. The radix of the innermost stage is 2 if n / 2 is not a power of 4.
+
+Source: kiss_fft.c, _kiss_fft_guts.h and kiss_fftr.c of KISS FFT 1.3. TFLite Micro compiles these
+files with FIXED_POINT 16, FIXED_POINT 32 and in float.
 """
 
 from __future__ import annotations

@@ -182,7 +182,10 @@ NOISE_OPTIONS = (
 NOISE_LIMITS = {
     **dict.fromkeys(NOISE_OPTIONS, INT32_MAX), "smoothing_bits": 31, "spectral_subtraction_bits": 63
 }  # fmt: skip
-"""The maximum values of the options. For a shift, this is the number of shifted bits minus 1."""
+"""The maximum values of the options.
+
+The maximum of a shift is the number of shifted bits minus 1.
+"""
 
 STACKER_OPTIONS = (
     "num_channels", "stacker_left_context", "stacker_right_context", "stacker_step",

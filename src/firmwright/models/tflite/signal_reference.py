@@ -149,7 +149,7 @@ def log(x: int, scale: int) -> int:
 
 
 def compute_frames(inputs: Arrays, options: Options) -> list[Array]:
-    """Return overlapping frames, whether all are valid, the last samples, and the number of
+    """Return overlapping frames, whether all frames are valid, the last samples, and the number of
     steps."""
     data, history, count = inputs
     size, step = options["frame_size"], options["frame_step"]

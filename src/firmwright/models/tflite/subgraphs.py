@@ -60,7 +60,7 @@ class Inliner:
         self.copies = 0
 
     def inline_next(self) -> bool:
-        """Inline the first IF or WHILE. Return whether there was one."""
+        """Inline the first IF or WHILE. Return whether the graph contained one of them."""
         for position, operator in enumerate(self.graph.operators):
             kind = kind_of(self.model, operator)
             if kind not in INLINED:
@@ -80,7 +80,6 @@ class Inliner:
         return False
 
     def check_count(self) -> None:
-        """Raise UserError if the loops and branches have too many operators."""
         count = len(self.graph.operators)
         if max(count, self.copies) > MOST_OPERATORS:
             raise UserError(

@@ -1,7 +1,7 @@
-"""Finds the importer of files with a vendor's custom operators. An installed package contains it.
+"""Finds the importer of files with a vendor's custom operators.
 
-The name of the entry point is the name of the custom operator. The value is a module with the
-functions of :class:`firmwright.models.formats.Importer`.
+An installed package contains the importer. The name of the entry point is the name of the custom
+operator. The value is a module with the functions of :class:`firmwright.models.formats.Importer`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
 class Activation:
     """An activation function of ONNX, and its alpha and beta.
 
-    The argument of the function is clipped to the magnitude ``limit``. 0 means no clipping.
+    The argument of the function is clipped to the magnitude ``limit``, unless ``limit`` is 0.
     """
 
     name: str

@@ -59,10 +59,9 @@ def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
 def attend(
     body: NodeBuilder, walk: Specializer, parts: Sequence[str], scores: Scores, mask: str, bias: str
 ) -> str:
-    """Append the attention of queries, keys and values in heads. The result is (batch, queries,
-    hidden).
+    """Append the attention of queries, keys and values that are split into heads.
 
-    ``mask`` and ``bias`` may be empty.
+    The result is (batch, queries, hidden). ``mask`` and ``bias`` may be empty.
     """
     add = body.add
     query, key, value = parts

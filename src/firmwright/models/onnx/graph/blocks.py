@@ -1,5 +1,4 @@
-"""Rewrites quantization in blocks: one scale per block of elements along an axis (since opset
-21)."""
+"""Rewrites quantization with one scale per block of elements along an axis (since opset 21)."""
 
 from __future__ import annotations
 

@@ -79,7 +79,6 @@ class NodeBuilder:
         self.counts: Counter[str] = Counter()
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its result."""
         self.counts[self.scope] += 1
         return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
 

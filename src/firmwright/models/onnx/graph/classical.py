@@ -179,7 +179,6 @@ def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
 
 
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
-    """Append the scores of a linear model with ``rows`` results."""
     coefficients = np.array(get_attribute(body.node, "coefficients", []), "float32")
     scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T, "float32"))
     return body.add("Add", scores, floats(body, "intercepts", [0.0] * rows))
@@ -216,7 +215,6 @@ def get_labels(node: onnx.NodeProto) -> Any:
 
 
 def decode_labels(node: onnx.NodeProto, name: str) -> Any:
-    """Return an attribute with strings as an array."""
     return np.array([label.decode() for label in get_attribute(node, name, [])], object)
 
 

@@ -1,8 +1,8 @@
 """Resolves loops, branches, sequences and optional values at import.
 
 Firmware has a fixed number of tensors. A sequence becomes a list of tensors. An optional value
-becomes a tensor or nothing. A loop with a known number of steps is unrolled. If the condition of a
-branch is computed, firmware computes both branches and selects one result.
+becomes a tensor or is absent. A loop with a known number of steps is unrolled. If the condition of
+a branch is computed, firmware computes both branches and selects one result.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ def join(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Resolve a SplitToSequence.
-
-    The parts have one length or a list of lengths, or are single elements.
-    """
+    """Resolve a SplitToSequence. The parts have equal or given lengths, or are single elements."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None

@@ -1,4 +1,4 @@
-"""Rewrites embeddings of com.microsoft, ONNX Runtime's domain: words and rotary positions."""
+"""Rewrites word embeddings and rotary positions of com.microsoft, ONNX Runtime's domain."""
 
 from __future__ import annotations
 

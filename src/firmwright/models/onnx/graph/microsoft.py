@@ -30,7 +30,10 @@ Compute = Callable[[NodeBuilder, Sequence[str]], str]
 """Appends an operator on floats, and returns the name of the result."""
 
 FLATTENING_OPSET = 13
-"""The first opset in which Softmax works along one axis. Before, Softmax spans all later axes."""
+"""The first opset in which Softmax works along one axis.
+
+In earlier opsets, Softmax spans all later axes.
+"""
 
 
 def dequantize(

@@ -1,4 +1,4 @@
-"""Rewrites normalizations by mean and variance that TVM does not support or computes imprecisely.
+"""Rewrites normalizations that TVM does not support or computes imprecisely.
 
 ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
 zero, this difference consists of rounding errors, and may be negative. This module subtracts the
@@ -60,8 +60,8 @@ def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
 def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a LayerNormalization that TVM's converter does not support.
 
-    TVM's converter returns placeholders for the moments. It supports neither float64 nor factors
-    that are broadcast.
+    The converter returns placeholders for the moments. The converter supports neither float64 nor
+    factors that are broadcast.
     """
     shape = walk.shape(node.input[0])
     data, scale, bias = read_inputs(node, 3)

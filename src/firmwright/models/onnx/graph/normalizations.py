@@ -41,8 +41,8 @@ def normalize_simply(
 ) -> str:
     """Append a division by the root of the mean square, and a multiplication by ``gamma``.
 
-    The mean includes all axes from the node's ``axis``. The default is the last axis. 16-bit floats
-    are computed in float32.
+    The mean is over the node's ``axis`` and all later axes. The default is the last axis. 16-bit
+    floats are computed in float32.
     """
     kind = walk.dtype(body.node.input[0])
     is_small = kind.name in SIXTEEN_BIT_FLOATS

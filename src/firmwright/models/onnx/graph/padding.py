@@ -1,4 +1,4 @@
-"""Rewrites pads that TVM's converter rejects, or for which it reads wrong elements."""
+"""Rewrites pads that TVM's converter rejects or computes incorrectly."""
 
 from __future__ import annotations
 

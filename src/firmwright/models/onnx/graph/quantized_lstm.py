@@ -15,8 +15,8 @@ STEPS = 255
 class QuantizedDirection(Direction):
     """Quantized weights of 8 bits: W (input, 4 · size), R (size, 4 · size).
 
-    The input is quantized once, and the state in each step. Their minimum and maximum determine the
-    scales.
+    The input is quantized once, and the state in each step. The minimum and maximum of the values
+    determine the scale.
     """
 
     def read_weights(self) -> tuple[int, list[str]]:

@@ -83,7 +83,6 @@ def select_active(
 
 
 def is_initial_state(name: str) -> bool:
-    """Return whether the name is the name of a state before the first step."""
     return f"/{STEP}-1/" in name
 
 
@@ -371,7 +370,6 @@ def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label
 
 
 def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
-    """Append the nodes of one step, and return the names of the results."""
     own = {v.name for v in (*graph.input, *graph.initializer)}
     own |= {o for n in graph.node for o in n.output}
     tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in own}

@@ -28,7 +28,7 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 
 RESIZE_OPSET = 19
-"""The opset in which Resize is evaluated. It has all features of earlier opsets."""
+"""The opset in which Resize is evaluated, because it has all features of earlier opsets."""
 
 EARLY_OPSET = 10
 """The last opset in which Resize has no coordinate transformation mode."""
@@ -46,10 +46,7 @@ LARGEST_WHOLE = 1 << 24
 """The limit up to which float32 represents all whole numbers."""
 
 LONGEST = 1 << 15
-"""The maximum length of an axis with weighted elements.
-
-The weights need the square of this length.
-"""
+"""The maximum length of an axis with weighted elements. The weights are a square matrix."""
 
 BLOCK = 1 << 22
 """The number of float32 elements that ONNX Runtime resizes at once."""
@@ -242,7 +239,7 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Return whether TVM resizes correctly: images, by whole numbers or with stated sizes."""
+    """Return whether TVM resizes images correctly, which requires whole factors or given sizes."""
     extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
     sized = settings["mode"] == "linear" and all(
         stretch.parameter == "sizes" or extents[axis].is_integer()
@@ -387,7 +384,10 @@ def evaluate_in_runtime(
 
 
 def add_weighted_sum(body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: str) -> str:
-    """Append sums of weighted elements. The result with the most terms determines their number."""
+    """Append sums of weighted elements.
+
+    The result with the most terms determines the number of terms.
+    """
     axis = along.index(-1)
     total = ""
     for pick, weights in zip(taps.picks, taps.weights, strict=True):

@@ -1,4 +1,4 @@
-"""Rewrites operators that TVM 0.27 does not support or converts incorrectly as other operators.
+"""Replaces operators that TVM 0.27 does not support or converts incorrectly.
 
 After a fix in TVM, an entry of :data:`REWRITES` can be removed. The comment or docstring of an
 entry describes TVM's error. ``tests/conformance`` tests all entries.

@@ -1,4 +1,4 @@
-"""Replaces types of 8 bits or less that C99 does not have with bytes.
+"""Stores types of 8 bits or less in bytes, if C99 does not have these types.
 
 Operators that move elements also move bytes. :data:`WRITERS` contains the operators that compute
 with small types. :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
@@ -51,7 +51,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def to_stored_element(element: int) -> int:
-    """Return ONNX's number of the type that stores the numbers of a type."""
+    """Return ONNX's number of the type in which another type is stored."""
     if not element:
         return element
     dtype = helper.tensor_dtype_to_np_dtype(element).name

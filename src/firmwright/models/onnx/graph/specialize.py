@@ -1,8 +1,8 @@
 """Evaluates the parts of an ONNX graph that do not depend on the values of the inputs.
 
 Firmware has static shapes, so the importer can compute many nodes: shapes and their arithmetic,
-constants, and conditions. Converters support more of the remaining graphs. The types and shapes of
-all tensors are known, and parameters such as axes or pads are constants.
+constants, and conditions. Then converters support more graphs, because the types and shapes of all
+tensors are known, and parameters such as axes or pads are constants.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Specializer:
 def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
-    """Evaluate a node with ONNX's evaluator. Return None if this fails or returns other types."""
+    """Evaluate a node with ONNX's evaluator. Return None if a result is missing or not an array."""
     from firmwright.models.onnx.graph.evaluator import (
         make_evaluator,
     )  # a late import, because few models need the evaluator

@@ -46,7 +46,6 @@ STRINGS: dict[str, Rewrite] = {"Equal": describe_equal, "StringNormalizer": rewr
 
 
 def store_strings(walk: Specializer) -> None:
-    """Rewrite the remaining nodes, constants and types of strings."""
     names = [name for name in walk.types if is_string(name, walk)]
     if names:
         walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]

@@ -27,7 +27,10 @@ from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-"""The comparisons by their numbers since version 5. Before, their names begin with ``BRANCH_``."""
+"""The comparisons by their numbers since version 5.
+
+In earlier versions, the names of comparisons begin with ``BRANCH_``.
+"""
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(len(MODES))
 

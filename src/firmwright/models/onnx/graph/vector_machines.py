@@ -1,6 +1,6 @@
 """Rewrites support vector machines of ai.onnx.ml as operators of ONNX.
 
-Source of the results: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
+Source: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a DeformConv of images as interpolated samples and a product.
 
-    Pixels outside are zeros.
+    Pixels outside the image are zeros.
     """
     shapes = [walk.shape(i) for i in node.input[:3]]
     if any(s is None or len(s) != 4 for s in shapes):
