@@ -1,8 +1,8 @@
 """Assigns a choice to each layer, with the minimum total error within a limit of bytes.
 
 This is a knapsack problem with one choice per layer. Dynamic programming over the bytes solves the
-problem exactly. With the table of minimum errors, a search then lists all assignments in order of
-their errors.
+problem exactly. With the table of minimum errors, a search then lists all assignments in the order
+of their errors.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Choices = Sequence[Sequence[Choice]]
 
 
 def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...]]:
-    """Yield every assignment with at most ``limit`` bytes, the least error first.
+    """Yield every assignment with at most ``limit`` bytes; the assignment with the least error is
+    first.
 
-    For a limit of at most MOST_CELLS bytes the order is exact. Above this number, an assignment may
-    be missing if its bytes are within one step per layer of the limit. Assignments with equal
+    The order is exact if the limit is at most MOST_CELLS bytes. Above this number, an assignment
+    may be missing if its bytes are within one step per layer of the limit. Assignments with equal
     errors follow the order of the choices.
     """
     if limit < 0:
@@ -65,7 +66,9 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
 def tabulate(
     choices: Choices, sizes: Sequence[Sequence[int]], limit: int
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the minimum error of each layer and all later layers, by the number of steps left."""
+    """Return the minimum error of each layer and all later layers, by the number of remaining
+    steps.
+    """
     table = [np.zeros(limit + 1)]
     for each, steps in zip(reversed(choices), reversed(sizes), strict=True):
         later, best = table[-1], np.full(limit + 1, np.inf)
@@ -77,7 +80,9 @@ def tabulate(
 
 
 def remove_inferior(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the choices with a smaller error than all smaller choices; the smallest is first."""
+    """Return the choices with a smaller error than all smaller choices; the smallest choice is
+    first.
+    """
     kept: list[Choice] = []
     for choice in sorted(choices, key=lambda one: (one.bytes, one.error)):
         if not kept or choice.error < kept[-1].error:

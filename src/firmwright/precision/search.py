@@ -38,8 +38,9 @@ from firmwright.tune import trials as tune_trials
 MOST_TRIALS = 8
 """The maximum number of assignments that a search builds."""
 CLOSE_ENOUGH = 0.01
-"""The search for the smallest firmware ends at an interval of this fraction of the largest number
-of bytes."""
+"""The search for the smallest firmware ends at an interval of this fraction of the maximum
+number of bytes.
+"""
 
 Assignment = tuple[Choice, ...]
 
@@ -58,7 +59,6 @@ class Search:
         self.choices = [remove_inferior(layer.choices) for layer in self.layers]
 
     def describe(self, assignment: Assignment, tried: TrialResult | None = None) -> Precision:
-        """Return the content of a precision file for an assignment."""
         layers = {
             layer.layer: LayerPrecision(choice.weights, choice.bytes, choice.error)
             for layer, choice in zip(self.layers, assignment, strict=True)
@@ -68,7 +68,7 @@ class Search:
         return Precision(self.network, flash, layers, limits.flash, limits.accuracy, loss)
 
     def build(self, assignment: Assignment) -> TrialResult:
-        """Return the result of the trial of an assignment. Raises UserError if it fails."""
+        """Return the result of the trial of an assignment. Raises UserError if the trial fails."""
         if assignment not in self.tried:
             report("trials", len(self.tried), MOST_TRIALS)
             tried = run_trial(self.job, self.describe(assignment))
@@ -101,7 +101,8 @@ class Search:
         flash = require(self.limits.flash)
         others, smallest = 0, tuple(each[0] for each in self.choices)
         while len(self.tried) < MOST_TRIALS:
-            # The code of smaller types can be smaller, too: the estimate may exclude them.
+            # The code of smaller types can also be smaller, so the estimate may exclude these
+            # types.
             assignment = next(self.list_new(flash - others), smallest)
             repeated = assignment in self.tried
             tried = self.build(assignment)
@@ -117,7 +118,7 @@ class Search:
         return (each for each in list_assignments(self.choices, limit) if each not in self.tried)
 
     def find_smallest(self) -> Assignment | None:
-        """Return an accurate assignment with few bytes, by bisection of the bytes."""
+        """Return an accurate assignment with few bytes, found by bisection of the bytes."""
         low = sum(each[0].bytes for each in self.choices)
         best = tuple(each[-1] for each in self.choices)  # the minimum error: see remove_inferior
         high = count_bytes(best)
@@ -134,7 +135,7 @@ class Search:
         return best
 
     def explain_failure(self) -> tuple[tuple[str, ...], str]:
-        """Return the key of the limit that no trial met, and a message with the best trial."""
+        """Return the key of the limit that no trial met, and a message about the best trial."""
         fitting = [tried for tried in self.tried.values() if self.fits(tried)]
         if not fitting:
             least = min(tried.flash for tried in self.tried.values())

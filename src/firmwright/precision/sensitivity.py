@@ -1,4 +1,4 @@
-"""Measures how types of weights change a network: the bytes, and the error of the outputs.
+"""Measures the effect of weight types on a network: the bytes, and the error of the outputs.
 
 In a measurement, only one layer has weights of another type. All other weights, and all tensors
 between layers, stay float32. The results are stored under the digest of all inputs of the
@@ -41,25 +41,24 @@ from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, 
 from firmwright.recipe.quantization import QuantizeOptions
 
 METHOD = 1
-"""The version of the method, which is part of each digest."""
+"""The version of the method. It is part of each digest."""
 MAX_SAMPLES = 32
 """The maximum number of calibration samples on which errors are measured."""
 MIN_PACKED = 512
-"""Layers with fewer weights store each 4-bit weight in a byte, unless the recipe compresses
-constants."""
+"""The minimum number of weights of a layer that stores two 4-bit weights in a byte. Smaller
+layers use a byte per weight, unless the recipe compresses constants.
+"""
 FLOAT = "float32"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A layer with the choices for its weights."""
-
     layer: str
     choices: tuple[Choice, ...]
 
 
 class Sensitivity:
-    """Measures the layers of a float network ``model`` that the recipe does not fix.
+    """Measures the layers of a float network ``model`` whose type the recipe does not state.
 
     ``folder`` contains the results. ``compressed`` states whether the build compresses constants.
     """
@@ -101,7 +100,7 @@ class Sensitivity:
         return digest.digest()
 
     def measure(self, threads: int) -> list[Measured]:
-        """Return the choices of each layer, in the order of the network. Report the progress."""
+        """Return the choices of each layer, in the order of the network."""
         kept = {name: self.read_kept(name) for name in self.weights}
         missing = [name for name, found in kept.items() if found is None]
         moments = self.measure_moments(missing)
@@ -117,11 +116,10 @@ class Sensitivity:
         return [layer for layer in kept.values() if layer is not None]
 
     def place(self, layer: str) -> Path:
-        """Return the file with the result of a layer."""
         return self.folder / f"{hashlib.sha256(self.digest + layer.encode()).hexdigest()}.json"
 
     def read_kept(self, layer: str) -> Measured | None:
-        """Return the result of an earlier search, or None."""
+        """Return the result of an earlier search; None if there is no result."""
         try:
             return msgspec.json.decode(self.place(layer).read_bytes(), type=Measured)
         except (OSError, msgspec.MsgspecError):
@@ -140,7 +138,6 @@ class Sensitivity:
         return second_moments(nodes, self.constants, self.model, self.samples) if nodes else {}
 
     def measure_layer(self, layer: str, moments: Mapping[str, Array]) -> Measured:
-        """Return the bytes and the error of a layer for each type of the search."""
         assert self.options.search is not None
         weight, node, choices = self.weights[layer], self.nodes[layer], []
         for dtype in self.options.search.types:
@@ -172,7 +169,7 @@ class Sensitivity:
         return steps, (steps * scales).astype("float32")
 
     def count_bytes(self, steps: Array, dtype: str, node: onnx.NodeProto) -> int:
-        """Return the bytes of a layer's weights in flash, without their scales."""
+        """Return the number of bytes of a layer's weights in flash, without their scales."""
         if dtype == "int16":
             stored = steps.astype("int16")
         elif dtype == "int4" and self.is_packed(steps, node):
@@ -206,7 +203,7 @@ class Sensitivity:
 
     @cached_property
     def session(self) -> Any:
-        """The float network, whose weights are inputs with the original weights as defaults."""
+        """The float network. Its weights are inputs whose defaults are the original weights."""
         model = deepcopy(self.model)
         for weight in self.weights.values():
             tensor = self.constants[weight.name]

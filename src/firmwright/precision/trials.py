@@ -29,8 +29,8 @@ FIRMWARE = "firmware"
 class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
-    ``flash`` is the flash of the firmware in bytes. ``loss`` is the lost accuracy in points, None
-    if the recipe does not evaluate.
+    ``flash`` is the flash of the firmware in bytes. ``loss`` is the lost accuracy in points; it is
+    None if the recipe does not evaluate the accuracy.
     """
 
     failure: str = ""
@@ -70,7 +70,7 @@ def make_trial_order(job: Job, name: str, text: str) -> Order:
 
 
 def read_trial(_: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial from its output, or its error as a failure."""
+    """Return the result of a trial according to its output; an error becomes a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:
@@ -78,7 +78,6 @@ def read_trial(_: Order, read: ReadOutput) -> TrialResult:
 
 
 def read_tried(job: Job) -> TrialResult:
-    """Return the result of a trial after its job has run."""
     loss = compute_loss(ACCURACY.read(job)) if job.has_stage("accuracy") else None
     return TrialResult("", FIRMWARE_SIZE.read(job).flash_bytes, loss)
 
@@ -86,8 +85,8 @@ def read_tried(job: Job) -> TrialResult:
 def compute_loss(record: AccuracyRecord) -> float | None:
     """Return the accuracy of the first network minus the accuracy of the firmware, in points.
 
-    The accuracy is the custom metric, else the mean average precision, else top-1. Top-1 needs
-    labels: without them, the result is None.
+    The accuracy is the custom metric, or else the mean average precision, or else top-1. The result
+    is None if top-1 is used and the samples have no labels.
     """
     if record.metric is not None:
         return subtract(record.metric, 100)

@@ -29,7 +29,7 @@ def write_board(
 ) -> None:
     """Render a board's templates into a project's folder, and copy the other files.
 
-    Raises DiagnosticError, with file and line, for a template with an error.
+    Raises DiagnosticError, with file and line, if a template has an error.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in (f for f in list_board_files(board) if f.name != MAKEFILE):
@@ -43,7 +43,7 @@ def write_board(
 
 
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
-    """Return the memories of separate constants and of arenas that no accelerator uses.
+    """Return the memories of separate constants, and of arenas that no accelerator uses.
 
     A program for this machine uses the same plan but does not copy constants.
     """
@@ -59,7 +59,7 @@ def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[s
 
 
 def is_filled(name: str, memory: Memory) -> bool:
-    """Return whether the start-up code fills a memory, apart from the memory of ``.data``."""
+    """Return whether the start-up code fills a memory; the memory of ``.data`` does not count."""
     return name != RAM and not memory.read_only
 
 
@@ -89,7 +89,7 @@ def check_memories_used(board: str, variables: Mapping[str, Any], folder: Path) 
 
 
 def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str, Any]) -> str:
-    """Return the project's Makefile; another build system needs the board's Makefile."""
+    """Return the project's Makefile. A board for another build system has a separate Makefile."""
     if is_built_elsewhere(board):
         return render_file(env, board, MAKEFILE, variables)
     return env.get_template(f"project/{MAKEFILE}").render(**variables)
@@ -98,7 +98,7 @@ def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str,
 def render_file(
     env: jinja2.Environment, board: str, name: str, variables: Mapping[str, Any]
 ) -> str:
-    """Return a rendered template of a board; custom templates may extend built-in boards."""
+    """Return a rendered template of a board. Custom templates may extend built-in boards."""
     if not is_own_board(board):
         return env.get_template(f"boards/{board}/{name}").render(**variables)
     path = Path(board) / name

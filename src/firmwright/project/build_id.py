@@ -15,7 +15,7 @@ from firmwright.project.files import network_file
 from firmwright.toolchain.layout import DEMO, NETWORK
 
 BYTES = 20
-"""The length of a build id in bytes, which linkers accept."""
+"""The length of a build id in bytes. Linkers accept this length."""
 
 UNKNOWN = b"firmwright build id!".hex()
 """A placeholder for the id until all files are written."""
@@ -28,7 +28,6 @@ def list_stating(prefix: str) -> list[str]:
 
 
 def read_build_id(folder: Path, prefix: str) -> str:
-    """Return the id that a project states."""
     described = folder / NETWORK / network_file(prefix, "interface.json")
     return str(json.loads(described.read_bytes())["build_id"])
 
@@ -42,7 +41,7 @@ def state_build_id(folder: Path, stating: Iterable[str], compiler: str) -> str:
     """Compute the id of the project in ``folder``, and write the id into the stating files.
 
     ``stating`` are the paths of these files in the folder. ``compiler`` is the compiler's version,
-    or '' without a compiler.
+    or '' if there is no compiler.
     """
     total = hashlib.sha256(compiler.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

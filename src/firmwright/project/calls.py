@@ -29,11 +29,11 @@ class KernelCall:
     """One call in the network's run function, with the waits of the call or of the job.
 
     ``number`` is the step of the plan, and ``layer`` counts only the calls, from 1. ``function``
-    names the C function, which may be an equal function of another region. ``callers`` counts the
-    regions that call this region's function. ``only_calls`` is whether the function only calls
-    functions of the kernel's files. If another ``core`` runs the call, ``command`` is the number of
-    the call among the calls to this core, from 1. ``checks`` are the layers whose checksums are
-    computed before the call.
+    names the C function, which may be an equal function of another region. ``callers`` is the
+    number of regions that call this region's function. ``only_calls`` states whether the function
+    only calls functions of the kernel's files. If another ``core`` runs the call, ``command`` is
+    the number of the call among the calls to this core, from 1. ``checks`` are the layers whose
+    checksums are computed before the call.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Block:
 def make_kernel_calls(
     network: Network, inputs: list[Port], outputs: list[Port]
 ) -> list[KernelCall]:
-    """Return one call per kernel, with its arguments as C expressions."""
+    """Return one call per kernel; its arguments are C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
     regions = {r.name: r for r in network.partition.regions}
     tensors = {t.name: t for t in network.partition.tensors}
@@ -191,7 +191,9 @@ def make_loop(
 
 
 def name_strides(tensor: str) -> Iterator[str]:
-    """Yield names for the strides of a tensor, which may be read with several strides."""
+    """Yield names for the strides of a tensor, because a tensor may be read with several
+    strides.
+    """
     yield f"{tensor}_stride"
     yield from (f"{tensor}_stride_{number}" for number in count(2))
 

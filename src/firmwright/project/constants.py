@@ -17,7 +17,7 @@ import numpy.typing as npt
 from firmwright.codegen.templates import TEMPLATE_SUFFIX
 
 LARGE = 8 * 1024**2
-"""The number of bytes from which on constants are included as bytes."""
+"""The minimum number of bytes of constants that are included as bytes."""
 
 TEXT_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
 BYTES_TEMPLATE = f"network/weights.S{TEMPLATE_SUFFIX}"
@@ -36,7 +36,6 @@ class IncludedArray:
 
 
 def are_large(weights: Mapping[str, npt.NDArray[Any]]) -> bool:
-    """Return whether constants are large enough to include them as bytes."""
     return sum(array.nbytes for array in weights.values()) >= LARGE
 
 
@@ -46,7 +45,6 @@ def pack_arrays(arrays: NamedArrays) -> bytes:
 
 
 def list_included(arrays: NamedArrays) -> dict[str, Any]:
-    """Return the variables for the template of the assembly file."""
     included, offset = [], 0
     for name, array in arrays:
         included.append(IncludedArray(name, offset, array.nbytes))

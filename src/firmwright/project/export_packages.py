@@ -33,7 +33,9 @@ PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 
 @dataclass(frozen=True)
 class SampleArray:
-    """The values of an input or output in the sample, also as lines of a C initializer."""
+    """The values of an input or output in the sample; ``text`` is a C initializer with the
+    values.
+    """
 
     port: Port
     values: npt.NDArray[Any]
@@ -42,7 +44,7 @@ class SampleArray:
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """A network of a package, with the prefix of its C names.
+    """A network of a package; its C names have the prefix ``c_prefix``.
 
     ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
     ``output_0`` …. A ``stateful`` network keeps tensors between runs.
@@ -56,7 +58,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """Return the inputs and outputs of the sample; formatting long samples needs seconds."""
+        """Return the inputs and outputs of the sample. Formatting long samples takes seconds."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
@@ -73,9 +75,9 @@ class Package:
     """The data of a package: its networks, and ``sources``, the folder of the C files.
 
     ``name`` is the prefix of the only network, or of the functions for all networks. ``workspace``
-    is the size in bytes of the working memory that the caller passes; None if the memory is static.
-    ``drivers`` contains the portable drivers of the devices, by file name. ``url`` is the address
-    of a page about the network.
+    is the size in bytes of the working memory that the caller passes; it is None if the memory is
+    static. ``drivers`` contains the portable drivers of the devices, by file name. ``url`` is the
+    address of a page about the network.
     """
 
     title: str
@@ -106,14 +108,17 @@ class Package:
 
     @property
     def headers(self) -> list[str]:
-        """The headers for a program. The first includes the headers of several networks."""
+        """The headers for a program. The first header includes the headers of several networks."""
         prefixes = dict.fromkeys([self.name, *(network.c_prefix for network in self.networks)])
         names = [network_file(p, f"{s}.h") for p in prefixes for s in ("network", "detection")]
         return [name for name in names if (self.sources / name).is_file()]
 
 
 def write_export(name: str, package: Package, folder: Path) -> None:
-    """Write a package into ``folder``; raise UserError if the package does not support it."""
+    """Write a package into ``folder``.
+
+    Raises UserError if the package does not support the network.
+    """
     export = load_export(name)
     refuse_machine_code(name, package.sources)
     shutil.copytree(package.sources, folder / export.network)
@@ -144,7 +149,6 @@ def refuse_machine_code(name: str, sources: Path) -> None:
 
 
 def export_variables(package: Package, export: Export, sources: Path) -> dict[str, Any]:
-    """Return the variables for the templates of a package with C files in ``sources``."""
     return {
         "name": package.name,
         "title": package.title,
@@ -174,7 +178,9 @@ def mentions(sources: Path, pattern: str) -> bool:
 
 
 def find_loaded_kind(network: ExportedNetwork, export: Export) -> str:
-    """Return the kind of a sample's bytes, by the package's table, else ``elements``."""
+    """Return the kind of a sample's bytes according to the package's table, or else
+    ``elements``.
+    """
     given, made = (
         sum(port.tensor.elements for port in ports) for ports in (network.inputs, network.outputs)
     )

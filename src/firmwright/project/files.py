@@ -54,18 +54,17 @@ SELFTEST_TEMPLATE = f"network/selftest.c{TEMPLATE_SUFFIX}"
 
 
 def network_file(prefix: str, name: str) -> str:
-    """Return the name of one of the network's files: ``kws.h``, ``kws_weights.c``."""
+    """Return the name of one of the network's files, such as ``kws.h`` or ``kws_weights.c``."""
     stem, dot, suffix = name.partition(".")
     return f"{prefix}{dot}{suffix}" if stem == MAIN_FILE else f"{prefix}_{name}"
 
 
 def place_network_files(templates: Iterable[str], prefix: str) -> dict[str, str]:
-    """Return the paths of the network's files by their templates."""
     return {t: f"{NETWORK}/{network_file(prefix, file_name(t))}" for t in templates}
 
 
 def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
-    """Return the paths in a folder of files without a prefix, by template."""
+    """Return the paths of files without a prefix in a folder, by template."""
     return {t: f"{folder}/{file_name(t)}" for t in templates}
 
 
@@ -129,7 +128,7 @@ def place_program_files(libc: bool) -> dict[str, str]:
 
 
 def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the templates directly in a folder, sorted; empty if the folder is missing."""
+    """Return the sorted templates directly in a folder; [] if the folder is missing."""
     entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
     return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
 

@@ -1,6 +1,6 @@
 """Writes ``<prefix>_interface.json`` of a network, with the facts that callers need.
 
-``interface.schema.json`` is the published schema of this file. The header defines the same facts as
+``interface.schema.json`` is the published schema of this file. The header defines these facts as
 macros.
 """
 
@@ -98,10 +98,11 @@ class NetworkInterface:
 
     ``build_id`` is the id in the header. A program includes ``header`` and calls ``function``.
     Before the first call, the program passes the arena with ``initialize``, unless the arena is
-    static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the working memory,
-    by memory. ``constant_bytes`` is the size of weights, biases and scales. ``class_names`` are the
-    recipe's class names, or empty without names. A network that keeps tensors between runs has
-    ``states``. In this case, the function ``reset`` sets them to their initial values.
+    static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the size of the
+    working memory, by memory. ``constant_bytes`` is the size of weights, biases and scales.
+    ``class_names`` are the recipe's class names; it is empty if the recipe states no names. A
+    network that keeps tensors between runs has ``states``. Then the function ``reset`` sets them to
+    their initial values.
     """
 
     name: str
@@ -145,7 +146,7 @@ def describe_ports(
 
 
 def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] | msgspec.UnsetType:
-    """Return the entries of the states, or UNSET if there are none."""
+    """Return the entries of the states; UNSET if there are none."""
     described = tuple(
         InterfaceState(
             member=state.member,

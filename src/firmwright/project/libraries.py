@@ -14,7 +14,7 @@ ARCHIVE_SUFFIXES = (".a", ".lib")
 
 
 class TakenNameError(UserError):
-    """An error for a library's ``file`` with a name that the project already uses."""
+    """Raised if a library's ``file`` has a name that the project already uses."""
 
     def __init__(self, file: Path, taken: str) -> None:
         self.file = file
@@ -25,7 +25,7 @@ class TakenNameError(UserError):
 def copy_libraries(files: Sequence[Path], folder: Path) -> None:
     """Copy sources, headers and archives to the network's files, which must already exist.
 
-    Raises TakenNameError for a file whose name, or whose object's name, already exists.
+    Raises TakenNameError if the name of a file, or of its object, already exists.
     """
     for file in files:
         objects = {p.stem: p.name for p in folder.iterdir() if p.suffix in SOURCE_SUFFIXES}
@@ -36,7 +36,7 @@ def copy_libraries(files: Sequence[Path], folder: Path) -> None:
 
 
 def collect_library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:
-    """Return the user's functions that the regions call, sorted.
+    """Return the sorted functions of the user that the regions call.
 
     Raises UserError if two calls of one function pass different numbers of tensors.
     """

@@ -1,4 +1,4 @@
-"""Describes a network of a project by the decisions that determine the rendered files."""
+"""Describes a network of a project: all decisions that determine the rendered files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Network:
     batch: BatchLayout | None = None
     """The layout of the samples, if the recipe requests several samples per inference."""
     class_names: tuple[str, ...] = ()
-    """The class names of the recipe's detector, if it has names."""
+    """The class names of the recipe's detector, if the recipe states names."""
     caller_arena: bool = False
     """Whether the program provides the working memory, so that several instances are possible."""
     hooks: bool = False
@@ -72,7 +72,7 @@ class Network:
     shared: SharedParts = NOTHING_SHARED
     """The parts that the network shares with other networks of the firmware."""
     slot: NetworkSlot | None = None
-    """The location of the network's image, if it is not part of the firmware."""
+    """The location of the network's image, if the image is not part of the firmware."""
     recipe_sha256: str = ""
     """:attr:`firmwright.recipe.Recipe.network_sha256`; '' if there is no recipe."""
     binary_constants: bool = False
@@ -106,5 +106,5 @@ class Network:
 
     @property
     def profile(self) -> str:
-        """Return the measurement of the demo application; "none" without a demo."""
+        """Return the measurement of the demo application; "none" if there is no demo."""
         return self.demo.profile if self.demo else "none"

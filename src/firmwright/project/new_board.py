@@ -34,7 +34,7 @@ FILE_REMARKS = {
     "fw_hal.c": "Change: the registers of the UART that is your console; clocks and pins in "
     "fw_hal_init; fw_hal_exit, if the run ends without a debugger or emulator.",
 }
-"""Notes on the parts to change in a board's file, by its name in the project."""
+"""Notes on the parts to change in a board's file, by the file's name in the project."""
 
 PLATFORM_REMARKS = {
     "architecture": "The core, which the toolchains below have to support. The family {family} has "
@@ -48,11 +48,12 @@ PLATFORM_REMARKS = {
     "toolchain file.",
     "emulators": "{emulation} With [] the firmware is built and not run.",
 }
-"""Notes on the parts to change in a platform file, by its key."""
+"""Notes on the parts to change in a platform file, by key."""
 
 COPIED = "copied_memories"
-"""The memories to which the start-up code copies constants; they are empty in a new board, whose
-code is plain C."""
+"""The memories to which the start-up code copies constants. A new board has no such memories,
+because its code is plain C.
+"""
 
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)
 _EXTENDS = re.compile(r'{% extends "(.+?)" %}\n')
@@ -63,8 +64,8 @@ _REMARK = re.compile(r"{#.*?#}\n", re.S)
 def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
     """Write the platform ``<name>.yaml`` and the board's folder; return the written files.
 
-    ``like`` names the built-in platform from which both are copied. Raises UserError for an invalid
-    or existing name, and for an unknown platform. No file is overwritten.
+    ``like`` names the built-in platform from which both are copied. Raises UserError if the name is
+    invalid or exists, or if the platform is unknown. No file is overwritten.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a name for a board; use letters, digits and . _ -")
@@ -85,7 +86,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
 
 
 def make_board(name: str, like: str) -> list[tuple[str, str]]:
-    """Return the files of a board by content; the templates do not extend other templates."""
+    """Return the names and contents of a board's files. The templates extend no other templates."""
     made = [(DESCRIPTION, make_description(name, like))]
     for file in list_board_files(like):
         text = flatten_template(f"boards/{like}/{file.name}")
@@ -104,7 +105,6 @@ def list_variables(template: str) -> set[str]:
 
 
 def make_description(name: str, like: str) -> str:
-    """Return the text of the board's ``board.yaml``."""
     families = ", ".join(load_board(like).families)
     text = (
         f"# This folder has start-up code, linker script and HAL, copied from {like}.\n"
@@ -174,7 +174,7 @@ def describe_emulation(ready: Platform) -> str:
 
 
 def flatten_template(name: str) -> str:
-    """Return a template without blocks that contains the text of parents and included files."""
+    """Return a template without blocks, which contains the text of parents and included files."""
     return _BLOCK.sub(r"\2", _write_out(name))
 
 

@@ -41,13 +41,13 @@ def write_new_repository(
     folder: Path,
     ci: str = "github",
 ) -> dict[Path, bool]:
-    """Write the files into ``folder``; return the new files.
+    """Write the files into ``folder``; return whether each file is new.
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
-    The workflow of the service ``ci`` installs the versions ``pins``, each a line such as
+    The workflow of the service ``ci`` installs the versions ``pins``; each is a line such as
     ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file with
     the recipe's name, and the missing steps of the workflow are printed on stderr. Raises UserError
-    for an unknown platform or device, and for an existing recipe with the model's name.
+    if the platform or a device is unknown, or if a recipe with the model's name exists.
     """
     known = load_platform(platform)
     for device in parse_target(target):
@@ -82,7 +82,7 @@ def write_new_repository(
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:
-    """Return the module name of the samples; the module of another recipe keeps its name."""
+    """Return the module name of the samples. The module of another recipe keeps its name."""
     path = folder / "samples.py"
     taken = path.exists() and path.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
@@ -100,8 +100,8 @@ def describe_model(
     ``find_ranges`` returns the limits of each network input that is an index, or None.
     ``signature`` selects a network of the model. ``shapes`` are the shapes of inputs with open
     lengths, and ``values`` are the values of inputs that become constants. ``open_shapes`` of the
-    result are the shapes that are still open. In this case, the inputs and outputs are unknown.
-    Raises UserError for a model that cannot be read, and for arguments that do not fit the model.
+    result are the shapes that are still open; then the inputs and outputs are unknown. Raises
+    UserError if the model cannot be read, or if the arguments do not fit the model.
     """
     if advice := describe_saved_model(Path(model), model):
         raise UserError(f"{model}: {advice}")
@@ -161,7 +161,7 @@ def import_one_sample(
 def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
     """Return the shapes for one sample of a model that was exported for any number of samples.
 
-    Raises ``error`` if lengths after the first axis are open, because only the user knows them.
+    Raises ``error`` if lengths after the first axis are open, because only the user can state them.
     """
     found = {}
     for name, (_, *others) in error.shapes.items():

@@ -38,8 +38,6 @@ CHECKSUM_TABLE = tuple(shift_bits(nibble) for nibble in range(16))
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """The bytes that a layer writes."""
-
     location: Location
     bytes: int
 
@@ -101,7 +99,7 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
 
 @dataclass(frozen=True)
 class GoldenSample:
-    """A sample of the self-test in C, with the inputs and the floating-point outputs."""
+    """A sample of the self-test in C: the inputs and the floating-point outputs."""
 
     number: int
     inputs: tuple[tuple[Port, npt.NDArray[Any]], ...]
@@ -111,8 +109,6 @@ class GoldenSample:
 
 @dataclass(frozen=True)
 class Golden:
-    """The data from which the self-test is written."""
-
     samples: tuple[GoldenSample, ...]
 
     @property
@@ -126,7 +122,6 @@ def selftest_variables(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
 ) -> dict[str, Any]:
-    """Return the additional variables for the templates of a project that tests itself."""
     return {
         "selftest": checks is not None,
         "checksums": len(checks or ()),
@@ -138,7 +133,7 @@ def selftest_variables(
 def write_golden(
     golden: Mapping[str, npt.NDArray[Any]], inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> Golden:
-    """Return the samples with the elements in memory order.
+    """Return the samples; their elements are in memory order.
 
     Integer outputs are results of layers, which have checksums. 16-bit floats have neither a
     checksum nor a comparison.
@@ -163,7 +158,6 @@ def write_golden(
 
 
 def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
-    """Return the elements of an input or output in memory order."""
     stored: npt.NDArray[Any] = to_storage(values, port.tensor.storage)
     return view_as_c_type(stored)
 
@@ -171,5 +165,7 @@ def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
 def list_checks(
     checks: Sequence[LayerCheck] | None, first: int, last: int = maxsize
 ) -> tuple[LayerCheck, ...]:
-    """Return the layers whose checksums are computed before one of the steps, but not earlier."""
+    """Return the layers whose checksums are computed before one of the steps from ``first`` to
+    ``last``.
+    """
     return tuple(c for c in checks or () if first <= c.before <= last)

@@ -1,4 +1,4 @@
-"""Writes the C project of several networks, with all files in one folder and one program."""
+"""Writes the C project of several networks: all files in one folder, and one program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALIGNMENT = 16
 
 
 class TakenFileError(UserError):
-    """An error for the network with the ``prefix`` if another network has an equal file name."""
+    """Raised if the network with the ``prefix`` and another network have a file of equal name."""
 
     def __init__(self, prefix: str, file: str, owner: str) -> None:
         self.prefix = prefix
@@ -41,7 +41,7 @@ class TakenFileError(UserError):
 
 @dataclass(frozen=True)
 class Part:
-    """A network of the firmware, with the arena's first byte and the first output number."""
+    """A network of the firmware; its part of the arena begins at ``offset``."""
 
     prefix: str
     inputs: tuple[Port, ...]
@@ -82,7 +82,7 @@ def write_networks(
 ) -> None:  # fmt: skip
     """Render all files of the project into ``folder``; ``own`` has templates of custom devices.
 
-    Raises TakenFileError.
+    Raises TakenFileError if two networks have a file of equal name.
     """
     env = make_environment(own)
     written = write_side_by_side(share_parts(networks), c_prefix, build, folder, own)
@@ -114,10 +114,10 @@ def write_networks(
 def write_side_by_side(
     networks: Sequence[Network], c_prefix: str, build: Build, folder: Path, own: tuple[Path, ...]
 ) -> list[dict[str, Any]]:
-    """Render the files of each network, and return the variables of each.
+    """Render the files of each network, and return the variables of each network.
 
-    Networks share some files, with equal content: device drivers, libraries. ``c_prefix`` is the
-    prefix of the firmware.
+    Networks share some files with equal content, such as device drivers and libraries. ``c_prefix``
+    is the prefix of the firmware.
     """
     owners = {f"{NETWORK}/{c_prefix}{suffix}": c_prefix for suffix in (".c", ".h")}
     written = []
@@ -137,7 +137,7 @@ def write_side_by_side(
 
 
 def share_parts(networks: Sequence[Network]) -> list[Network]:
-    """Return the networks, each with the parts that it shares with earlier networks.
+    """Return the networks, with the parts that each network shares with earlier networks.
 
     Weights are shared if types and bytes are equal. Helpers are shared if names are equal, because
     a helper's name contains a digest of the function.

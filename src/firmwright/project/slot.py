@@ -23,7 +23,7 @@ from firmwright.toolchain.layout import LOADER, NETWORK
 class NetworkSlot:
     """The network's position in flash, and the facts in the image; sizes are in bytes.
 
-    ``workspace`` is the memory that the firmware provides for any network, or None for the memory
+    ``workspace`` is the memory that the firmware provides for any network. None means the memory
     that this network needs.
     """
 
@@ -35,7 +35,7 @@ class NetworkSlot:
 
 
 def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
-    """Raise UserError if the platform has no such flash, or the network needs more memory."""
+    """Raise UserError if the platform has no such flash, or if the network needs more memory."""
     platform, flash = build.platform, build.platform.memories.get("flash")
     if flash is None or not any("{script}" in flag for flag in build.settings.link_flags):
         raise UserError(
@@ -57,7 +57,6 @@ def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
 
 
 def place_slot_files(prefix: str) -> dict[str, str]:
-    """Return the paths of the image's and the loader's files, by their templates."""
     named = {
         "image.c": f"{NETWORK}/{network_file(prefix, 'image.c')}",
         "slot.h": f"{NETWORK}/{network_file(prefix, 'slot.h')}",
@@ -70,7 +69,6 @@ def place_slot_files(prefix: str) -> dict[str, str]:
 def slot_variables(
     slot: NetworkSlot | None, interface: NetworkInterface, architecture: str
 ) -> dict[str, Any]:
-    """Return the variables for the templates of the image and the loader."""
     if slot is None:
         return {"slot": None}
     digest = bytes.fromhex(digest_interface(interface, architecture))

@@ -29,7 +29,6 @@ def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list
 
 
 def list_all_templates(folder: str) -> list[str]:
-    """Return the templates of a folder and of its subfolders."""
     root = Path(str(template_folder().joinpath(*folder.split("/"))))
     return [
         f"{folder}/{path.relative_to(root).as_posix()}"

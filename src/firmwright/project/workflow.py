@@ -27,18 +27,18 @@ WORKFLOWS = {
 CONSTRAINTS = "constraints.txt"
 IGNORED = "/build/\n__pycache__/\n"
 PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
-"""A path without special characters for shells, YAML and patterns of files."""
+"""Matches a path without special characters for shells, YAML and patterns of files."""
 
 
 def write_workflow(
     recipe: str, name: str, packages: Sequence[str], pins: Iterable[str], folder: Path, ci: str
 ) -> dict[Path, bool]:
-    """Write the files for a recipe into ``folder``; return the new files.
+    """Write the files for a recipe into ``folder``; return whether each file is new.
 
     The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
     the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. An existing
-    workflow stays unchanged, and the steps that it lacks are printed on stderr. Raises UserError
-    for a path that needs quotes, and for a path outside the folder.
+    workflow stays unchanged, and the steps that it lacks are printed on stderr. Raises UserError if
+    the path needs quotes or is outside the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(
@@ -71,7 +71,10 @@ def write_workflow(
 
 
 def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
-    """Write the texts by their paths in ``folder``; existing files stay. Return which are new."""
+    """Write the texts to their paths in ``folder``; existing files stay.
+
+    Return whether each is new.
+    """
     written = {}
     for path, text in texts.items():
         target = folder / path
@@ -96,7 +99,7 @@ def name_requirement(origin: str | None) -> str:
     """Return the argument with which pip installs this version of firmwright on another machine.
 
     ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
-    a repository. Other packages have their version.
+    a repository. For other packages, the argument has the version.
     """
     stated = json.loads(origin or "{}")
     found = stated.get("vcs_info")

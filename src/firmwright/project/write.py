@@ -138,7 +138,7 @@ def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[t
     """Yield the sources of the regions' functions by name, and the files of their kernels.
 
     A region with loops has a separate file. Regions that only call functions of other files share
-    one file, because starting the compiler needs more time than compiling such a region.
+    one file, because starting the compiler takes more time than compiling such a region.
     """
     prefix, steps = variables["prefix"], [step for step in variables["steps"] if step.callers]
     for step in steps:
@@ -154,7 +154,6 @@ def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[t
 
 
 def describe_interface(network: Network) -> NetworkInterface:
-    """Return the content of ``<prefix>_interface.json``."""
     inputs, outputs = make_ports(network.interface)
     return NetworkInterface(
         name=network.name,
@@ -176,7 +175,6 @@ def describe_interface(network: Network) -> NetworkInterface:
 
 
 def template_variables(network: Network, build: Build) -> dict[str, Any]:
-    """Return the variables for the templates of a project."""
     inputs, outputs = make_ports(network.interface)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
     blocks = make_blocks(network, steps, inputs, outputs)
@@ -223,7 +221,6 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
 
 
 def name_states(network: Network) -> dict[str, str]:
-    """Return the names of states in the model, by buffer name."""
     pairs = zip(network.plan.states, network.interface.states, strict=True)
     return {buffer.name: state.tensor.name for buffer, state in pairs}
 
