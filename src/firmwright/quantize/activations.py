@@ -21,10 +21,9 @@ ACTIVATIONS = ("Relu", "Clip")
 
 
 def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
-    """Return for every tensor the tensor that is rounded in its place.
+    """Return the tensor that is rounded instead of each tensor.
 
-    If a ReLU or clip is the tensor's only reader, its result is rounded; otherwise the tensor is
-    rounded.
+    It is the result of a ReLU or clip that is the tensor's only reader, or else the tensor itself.
     """
     readers = find_readers(model)
     outputs = {o.name for o in model.graph.output}
@@ -51,10 +50,9 @@ def simplify_activations(model: onnx.ModelProto) -> None:
 
 
 def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Connect an activation to the unrounded tensor if the activation is the rounded tensor's only
-    reader.
+    """Connect an activation to the unrounded tensor if it is the rounded tensor's only reader.
 
-    Both sides of the activation have the same quantization parameters.
+    Both sides of the activation must have equal quantization parameters.
     """
     count = Counter(all_reads(model))
     makers = {o: n for n in model.graph.node for o in n.output}
@@ -72,7 +70,9 @@ def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Remove an activation, or make a clip a ReLU, if the quantize after it keeps the limits."""
+    """Remove an activation, or convert a clip to a ReLU, if the quantize after it keeps the
+    limits.
+    """
     readers = [n for n in model.graph.node if node.output[0] in n.input]
     shown = {o.name for o in model.graph.output}
     if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:
@@ -103,7 +103,7 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
 
 
 def quantize_unclamped(value: float, params: QuantParams) -> float:
-    """Return the integer that a real number is rounded to, before clamping."""
+    """Return the integer to which a real number is rounded, before clamping."""
     return float(np.rint(value / params.scale) + params.zero_point)
 
 

@@ -1,8 +1,9 @@
 """Corrects each layer's bias by the layer's mean error on the calibration samples.
 
-Rounding weights changes the mean of a layer's results; for the later layers all inputs are shifted.
-Layers are corrected from the first to the last, each on the errors that remain after the earlier
-layers. Method: Nagel et al. 2019, section 4.2, with real samples for the expectation.
+Rounding weights changes the mean of a layer's results, which shifts all inputs of later layers.
+Layers are corrected from the first to the last. Each correction uses the errors that remain after
+the earlier corrections. Method: Nagel et al. 2019, section 4.2; real samples replace the
+expectation.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from firmwright.quantize.graph import Array, evaluate
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64
-"""The maximum number of samples. More samples do not improve a mean, and every layer evaluates the
-network on all samples."""
+"""The maximum number of samples. More samples do not improve a mean, and every layer evaluates
+the network on all samples.
+"""
 
 
 def correct_biases(
@@ -35,8 +37,8 @@ def correct_biases(
 ) -> onnx.ModelProto:
     """Return ``rounded`` with biases that restore each layer's mean in ``model``.
 
-    ``rounded`` is the same float network, with weights that may be rounded already. Layers without
-    a bias do not change.
+    Both are one float network; the weights of ``rounded`` may be rounded. Layers without a bias do
+    not change.
     """
     result = deepcopy(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)
@@ -87,7 +89,7 @@ def has_channel_bias(
 def compute_channel_means(
     model: onnx.ModelProto, samples: Sequence[Sample], tensors: Sequence[str]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return each tensor's mean over samples and positions, by channel (axis 1)."""
+    """Return each tensor's mean over samples and positions, per channel (axis 1)."""
     totals = {name: np.zeros(0) for name in tensors}
     for found in evaluate(model, samples, tensors):
         for name, array in found.items():
@@ -97,7 +99,6 @@ def compute_channel_means(
 
 
 def average_channels(array: Array) -> npt.NDArray[np.float64]:
-    """Return the mean of each channel, axis 1."""
     others = tuple(a for a in range(array.ndim) if a != 1)
     mean: npt.NDArray[np.float64] = array.astype("float64").mean(axis=others)
     return mean
@@ -106,10 +107,10 @@ def average_channels(array: Array) -> npt.NDArray[np.float64]:
 def evaluate_layers(
     model: onnx.ModelProto, layers: Sequence[onnx.NodeProto], samples: Sequence[Sample]
 ) -> Iterator[list[Array]]:
-    """Yield the results of each layer, one per sample; ``layers`` are in the graph's order.
+    """Yield the results of each layer, one result per sample; ``layers`` are in the graph's order.
 
-    If constants of a layer change before the next layer is requested, the new values count from
-    then on. A layer's input is computed once, and kept as long as a later layer may need it.
+    If constants of a layer change before the next layer is requested, later results use the new
+    values. A layer's input is computed once, and kept as long as a later layer may need it.
     """
     describe_tensors(model.graph, [name for n in layers for name in (n.input[0], n.output[0])])
     extractor = Extractor(model)

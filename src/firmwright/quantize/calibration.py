@@ -1,7 +1,7 @@
 """Collects the values of each tensor on the calibration samples: limits and a histogram.
 
-All data for the methods that choose ranges is collected at once. Therefore a change of the method
-or of quantization parameters does not evaluate the network again.
+All data for the methods that choose ranges is collected in one pass. Therefore a change of the
+method or of quantization parameters does not evaluate the network again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,30 @@ from firmwright.quantize.recurrent import join_steps
 
 Array = npt.NDArray[Any]
 BINS = 2048
-"""The number of bins of the first sample's histogram; later samples with a larger range add
-bins."""
+"""The number of bins of the first sample's histogram.
+
+Later samples with a larger range add bins.
+"""
 WIDENING_RATIO = 64
-"""The growth of a range above which bins become wider instead of more numerous."""
+"""If a range grows by more than this factor, bins become wider instead of more numerous."""
 ZERO_THRESHOLD = 2.0**-100
-"""The limit below which a tensor counts as zero, because float32 has no numbers for the edges of
-its bins."""
+"""A tensor counts as zero below this limit, because float32 has no numbers for the edges of its
+bins.
+"""
 AVERAGING_CONSTANT = 0.01
 """The weight of a sample in a moving average, the default of ONNX Runtime and PyTorch."""
 QUANTIZED_BINS = 128
-"""The number of levels on one side of zero in the comparison of the entropy method, ONNX Runtime's
-default."""
+"""The number of levels on one side of zero in the comparison of the entropy method, the default
+of ONNX Runtime.
+"""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Values of one tensor over all samples; counts in bins of equal width, symmetric about 0.
+    """Values of one tensor over all samples: counts in bins of equal width, symmetric about 0.
 
-    ``moving_average`` has the lowest and highest value, each averaged over the samples in order. A
-    sample counts for a hundredth, as in ONNX Runtime and PyTorch. The value is None without
+    ``moving_average`` has the lowest and the highest value, averaged over the samples in order. A
+    sample has a weight of a hundredth, as in ONNX Runtime and PyTorch. It is None if there are no
     samples.
     """
 
@@ -63,7 +67,7 @@ class Distribution:
 class CalibrationRecord:
     """The calibration stage's summary (file ``calibration/calibration.json``).
 
-    ``samples`` are the digests of the calibration samples, in order: SHA-256 over name, type,
+    ``samples`` are the digests of the calibration samples in order: SHA-256 of the name, type,
     shape and bytes of each input. ``tensors`` names the rows of ``distributions.npz``.
     """
 
@@ -75,7 +79,8 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
     """Evaluate the network on every sample and return each float tensor's distribution.
 
     Tensors that differ only in the step of a recurrent layer share one distribution, because the
-    steps share their code. Raises UserError naming tensor and sample if a value is not finite.
+    steps share their code. Raises UserError with the tensor and the sample if a value is not
+    finite.
     """
     tensors = float_tensors(model)
     states = [i.name for i in model.graph.initializer if is_initial_state(i.name)]
@@ -116,10 +121,10 @@ def flush_to_zero(array: Array) -> Array:
 
 
 def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
-    """Rebuild a histogram with wider bins if a sample has a very much larger range.
+    """Rebuild a histogram with wider bins if a sample has a much larger range.
 
     The collector keeps the width of the first sample's bins. If the first sample's values were
-    almost zero, these narrow bins would become so many that they fill the memory.
+    almost zero, so many narrow bins would be needed that they fill the memory.
     """
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]

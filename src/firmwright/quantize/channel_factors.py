@@ -1,7 +1,7 @@
 """Makes convolutions of one tap from per-channel factors and offsets, such as a normalization.
 
 ONNX Runtime folds a normalization into the convolution before it. Without this module, a
-normalization before the convolutions would be computed in floats.
+normalization before the first convolution would be computed in floats.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Line:
-    """The result of nodes: ``factors`` · source + ``offsets``, with one factor and one offset per
-    channel (float64).
+    """The result of nodes: ``factors`` · source + ``offsets``, per channel, in float64.
 
-    ``inner`` are the tensors between the first of the nodes and the last.
+    ``inner`` are the tensors between the first and the last of these nodes.
     """
 
     source: str
@@ -39,7 +38,7 @@ class Line:
 
 
 def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the graph with depthwise convolutions of one tap that replace such nodes.
+    """Return the graph; depthwise convolutions of one tap replace nodes with factors and offsets.
 
     Several nodes in a row become one convolution. Nodes with one factor for all channels stay,
     because they only change the scale and need no integer product. All shapes must be known.
@@ -120,7 +119,9 @@ def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shap
 def read_normalization(
     node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
 ) -> Line | None:
-    """Return the line of a batch normalization that does not train, else None."""
+    """Return the line of a batch normalization; None if it trains or its numbers are not
+    constant.
+    """
     source, *names = node.input
     if len(shapes.get(source, ())) < 3 or not all(name in constants for name in names):
         return None

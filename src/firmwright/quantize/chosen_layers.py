@@ -25,7 +25,7 @@ class TensorTypes:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The recipe's layer lists after resolution: nodes that stay float, and types by node name."""
+    """The result of the recipe's layer lists: nodes that stay float, and types by node name."""
 
     kept_float: tuple[str, ...]
     types: dict[str, TensorTypes]
@@ -34,8 +34,8 @@ class LayerChoice:
 def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
     """Resolve ``keep_float`` and ``layers``; layers are named after their nodes or results.
 
-    The ReLU or clip after a layer computes the layer's result, so it has the layer's types.
-    Raises UserError listing every pattern and operator type without a match.
+    The ReLU or clip after a layer has the layer's types, because it computes the layer's result.
+    Raises UserError with every pattern and operator type that matches no layer.
     """
     nodes = list(model.graph.node)
     names, kinds = {n.name for n in nodes}, {n.op_type for n in nodes}

@@ -17,8 +17,9 @@ from firmwright.recipe.quantization import QuantizeOptions
 RESULT_SUFFIX = "_DequantizeLinear_Output"
 """The suffix that ONNX Runtime's quantizer appends to the name of a quantized tensor."""
 OUTLIER_RATIO = 32
-"""The ratio of the largest magnitude to the 99.9th percentile above which a note is written. With 8
-bits, all but one in a thousand values then share eight steps."""
+"""The minimum ratio for a note: the largest magnitude divided by the 99.9th percentile. Above
+this ratio, all but one in a thousand values share eight steps of 8 bits.
+"""
 OUTLIER_QUANTILE = 0.999
 
 
@@ -69,7 +70,7 @@ def write_notes(
     params: Mapping[str, TensorQuantParams],
     options: QuantizeOptions,
 ) -> Iterator[str]:
-    """Yield a note for each constant tensor, clamped sign and far outlier."""
+    """Yield a note for each constant tensor, each clamped sign and each far outlier."""
     if not params:
         yield "no tensor is quantized: the network stays float32"
     for name, one in sorted(distributions.items()):

@@ -50,7 +50,9 @@ MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantizer, with separate parameters for averages and unique copy names."""
+    """ONNX Runtime's quantizer, but averages have separate parameters and copies have unique
+    names.
+    """
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
         maker = self.model.output_name_to_node()[output_name]
@@ -77,11 +79,11 @@ def quantize(
     options: QuantizeOptions,
     samples: Sequence[Sample] = (),
 ) -> onnx.ModelProto:
-    """Return the QDQ graph, with float32 inputs and outputs.
+    """Return the QDQ graph with float32 inputs and outputs.
 
-    ``model`` comes from :func:`firmwright.quantize.graph.prepare` and ``distributions`` from
-    calibrating it; ``samples`` are needed only to compensate rounding and to correct biases.
-    Raises UserError for layer lists that match no layer.
+    ``model`` is a result of :func:`firmwright.quantize.graph.prepare`. ``distributions`` are the
+    results of its calibration. ``samples`` are needed only to compensate rounding and to correct
+    biases. Raises UserError if a layer list matches no layer.
     """
     layers = choose_layers(model, options)
     params_of = choose_activation_params(model, distributions, options, layers)
@@ -152,7 +154,7 @@ def insert_qdq_nodes(
 
 
 def sort_depth_first(graph: onnx.GraphProto) -> None:
-    """Sort the nodes so that each comes after its inputs, the longest chain of inputs first.
+    """Sort the nodes: each node follows its inputs, and the longest chain of inputs is first.
 
     This order keeps few tensors in memory, because a step of a recurrent layer ends before the next
     step begins.
@@ -167,7 +169,7 @@ def sort_depth_first(graph: onnx.GraphProto) -> None:
 
 
 def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list[onnx.NodeProto]:
-    """Return the nodes that the outputs need, in order; a node's deepest inputs come first."""
+    """Return the nodes that the outputs need, in order; the deepest inputs of a node are first."""
     made = {name: node for node in graph.node for name in node.output}
     wanted = [made[o.name] for o in reversed(graph.output) if o.name in made]
     ordered: dict[str, onnx.NodeProto] = {}
@@ -230,10 +232,10 @@ def choose_activation_params(
 
 
 def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
-    """Return the interval of a result that its operator defines, or None.
+    """Return the interval of a result that its operator defines; None if it defines none.
 
-    The interval of a gate is also defined: its steps are a power of two, so that its products
-    with other tensors are exact in float32.
+    The interval of a gate is also defined. Its steps are a power of two, so that its products with
+    other tensors are exact in float32.
     """
     if maker is None:
         return None
@@ -258,7 +260,9 @@ def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
 def choose_params(
     distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
 ) -> QuantParams:
-    """Return a tensor's parameters; ``fixed`` is the interval that the operator defines, if any."""
+    """Return a tensor's parameters; ``fixed`` is the interval that the operator defines, or
+    None.
+    """
 
     def params(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":
@@ -277,12 +281,14 @@ def choose_params(
 
 
 class IndexedModel(ONNXModel):  # type: ignore[misc]
-    """A model with an index of the nodes that read each tensor, to replace inputs quickly."""
+    """A model with an index of the nodes that read each tensor, so that inputs are replaced
+    quickly.
+    """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
         self.readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-        self.indexed = 0  # nodes
+        self.indexed = 0  # the number of indexed nodes
 
     def replace_input_of_all_nodes(self, old_input_name: str, new_input_name: str) -> None:
         self.replace_input(old_input_name, new_input_name, None)
@@ -293,7 +299,7 @@ class IndexedModel(ONNXModel):  # type: ignore[misc]
         self.replace_input(old_input_name, new_input_name, node_names_set)
 
     def replace_input(self, old: str, new: str, names: Collection[str] | None) -> None:
-        """Replace a tensor that nodes read; only in the nodes of ``names`` if they are stated."""
+        """Replace a tensor that nodes read. If ``names`` is not None, only these nodes change."""
         for node in self.nodes()[self.indexed :]:
             for name in dict.fromkeys(node.input):
                 self.readers[name].append(node)

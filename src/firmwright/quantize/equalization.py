@@ -1,9 +1,10 @@
 """Equalizes layers: the weights of neighboring layers get equal ranges.
 
-A ReLU commutes with a positive factor. Thus a channel can become smaller in one layer and larger in
-the next layer without a change of the network. The factor makes both ranges of weights equal, so
-that one scale per tensor fits every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
-"Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.1.
+A ReLU commutes with a positive factor. Therefore a channel can become smaller in one layer and
+larger in the next layer without a change of the network. The factor makes both ranges of weights
+equal, so that one scale per tensor fits every channel. Method: Nagel, van Baalen, Blankevoort,
+Welling, "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section
+4.1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ITERATIONS = 20
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Two convolutions, ``depthwise`` if the second one is, with only a ReLU between them."""
+    """Two convolutions with only a ReLU between them; ``depthwise`` describes the second one."""
 
     first: onnx.NodeProto
     second: onnx.NodeProto
@@ -34,7 +35,7 @@ class LayerPair:
 def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the network with equalized weights; results are equal up to float32's rounding.
 
-    Batch normalizations must have been folded before.
+    Batch normalizations must be folded before the call.
     """
     result = deepcopy(model)
     pairs = list(find_pairs(result))

@@ -1,4 +1,4 @@
-"""Compares the quantized network with the float network: outputs, and layer by layer."""
+"""Compares the quantized network with the float network: the outputs, and each layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from firmwright.quantize.quantization_record import LayerAccuracy
 class FloatReference:
     """The float network's outputs for the samples, and the accuracy of the quantized layers.
 
-    ``inputs`` are the samples in the form that the quantized network reads, ``calibrated`` the
+    ``inputs`` are the samples in the form that the quantized network reads. ``calibrated`` are the
     digests of the calibration samples.
     """
 
@@ -96,7 +96,7 @@ def compare_layers(
 
 
 def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[str, str]:
-    """Return, for each tensor of the float graph, its real-valued name in the quantized graph."""
+    """Return the real-valued name in the quantized graph of each tensor of the float graph."""
     there = {o for n in quantized.graph.node for o in n.output}
     there.update(i.name for i in quantized.graph.input)
     unrounded = {n.input[0] for n in quantized.graph.node if n.op_type == "QuantizeLinear"}
@@ -112,7 +112,7 @@ def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[st
 def compute_snr_loss(
     name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> float | None:
-    """Return the drop in SNR from the worst measured input, or None if there is no SNR."""
+    """Return the drop in SNR from the worst measured input; None if there is no SNR."""
     snr = signals[name].snr
     sources = [s.snr for s in map(signals.get, find_compared_inputs(name, signals, makers)) if s]
     before = [s for s in sources if s is not None]
@@ -124,7 +124,7 @@ def compute_snr_loss(
 def find_compared_inputs(
     name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> Iterator[str]:
-    """Yield the nearest tensors before this one that were compared."""
+    """Yield the nearest earlier tensors that were compared."""
     for source in makers[name].input:
         if source in signals:
             yield source

@@ -33,9 +33,9 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
     """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
     Recurrent layers, and operators that ONNX Runtime's optimizer fused, are written out. ``inputs``
-    have the shapes that the model does not fix, ``opset`` is the oldest accepted operator set. ONNX
-    Runtime's basic optimizations do the folding. Raises UserError for a graph that is already
-    quantized, or that ONNX Runtime cannot evaluate.
+    have the shapes that the model does not fix. ``opset`` is the oldest accepted operator set. ONNX
+    Runtime's basic optimizations fold constants. Raises UserError if the graph is already
+    quantized, or if ONNX Runtime cannot evaluate it.
     """
     model = onnx.load_model_from_string(data)
     refuse_sixteen_bits(model.graph)
@@ -71,7 +71,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
 
 
 def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
-    """Raise UserError for constants and inputs of 16-bit floats.
+    """Raise UserError if constants or inputs are 16-bit floats.
 
     ONNX Runtime would compute them in float32 after casts, which hide weights from the quantizer.
     """
@@ -105,7 +105,7 @@ def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def find_readers(model: onnx.ModelProto) -> dict[str, list[onnx.NodeProto]]:
-    """Return for each tensor that is read the nodes that read it, in order."""
+    """Return the nodes that read each tensor, in order; tensors without readers are missing."""
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
         for name in node.input:
@@ -118,7 +118,6 @@ def read_constants(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def remove_unread(model: onnx.ModelProto) -> None:
-    """Drop the constants that no node reads."""
     read = find_readers(model)
     kept = [i for i in model.graph.initializer if i.name in read]
     del model.graph.initializer[:]
@@ -137,9 +136,9 @@ def session_options() -> Any:
 def evaluate(
     model: onnx.ModelProto, samples: Sequence[Sample], tensors: Sequence[str] | None = None
 ) -> Iterator[dict[str, Array]]:
-    """Yield the named tensors for each sample, or the graph's outputs if no names are passed.
+    """Yield the named tensors for each sample, or the graph's outputs if ``tensors`` is None.
 
-    Raises UserError if ONNX Runtime rejects the graph, or a sample.
+    Raises UserError if ONNX Runtime rejects the graph or a sample.
     """
     shown = deepcopy(model)
     inputs = {i.name for i in model.graph.input}
@@ -181,7 +180,10 @@ def float_tensors(model: onnx.ModelProto) -> list[str]:
 
 
 FUSED_OPSET = 20
-"""The oldest operator set with all operators of the written-out forms; Gelu was added last."""
+"""The oldest operator set with all operators of the written-out forms.
+
+Gelu was the last addition.
+"""
 
 
 def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.ModelProto:

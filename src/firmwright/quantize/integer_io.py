@@ -14,7 +14,7 @@ def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
     """Remove the quantize after each input and the dequantize before each output of a graph.
 
     Names stay. Returns the quantization parameters of the inputs and outputs that became integers.
-    No other node reads these as real numbers. The model states these parameters too.
+    No other node reads these tensors as real numbers. The model also states these parameters.
     """
     graph = model.graph
     params_of = {}
@@ -54,7 +54,7 @@ def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
 def find_producer(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
     """Return the node that computes a tensor, before nodes that only move its elements.
 
-    Each tensor in between has exactly one reader; the last tensor has ``readers``.
+    Each tensor in between has exactly one reader; the last tensor has ``readers`` readers.
     """
     makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
     if not makers or sum(name in n.input for n in graph.node) != readers:

@@ -1,4 +1,6 @@
-"""Limits the masks of attention, so that masks and scores fit the same quantization parameters."""
+"""Limits the masks of attention, so that masks and scores fit one set of quantization
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ from firmwright.quantize.graph import (
 )
 
 MASKED = -1e4
-"""The number from which on a mask makes the softmax 0, if the mask is added to a score or replaces
-the score."""
+"""The maximum value of a mask. If such a mask is added to a score or replaces it, the softmax is
+0.
+"""
 MARGIN = 10.0
-"""The distance of a masked score below the minimum score. The masked score counts 1/20,000 of the
-minimum score, less than a step of 8 bits."""
+"""The distance of a masked score from the minimum score. The weight of the masked score is
+1/20,000 of the weight of the minimum score, less than a step of 8 bits.
+"""
 
 
 class Mask(NamedTuple):

@@ -1,7 +1,7 @@
 """Chooses quantization parameters for an interval of real numbers.
 
 Affine parameters fit the interval. Powers of two have the zero point 0, and their scale is a shift.
-An accelerator converts between them without a multiplier.
+An accelerator converts between powers of two without a multiplier.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from firmwright.recipe.quantization import CalibrationOptions
 
 ENTROPY_BINS = 512
 """The maximum number of bins, because ONNX Runtime's search time is quadratic in the number of
-bins."""
+bins.
+"""
 MSE_CANDIDATES = np.linspace(1.0, 0.3, 71)
 """The parts of the whole interval that the mean-squared-error method tries."""
 
 COVERED_PART = 2**-0.5
-"""The part of the model's range that a power of two has to cover, so that the nearest power is
-chosen. Values at a range's ends are rare, and larger steps cost accuracy for all other values."""
+"""The part of the model's range that a power of two must cover, so that the nearest power is
+chosen. Values at the ends of a range are rare, and larger steps reduce the accuracy of all other
+values.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def choose_library_interval(distribution: Distribution, options: CalibrationOpti
 
 
 def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return counts and edges after merging groups of neighboring bins."""
+    """Return counts and edges after groups of neighboring bins are merged."""
     together = max(1, len(distribution.counts) // ENTROPY_BINS)
     spare = -len(distribution.counts) % (2 * together)
     counts = np.pad(distribution.counts, spare // 2)
@@ -92,7 +95,7 @@ def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
 
 
 SMALLEST_SCALE = 2.0**-100
-"""The maximum scale of a constant interval, because products of larger scales exceed float32."""
+"""The maximum scale of a constant interval, because products of smaller scales exceed float32."""
 FINER_SCALES = 3
 """The number of powers of two to try below the power that covers the interval."""
 
@@ -100,8 +103,8 @@ FINER_SCALES = 3
 def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:
     """Return parameters whose range ends at the interval's ends, with an exact zero.
 
-    If the interval contains only zero, the scale is 1 and the zero point is the lowest integer, or
-    the middle one if ``symmetric``.
+    If the interval contains only zero, the scale is 1. The zero point is then the lowest integer,
+    or the middle integer if ``symmetric``.
     """
     info = np.iinfo(dtype)
     width = interval.high - interval.low
@@ -120,12 +123,12 @@ def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> Qua
 def choose_pow2_params(
     interval: Interval, dtype: str, distribution: Distribution | None
 ) -> QuantParams:
-    """Return the power of two that covers the interval, or a smaller one with a smaller error.
+    """Return the power of two that covers the interval, or a smaller power with a smaller error.
 
-    A positive end may be one step beyond the largest integer, and is clamped. Signed integers
-    reach that far on the negative side, and probabilities of 1 need no scale twice as large.
-    Smaller powers clamp the largest values. They are compared by the mean squared error over
-    the distribution; without a distribution, the result is the covering power.
+    A positive end may be one step beyond the largest integer, and is clamped. Signed integers reach
+    that step on the negative side, and probabilities of 1 need no doubled scale. Smaller powers
+    clamp the largest values. They are compared by their mean squared errors over the distribution.
+    If ``distribution`` is None, the result is the covering power.
     """
     steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)
@@ -139,7 +142,6 @@ def choose_pow2_params(
 
 
 def next_power_of_two(scale: float) -> float:
-    """Return the smallest power of two that is not below ``scale``."""
     return float(2.0 ** ceil(log2(scale)))
 
 
@@ -151,5 +153,5 @@ def mean_squared_error(params: QuantParams, distribution: Distribution) -> float
 
 
 def to_float32(value: float) -> float:
-    """Return the nearest float32 number, which is the type of scales in graphs."""
+    """Return the nearest float32 number, because float32 is the type of scales in graphs."""
     return float(np.float32(value))

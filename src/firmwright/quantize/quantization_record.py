@@ -19,10 +19,10 @@ class TensorQuantParams:
 
 @dataclass(frozen=True, slots=True)
 class QuantizationRecord:
-    """The record of how a float network was quantized.
+    """The record of a float network's quantization.
 
     ``samples`` are the digests of the calibration samples. ``kept_float`` names the operators that
-    read and write float32 tensors only. ``notes`` are for the user.
+    read and write only float32 tensors. ``notes`` are messages for the user.
     """
 
     engine: str
@@ -41,8 +41,8 @@ class QuantizationRecord:
 class LayerAccuracy:
     """The result of a layer of the quantized network, compared with the float network's result.
 
-    ONNX Runtime evaluates both. ``lost`` is the SNR of the layer's worst input minus the layer's
-    SNR, in dB.
+    ONNX Runtime evaluates both networks. ``lost`` is the SNR of the layer's worst input minus the
+    layer's SNR, in dB.
     """
 
     layer: str

@@ -1,7 +1,7 @@
 """Writes out recurrent layers step by step, because the quantizer supports only their operators.
 
-The steps share one code, so all steps have equal quantization parameters. The first step reads its
-state as a tensor, and tensors that differ only in the step share one calibration.
+The steps share their code, so all steps have equal quantization parameters. The first step reads
+its state as a tensor. Tensors that differ only in the step share one calibration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 def write_out_steps(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Array]:
     """Replace recurrent layers in the graph; return the known states before their first steps.
 
-    The states become inputs so that they are not folded; :func:`store_states` makes them constants.
+    The states become inputs so that they are not folded. :func:`store_states` makes them constants.
     """
     stored = [i for i in model.graph.initializer if is_initial_state(i.name)]
     states = {i.name: numpy_helper.to_array(i) for i in stored}
@@ -63,7 +63,6 @@ def name_apart(graph: onnx.GraphProto) -> None:
 
 
 def store_states(model: onnx.ModelProto, states: Mapping[str, Array]) -> None:
-    """Replace the inputs that are states by constants."""
     for value in [i for i in model.graph.input if i.name in states]:
         model.graph.input.remove(value)
         model.graph.initializer.append(numpy_helper.from_array(states[value.name], value.name))

@@ -2,8 +2,8 @@
 network.
 
 Constants become the real numbers of their integers. Rounding is removed. Clamping remains if it is
-part of the network. Clamping becomes a ReLU if the lowest integer represents 0, or limits that are
-tighter than the integer type. Zero points disappear with the integers.
+part of the network. It becomes a ReLU if the lowest integer represents 0. It becomes a clip if the
+limits are tighter than the integer type. Zero points disappear with the integers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_quantized(module: tvm.IRModule) -> bool:
 def restore_float(module: tvm.IRModule, interface: ModelInterface) -> RestoredNetwork:
     """Return the float network of a QDQ module, with float32 inputs and outputs.
 
-    Raises UserError for an integer input or output whose scale the model does not state.
+    Raises UserError if the model does not state the scale of an integer input or output.
     """
     return Restorer(module, interface).run()
 
@@ -103,7 +103,7 @@ class Restorer:
         }
 
     def name_tensors(self) -> dict[relax.Var, str]:
-        """Return the name of each quantized tensor and of the float tensor it was rounded from."""
+        """Return the name of each quantized tensor and of the float tensor before its rounding."""
         names: dict[relax.Var, str] = {}
         for number, binding in enumerate(self.bindings):
             if operator_name(binding.value) != "relax.quantize":
@@ -182,7 +182,9 @@ class Restorer:
         return QuantRange(params, low, high)
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
-        """Return the limits that a quantize's clamping adds to the network, each or None."""
+        """Return the limits that a quantize's clamping adds to the network; None if it adds no
+        limit.
+        """
         found = self.read_quant_range(binding)
         (least, largest), interval = found.params.limits, found.interval
         low = None
@@ -191,7 +193,7 @@ class Restorer:
         return low, interval.high if found.high < largest else None
 
     def may_be_negative(self, value: relax.Expr) -> bool:
-        """Return whether a result may be negative, by its operators and quantization parameters.
+        """Return whether a result may be negative, according to its operators and parameters.
 
         The result is False for an input, because its parameters already state its expected range.
         """
@@ -236,8 +238,8 @@ def infer_distributions(
     """Return limits, with empty histograms, for every float tensor of the restored network.
 
     These distributions replace the calibration if there are no samples. A tensor without a range in
-    the model has the range of the tensor that it is moved to or from. Raises UserError naming
-    tensors without a known range.
+    the model has the range of the tensor that it is moved to or from. Raises UserError with the
+    tensors that have no known range.
     """
     tensors = float_tensors(model)
     known = {name: ranges[name] for name in tensors if name in ranges}

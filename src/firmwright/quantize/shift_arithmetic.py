@@ -2,9 +2,9 @@
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
-Small accelerators compute in this way. Any CPU computes the same results, because sums are exact
-and the shift rounds toward minus infinity. Half a step of the result is added to the bias, so that
-results are rounded to the nearest step, halves upwards. Operators without such a form (a softmax,
+Small accelerators compute these steps. Any CPU computes equal results, because sums are exact and
+the shift rounds toward minus infinity. Half a step of the result is added to the bias, so that
+results are rounded to the nearest step, halves upwards. Operators without a shift form (a softmax,
 layers that stay float32) keep their dequantize and quantize.
 """
 
@@ -58,13 +58,13 @@ class Accumulator:
 
 
 class NoShiftFormError(Exception):
-    """An error for an operator without a shift form, or with tensors other than int8."""
+    """Raised if an operator has no shift form, or has tensors other than int8."""
 
 
 def make_shift_network(
     module: tvm.IRModule, interface: ModelInterface
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
+    """Return an imported QDQ graph in shift arithmetic: a Relax model with an equal interface."""
     params_of = read_stated_params((*interface.inputs, *interface.outputs))
     names = [tensor.name for tensor in interface.outputs]
     module = state_in_relax(rewrite_to_shifts(canonicalize(module)), params_of, names)
@@ -74,11 +74,11 @@ def make_shift_network(
 
 
 def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with all layers of ``main`` in shift form, if they have this form.
+    """Return the module; layers of ``main`` that have a shift form are in shift form.
 
-    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer that
-    cannot be in this form. Its scales have to be powers of two and equal for all channels, its
-    shift from 0 to 31, and its sums within int32.
+    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError with every layer that
+    cannot be in this form. The scales of a layer must be powers of two and equal for all channels.
+    The shift must be from 0 to 31, and the sums must fit int32.
     """
     problems: list[str] = []
 
@@ -147,7 +147,7 @@ class ShiftLayer:
         raise NoShiftFormError
 
     def accumulate_products(self, call: tvm.ir.Call, bias: relax.Expr | None) -> Accumulator:
-        """Return a convolution's or matrix product's sums with bias and the half step."""
+        """Return the sums of a convolution or matrix product, with the bias and the half step."""
         x, weights = (self.read_int8(argument) for argument in call.args)
         if not isinstance(weights.integers, Constant):
             raise NoShiftFormError
@@ -172,7 +172,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(self.emit(total), constant)), shift)
 
     def read_bias(self, bias: relax.Expr | None, exponent: int) -> Array:
-        """Return the bias as int64 steps of the sum, by channel; 0 if there is none."""
+        """Return the bias as int64 steps of the sum, per channel; 0 if there is no bias."""
         if bias is None:
             return np.zeros(1, "int64")
         call = self.find_definition(bias)
@@ -186,7 +186,7 @@ class ShiftLayer:
         return constant_array(call.args[0]).astype("int64").reshape(-1)
 
     def accumulate_addition(self, call: tvm.ir.Call) -> Accumulator:
-        """Return the sum of two tensors of one shape and one scale.
+        """Return the sum of two tensors of equal shapes and scales.
 
         The accelerator does not add half a step in this operator. Half a step is not needed,
         because the scales are equal (:mod:`firmwright.quantize.shift_scales`) and the shift is 0.
@@ -219,8 +219,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(total, half)), shift)
 
     def lower_max_pool(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
-        """Return the maximum of each window, because integers have the order of their real
-        numbers."""
+        """Return the maximum of each window; integers have the order of their real numbers."""
         x, a = self.read_int8(call.args[0]), call.attrs
         if x.exponent != self.read_exponent(self.quantize) or str(a.layout) != "NCHW":
             raise NoShiftFormError
@@ -233,7 +232,7 @@ class ShiftLayer:
         return relax.op.clip(self.emit(largest), low, high)
 
     def read_int8(self, value: relax.Expr) -> ScaledInt8:
-        """Return the int8 integers that a tensor was dequantized from."""
+        """Return the int8 integers before the dequantize of a tensor."""
         call = self.find_definition(value)
         if operator_name(call) != "relax.dequantize":
             raise NoShiftFormError
@@ -242,7 +241,7 @@ class ShiftLayer:
         return ScaledInt8(call.args[0], self.read_exponent(call))
 
     def read_exponent(self, call: tvm.ir.Call) -> int:
-        """Return the exponent of a quantize's or dequantize's scale, a power of two."""
+        """Return the exponent of a quantize's or dequantize's scale, which is a power of two."""
         scales, zero_points = (constant_array(a).reshape(-1) for a in call.args[1:3])
         if len(set(scales)) > 1:
             raise UserError(
@@ -277,7 +276,7 @@ class ShiftLayer:
 
 
 def rounding_offset(shift: int) -> int:
-    """Return the offset with which a shift, which rounds down, rounds to the nearest."""
+    """Return the offset with which a shift rounds to the nearest step instead of down."""
     return 1 << shift - 1 if shift else 0
 
 

@@ -21,8 +21,9 @@ from firmwright.quantize.activations import ACTIVATIONS
 from firmwright.quantize.weights import Weight, choose_weight_params
 
 AVERAGES = ("AveragePool",)
-"""Operators for which ONNX Runtime uses the input's parameters for the result, although averages
-have smaller ranges."""
+"""Operators whose results get the parameters of the input in ONNX Runtime, although averages
+have smaller ranges.
+"""
 SAME_SCALE_OPERATORS = {
     *(k for k, handler in QDQRegistry.items() if issubclass(handler, QDQDirect8BitOp | QDQMaxPool)),
     *ACTIVATIONS,
@@ -30,9 +31,10 @@ SAME_SCALE_OPERATORS = {
 """Operators whose result has the quantization parameters of their first input."""
 
 JOINING_OPERATORS = ("Add", "Concat")
-"""Operators whose inputs and result share a scale. An addition's result could be one bit coarser.
-But a shift rounds down, and its error is as large as the error of inputs that are one bit
-coarser."""
+"""Operators whose inputs and result share a scale. An addition's result could be one bit
+coarser. However, a shift rounds down, and its error is as large as the error of inputs that are
+one bit coarser.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def coarsen_scales(
 ) -> dict[str, QuantParams]:
     """Return the parameters with the minimum increase of scales that makes all shifts possible.
 
-    ``params_of`` are powers of two; a tensor that is always zero fits any scale, and has scale 1.
+    ``params_of`` are powers of two. A tensor that is always zero fits any scale, and has the scale
+    1.
     """
     roots = ScaleGroups(params_of)
     for names in find_scale_groups(model):
@@ -108,8 +111,8 @@ def find_exponent_bounds(
 ) -> Iterator[ExponentBound]:
     """Yield the bounds that sums require of their results' scales.
 
-    Scales of inputs only become larger later. Then a weight's scale, which its bias may have
-    raised, can only become smaller, so that the bounds are still sufficient.
+    Scales of inputs only become larger later. Then the scale of a weight, which its bias may have
+    raised, can only become smaller. Therefore the bounds are still sufficient.
     """
     scales = {
         w.name: choose_weight_params(

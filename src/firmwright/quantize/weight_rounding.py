@@ -1,4 +1,4 @@
-"""Rounds weights one by one, each compensating for the errors of the previous weights.
+"""Rounds weights one by one; each weight compensates the errors of the previous weights.
 
 Rounding every weight to the nearest step has the minimum error in the weights. However, the error
 of the layer's results is important, and inputs depend on each other. An error at one pixel can be
@@ -27,14 +27,16 @@ from firmwright.quantize.weights import channel_axis
 Array = npt.NDArray[Any]
 ROUNDED_OPERATORS = ("Conv", "Gemm", "MatMul")
 MAX_INPUTS = 2304
-"""The maximum number of inputs of a result, 3 · 3 · 256; more second moments need too much memory
-and time."""
+"""The maximum number of inputs of a result, 3 · 3 · 256. More second moments need too much
+memory and time.
+"""
 MAX_SAMPLES = 64
 """The maximum number of samples, which is enough for second moments of a few hundred inputs."""
 DAMPING = 0.01
-"""The part of the inputs' mean square that is added to each mean square. It regularizes moments of
-few samples, and avoids a division by zero for a constant input. The method's authors use this
-value."""
+"""The part of the inputs' mean square that is added to each mean square. It regularizes moments
+of few samples, and avoids a division by zero if an input is constant. The authors of the method
+use this value.
+"""
 
 
 def round_weights(
@@ -44,9 +46,9 @@ def round_weights(
 ) -> onnx.ModelProto:
     """Return the float network with weights that are rounded to their quantization steps.
 
-    ``params_of`` are the parameters of each weight, one or one per channel. Weights of transposed
-    convolutions, and of results with more than MAX_INPUTS inputs, do not change: they are rounded
-    to the nearest step later.
+    ``params_of`` are the parameters of each weight, one for all channels or one per channel.
+    Weights of transposed convolutions, and of results with more than MAX_INPUTS inputs, do not
+    change: they are rounded to the nearest step later.
     """
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
@@ -68,7 +70,7 @@ def round_weights(
 def round_layer(
     node: onnx.NodeProto, weights: Array, moments: Array, params: Sequence[QuantParams]
 ) -> Array:
-    """Return a layer's weights, rounded; ``moments`` are the second moments of each group."""
+    """Return a layer's rounded weights; ``moments`` are the second moments of each group."""
     rows = weights_to_rows(node, weights.astype("float64"))
     channels = rows.shape[0] * rows.shape[1]
     by_channel = params if len(params) > 1 else [*params] * channels
@@ -109,7 +111,7 @@ def second_moments(
 def round_with_compensation(
     weights: Array, moment: Array, params_of: Sequence[QuantParams]
 ) -> Array:
-    """Round (channels, K) weights to the channels' scales, with zero points 0, one K at a time."""
+    """Round (channels, K) weights to the channels' scales, one K at a time; zero points are 0."""
     scales = np.array([params.scale for params in params_of])
     damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)
     spread = np.linalg.cholesky(np.linalg.inv(damped)).T
@@ -123,7 +125,7 @@ def round_with_compensation(
 
 
 def weights_to_rows(node: onnx.NodeProto, weights: Array) -> Array:
-    """Return weights as (groups, channels of a group, K): a result is a row times its inputs."""
+    """Return weights as (groups, channels of a group, K); a result is a row times its inputs."""
     if node.op_type == "Conv":
         groups = read_attributes(node).get("group", 1)
         return weights.reshape(groups, len(weights) // groups, -1).copy()
@@ -143,9 +145,9 @@ def is_transposed(node: onnx.NodeProto) -> bool:
 
 
 def im2col(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Array:
-    """Return the inputs of each result from ``x``, (groups, K, results of one channel).
+    """Return the inputs of each result from ``x``: (groups, K, results of one channel).
 
-    ``weights`` is the weights' shape; x is (N, C, …) for a convolution.
+    ``weights`` is the shape of the weights; x is (N, C, …) for a convolution.
     """
     if node.op_type != "Conv":
         across = read_attributes(node).get("transA", 0)

@@ -18,21 +18,23 @@ from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to
 BIAS_STEPS = 2.0**30
 """Half of the limit of a bias, which is an int32 number of steps of input scale · weight scale."""
 DEAD_BIAS_STEPS = 2.0**20
-"""The number of steps for the bias of a channel whose weights are all zero, which decides only the
-resolution."""
+"""The number of steps for the bias of a channel whose weights are all zero. It decides only the
+resolution.
+"""
 CLIPPED_RANGES = tuple(part / 20 for part in range(20, 3, -1))
-"""The parts of the range of narrow weights that are tried: few steps leave large errors between
-them, so it can be better to clamp the largest weights."""
+"""The parts of the range of narrow weights that are tried. Few steps have large errors between
+them, so it can be better to clamp the largest weights.
+"""
 NARROW_TYPES = ("int2", "int3", "int5", "int6", "int7")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand: ``axis`` is the axis of the output channels; ``bias`` is () without a
-    bias.
+    """A constant operand; ``axis`` is the axis of the output channels.
 
-    ``axis`` is None for transposed convolutions in groups: their channels share the parameters.
+    ``axis`` is None for transposed convolutions in groups, because their channels share the
+    parameters. ``bias`` is empty if there is no bias.
     """
 
     name: str
@@ -86,7 +88,7 @@ def clamp_weights(
     params_of: Mapping[str, Sequence[QuantParams]],
     weights: Iterable[Weight],
 ) -> onnx.ModelProto:
-    """Return the model with narrow weights rounded and clamped to the limits of their types."""
+    """Return the model; narrow weights are rounded and clamped to the limits of their types."""
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:
@@ -104,7 +106,7 @@ def clamp_weights(
 
 
 def channel_axis(node: onnx.NodeProto) -> int | None:
-    """Return the axis of output channels in the node's second operand; None if it has none."""
+    """Return the axis of output channels in the node's second operand; None if there is none."""
     attributes = read_attributes(node)
     if node.op_type == "Conv":
         return 0
@@ -118,10 +120,10 @@ def channel_axis(node: onnx.NodeProto) -> int | None:
 def choose_weight_params(
     weight: Weight, input_scale: float, per_channel: bool, powers_of_two: bool
 ) -> list[QuantParams]:
-    """Return the quantization parameters per channel, or one for all; zero points are 0.
+    """Return the quantization parameters per channel, or one for all channels; zero points are 0.
 
-    The least squared error of the channel selects powers of two. Each scale is large enough for the
-    bias to fit int32.
+    Powers of two are selected by the minimum squared error of the channel. Each scale is so large
+    that the bias fits int32.
     """
     channels = weight.split_channels(per_channel)
     by_channel = per_channel and weight.bias.size == len(channels)
@@ -138,7 +140,9 @@ def choose_weight_params(
 def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
-    """Return one channel's parameters; ``bias`` is the largest, in steps of the input's scale."""
+    """Return one channel's parameters; ``bias`` is the largest bias in steps of the input's
+    scale.
+    """
     largest = find_integer_limits(dtype)[1]
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:
