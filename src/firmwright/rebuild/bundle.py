@@ -1,8 +1,8 @@
 """Builds a bundle again from its content, and compares the two bundles file by file.
 
 The recipe, its lock, and descriptions of platforms are in the bundle. The bundle does not contain
-the user's files (model, samples, Python), because they may be large or secret. They are found by
-the digests in the manifest: in the bundle, in the folder that the user names, and in mirrors.
+the user's files (model, samples, Python), because they may be large or secret. The digests in the
+manifest identify these files in the bundle, in the folder that the user names, and in mirrors.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
     refuse_other_versions(bundle)
     scratch = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, scratch / "inputs")
-    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # the build must run
+    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # without a cache, the build must run
     try:
         arguments = [f"recipe={recipe.name}", f"outdir={scratch / 'build'}", *arguments]
         built = read_bundle(run_build(arguments, recipe.parent, environment))
     except UserError as error:
         rmtree(scratch)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
-    except (KeyboardInterrupt, SystemExit):  # the build was ended by a signal
+    except (KeyboardInterrupt, SystemExit):  # a signal ended the build
         rmtree(scratch)
         raise
     return Rebuilt(built, scratch)
@@ -75,7 +75,7 @@ def refuse_other_versions(bundle: Bundle) -> None:
 
 
 def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
-    """Write the inputs of the build below ``root``, with their paths relative to the recipe.
+    """Write the inputs of the build below ``root``, at their paths relative to the recipe.
 
     Returns the path of the recipe, and the digests of missing files by name.
     """
@@ -101,7 +101,7 @@ def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
 def count_levels_up(name: str) -> int:
     """Return the number of parent folders (``..``) at the start of a file's name.
 
-    Raises BrokenBundleError for a name that no build writes, such as an absolute path.
+    Raises BrokenBundleError if no build writes such a name, for example an absolute path.
     """
     path = posixpath.normpath(name)
     levels = path.split("/").count("..")
@@ -120,7 +120,6 @@ def write_input(path: Path, data: bytes) -> None:
 
 
 def tell_missing(missing: Mapping[str, str]) -> list[str]:
-    """Return lines about missing files; empty if no file is missing."""
     if not missing:
         return []
     head = f"These files are neither in the bundle nor in --files, nor in {MIRROR_VARIABLE}:"
@@ -128,6 +127,9 @@ def tell_missing(missing: Mapping[str, str]) -> list[str]:
 
 
 def search_in(folder: Path) -> None:
-    """Search a folder for files by digest, before the mirrors. The build also searches it."""
+    """Search a folder for files by digest before the mirrors.
+
+    The build also searches the folder.
+    """
     others = os.environ.get(MIRROR_VARIABLE)
     os.environ[MIRROR_VARIABLE] = os.pathsep.join([str(folder.resolve()), *filter(None, [others])])

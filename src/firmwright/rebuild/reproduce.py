@@ -40,7 +40,7 @@ SENTENCE = "build twice in different environments, and compare the bundles"
 
 @dataclass(frozen=True)
 class Variation:
-    """The conditions of a build. Variables with the value None are removed."""
+    """The conditions of a build. Variables whose value is None are removed."""
 
     folder: str
     umask: int
@@ -83,7 +83,7 @@ OTHER = Variation(
 
 
 def reproduce(job: Job) -> None:
-    """Build twice. Raise UserError with the stage and the location if the results differ."""
+    """Build twice. Raises UserError with the stage and the position if the results differ."""
     scratch = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
     other, left_out = prepare(scratch)
     first, second = (build(job, scratch, variation) for variation in (PLAIN, other))
@@ -154,7 +154,7 @@ def runs(wrapper: Sequence[str]) -> bool:
 
 
 def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
-    """Copy the user's files that the build reads, in their relative locations.
+    """Copy the user's files that the build reads; their relative paths stay.
 
     Returns the copies of the recipe and of its overlays, and the copy of the command's folder.
     """
@@ -203,7 +203,7 @@ def explain(job: Job, first: Path, second: Path) -> str:
 
 
 def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[str]:
-    """Write all differences with diffoscope, if it is installed; yield the path of the report."""
+    """Write all differences with diffoscope if it is installed; yield the path of the report."""
     if shutil.which(DIFFOSCOPE):
         report = scratch / "differences.txt"
         command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
@@ -212,7 +212,7 @@ def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job: reproduce:digits-rv32-bare.
+    """Yield the task of each job, such as reproduce:digits-rv32-bare.
 
     A network of a firmware with several networks has no task, because the firmware itself has a
     task.
@@ -247,7 +247,10 @@ def install_wheel(scratch: Path) -> Path:
 
 
 def make_wheel(scratch: Path) -> Path:
-    """Build a wheel of a copy of the sources in a folder; return its path. Raises UserError."""
+    """Build a wheel of a copy of the sources in a folder; return the path of the wheel.
+
+    Raises UserError if pip fails.
+    """
     copy = scratch / "sources"
     made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
     for name in ("src", *ON_TOP):
@@ -261,7 +264,7 @@ def make_wheel(scratch: Path) -> Path:
 
 
 def run_pip(command: str, *arguments: str) -> None:
-    """Run a pip command. Raises UserError with its last line of output."""
+    """Run a pip command. Raises UserError with the last line of the output if the command fails."""
     options = "--quiet", "--disable-pip-version-check"
     done = run_python("pip", command, *options, *arguments, capture_output=True, text=True)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Opens bundles by a file, or by a recipe in the current or an earlier revision of git."""
+"""Opens bundles from a file, or from a recipe in the current or an earlier revision of git."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from firmwright.pipeline.run_build import run_build
 def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bundle:
     """Return the bundle of a file, or build a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
-    Overlays may follow: ``net.yaml:small.yaml``. As for git, a path after a revision starts at the
-    top of the repository. The folder ``scratch`` contains the build; ``arguments`` are its
-    options. Raises UserError if the bundle cannot be read or built.
+    Overlays may follow: ``net.yaml:small.yaml``. As in git, a path after a revision starts at the
+    top of the repository. The folder ``scratch`` contains the build. ``arguments`` are options of
+    the build. Raises UserError if the bundle cannot be read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
@@ -35,11 +35,11 @@ def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bund
 
 
 def check_out(revision: str, folder: Path) -> Path:
-    """Write the files of a revision into a new folder; return it. Raises UserError if git fails.
+    """Write the files of a revision into a new folder; return the command's folder in it.
 
     Untracked files and the folders of git are not written. An empty repository that shares the
     objects writes the files. Therefore git runs only the filters of the user and the system, and no
-    hook, filter or monitor of this repository's configuration.
+    hook, filter or monitor of this repository's configuration. Raises UserError if git fails.
     """
     found = run_git("rev-parse", "--verify", "--end-of-options", revision)
     form = run_git("rev-parse", "--show-object-format")
@@ -57,7 +57,7 @@ def check_out(revision: str, folder: Path) -> Path:
 
 
 def run_git(*arguments: str) -> str:
-    """Return the output of a git command. Raises UserError if it fails.
+    """Return the output of a git command. Raises UserError if the command fails.
 
     The command reads no repository among the tracked files of another repository, and fetches no
     files. Both would run programs from the configuration of a repository.

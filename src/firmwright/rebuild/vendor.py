@@ -1,8 +1,8 @@
-"""Runs ``firmwright vendor``: it copies all inputs of recipes to one folder for offline builds.
+"""Runs ``firmwright vendor``, which copies all inputs of recipes to one folder for offline builds.
 
-The subfolder ``files`` has the recipes with all files that they read, at the same relative
-locations. ``mirror`` has the files that recipes name by digest. ``wheels`` has the packages of the
-installed environment, with ``--tools``.
+The subfolder ``files`` has the recipes with all files that they read, at their relative paths.
+``mirror`` has the files that recipes name by digest. If ``--tools`` is set, ``wheels`` has the
+packages of the installed environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ FILES, MIRROR, WHEELS = "files", "mirror", "wheels"
 
 
 def add_command(commands: Any) -> None:
-    """Add the parser of the command to the parsers of the command line."""
     sentence = "copy every input of recipes into a folder, for builds without internet access"
     codes = "exit code: 0 complete, 1 an input is missing (with --check), 2 an error"
     vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
@@ -47,7 +46,7 @@ def add_command(commands: Any) -> None:
 def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
     """Write the inputs of jobs to the folder, or ``check`` the folder; return the exit code.
 
-    With ``tools``, the inputs include the wheels of the installed Python packages.
+    If ``tools`` is set, the inputs include the wheels of the installed Python packages.
     """
     inputs = {**list_copies(jobs), **list_fetched(jobs)}
     packages = {name for job in jobs for name in find_packages(job)} if tools else set()
@@ -92,7 +91,7 @@ def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str
 
 @dataclass(frozen=True)
 class Input:
-    """A file of the user, or a file that a recipe names by digest, with its URL if there is one."""
+    """A file of the user, or a file that a recipe names by digest, and its URL if it has one."""
 
     digest: str
     name: str
@@ -119,7 +118,7 @@ class Input:
 
 
 def list_sources(job: Job) -> list[Path]:
-    """Return the files of a recipe, without files of installed packages, which pip installs."""
+    """Return the files of a recipe without the files of installed packages."""
     recipe = job.recipe
     written = (*job.lock_files, *job.tuned_files, *job.precision_files)
     own = (*recipe.layers.files, *recipe.bases, *user_files(job), *written)

@@ -16,20 +16,21 @@ from firmwright.folders import IS_CHECKOUT
 from firmwright.rebuild.reproduce import make_wheel, run_pip
 
 LIST = "requirements.txt"
-"""The file that names each wheel with its version and its digest."""
+"""The file that names each wheel, its version and its digest."""
 
 
 def list_requirements(packages: Iterable[str]) -> list[str]:
-    """Return the requirements of firmwright and ``packages``, the names of installed packages."""
+    """Return the requirements of firmwright and of ``packages``, which are installed packages."""
     needed = [text for text in requires("firmwright") or () if "extra ==" not in text]
     needed += [f"{name}=={version(name)}" for name in sorted({*packages} - {"firmwright"})]
     return needed if IS_CHECKOUT else [f"firmwright=={version('firmwright')}", *needed]
 
 
 def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
-    """Download the wheels of requirements in the installed versions; return their number.
+    """Download the wheels of requirements in the installed versions; return the number of wheels.
 
-    A checkout adds the wheel of its sources. Raises UserError with pip's reason.
+    A checkout adds the wheel of its sources. Raises UserError with pip's reason if the download
+    fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     remove_listed(folder)
@@ -82,7 +83,7 @@ def pin_requirements() -> list[str]:
 
 
 def list_wheels(folder: Path) -> Iterator[str]:
-    """Yield a line of requirements with a digest for each wheel in a folder."""
+    """Yield the line of each wheel in a folder for the requirements, with the wheel's digest."""
     for wheel in sorted(folder.glob("*-*-*.whl")):
         name, text = wheel.name.split("-")[:2]
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -101,5 +102,5 @@ def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
 
 
 def normalize(name: str) -> str:
-    """Return a package's name as indices compare it (PEP 503)."""
+    """Return a package's name in the form that indices compare (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -22,7 +22,7 @@ LARGEST_ENTRY = 1 << 24
 
 
 class SharedCache:
-    """Reads and stores the results of stages, or does only one of them.
+    """Reads and stores the results of stages, or only reads or only stores them.
 
     Failures are CacheErrors.
     """
@@ -37,7 +37,7 @@ class SharedCache:
         return self.store.find(f"ac/{key}")
 
     def read_entry(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if it is missing. Raises CacheError."""
+        """Return the entry of a key; None if it is missing. Raises CacheError if it is damaged."""
         data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
         if data is None:
             return None
@@ -47,9 +47,9 @@ class SharedCache:
             raise CacheError(f"{self.find_entry(key)}: {error}") from None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder. Returns None without an entry.
+        """Write the files of a key's entry into an empty folder; return the entry, or None.
 
-        Raises CacheError if the entry or a file is damaged.
+        None means that there is no entry. Raises CacheError if the entry or a file is damaged.
         """
         entry = self.read_entry(key)
         for file in entry.files if entry else ():
@@ -83,11 +83,14 @@ class SharedCache:
 
 
 ONE_SLASH = re.compile("(https?|s3):/(?!/)")
-"""The start of an address, which no name of a folder has."""
+"""The wrong start of an address. No name of a folder begins with it."""
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the user names, or None. Raises UserError if it cannot be opened."""
+    """Return the cache that the user names; None if there is none.
+
+    Raises UserError if the cache cannot be opened.
+    """
     said = read_settings()
     if not said.get(PLACE):
         return None
@@ -98,7 +101,7 @@ def open_cache() -> SharedCache | None:
 
 
 def open_store(address: str, size: str) -> Store:
-    """Return the store at a location; ``size`` limits a folder, as in ``10 GiB``."""
+    """Return the store at an address; ``size`` limits a folder, as in ``10 GiB``."""
     scheme, separator, rest = address.partition("://")
     if ONE_SLASH.match(address):
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
@@ -131,7 +134,7 @@ def open_store(address: str, size: str) -> Store:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text names a host and a possible port, without a query."""
+    """Return whether a text has a host, an optional port, and no query."""
     try:
         parts = urlsplit(text)
         return bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
@@ -140,5 +143,5 @@ def is_address(text: str) -> bool:
 
 
 def refuse(name: str, message: str) -> DiagnosticError:
-    """Return the error for a variable of the environment."""
+    """Return the error about a variable of the environment."""
     return DiagnosticError([Diagnostic(name, 0, 0, message)])

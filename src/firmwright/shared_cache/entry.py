@@ -1,7 +1,7 @@
 """Encodes and decodes the entry of a stage in a cache: the digests of its files, and its notes.
 
-An entry is an ``ActionResult`` of Bazel's Remote Execution API (v2), so that servers of Bazel, such
-as bazel-remote, accept it.
+An entry is an ``ActionResult`` of Bazel's Remote Execution API (v2). Therefore servers of Bazel,
+such as bazel-remote, accept it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from firmwright.wire_format import find_fields, find_parts, write_field
 OUTPUT_FILES, STDOUT_RAW = 2, 5
 PATH, DIGEST, IS_EXECUTABLE = 1, 2, 4
 HASH, SIZE_BYTES = 1, 2
-"""The numbers of the used fields of ActionResult, OutputFile and Digest.
+"""The numbers of the fields of ActionResult, OutputFile and Digest that entries use.
 
 Source: build/bazel/remote/execution/v2/remote_execution.proto.
 """
@@ -28,7 +28,7 @@ Source: build/bazel/remote/execution/v2/remote_execution.proto.
 class CacheError(UserError):
     """Raised if a cache does not exist, or returns content that differs from the stored content.
 
-    ``is_down`` states that a read of other content would fail, too.
+    ``is_down`` states that a read of other content would also fail.
     """
 
     def __init__(self, message: str, is_down: bool = False) -> None:
@@ -39,10 +39,10 @@ class CacheError(UserError):
 @dataclass(frozen=True)
 class CachedFile:
     path: str
-    """The path relative to the stage's folder, with ``/``."""
+    """The path relative to the stage's folder; the separator is ``/``."""
     sha256: str
     size: int
-    """Bytes."""
+    """The size in bytes."""
     executable: bool
 
 
@@ -56,7 +56,6 @@ class Entry:
 
 
 def describe_files(folder: Path) -> tuple[CachedFile, ...]:
-    """Return the files of a stage's folder, sorted."""
     return tuple(
         CachedFile(
             path.relative_to(folder).as_posix(),
@@ -92,7 +91,7 @@ def digest_entry(entry: Entry) -> str:
 def decode(data: bytes, key: str) -> Entry:
     """Return the entry of a key.
 
-    Raises CacheError for damaged bytes, or for another key's entry.
+    Raises CacheError if the bytes are damaged, or if the entry belongs to another key.
     """
     try:
         record = json.loads(read_bytes(data, STDOUT_RAW))
@@ -120,7 +119,7 @@ def decode_file(data: bytes) -> CachedFile:
 
 
 def read_bytes(message: bytes, field: int) -> bytes:
-    """Return the last value of a field; empty if it is missing."""
+    """Return the last value of a field; b'' if the field is missing."""
     return [b"", *read_all(message, field)][-1]
 
 
@@ -130,7 +129,7 @@ def read_all(message: bytes, field: int) -> list[bytes]:
 
 
 def read_number(message: bytes, field: int) -> int:
-    """Return the last value of a field; 0 if it is missing."""
+    """Return the last value of a field; 0 if the field is missing."""
     found = 0
     for number, value in find_fields(BytesIO(message), (0, len(message))):
         if number == field and isinstance(value, int):
@@ -139,7 +138,7 @@ def read_number(message: bytes, field: int) -> int:
 
 
 def check_paths(paths: Iterable[str]) -> None:
-    """Raise CacheError for a path that leads out of a folder, and for a path that repeats."""
+    """Raise CacheError if a path leads out of a folder, or if two paths are equal."""
     seen: set[str] = set()
     for path in paths:
         plain = PurePosixPath(path)

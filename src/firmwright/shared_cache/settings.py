@@ -13,7 +13,7 @@ from firmwright.user_folders import find_config_folder
 PLACE = "FIRMWRIGHT_CACHE"
 """A folder, or an address such as ``http://…`` or ``s3://…``."""
 ROLE = "FIRMWRIGHT_CACHE_ROLE"
-"""``both`` (the default), ``read``: only use results, or ``write``: only store results."""
+"""``both`` (the default), ``read`` (only use results) or ``write`` (only store results)."""
 LIMIT = "FIRMWRIGHT_CACHE_SIZE"
 """The maximum size of a folder, as in ``10 GiB``."""
 
@@ -22,9 +22,10 @@ KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
 
 
 def read_settings() -> dict[str, str]:
-    """Return the settings by the names of the variables; DiagnosticError for an invalid file.
+    """Return the settings by the names of the variables.
 
-    The file is read only if no variable names a cache.
+    The file is read only if no variable names a cache. Raises DiagnosticError if the file is
+    invalid.
     """
     said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
     file = find_file()
@@ -32,13 +33,16 @@ def read_settings() -> dict[str, str]:
 
 
 def find_file() -> Path | None:
-    """Return the path of a user's file, None for a user without a home."""
+    """Return the path of a user's file; None if the user has no home."""
     folder = find_config_folder()
     return folder / "config.yaml" if folder else None
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Return the settings of a user's file; empty without a file. Raises UserError."""
+    """Return the settings of a user's file; {} if there is no file.
+
+    Raises UserError if the file cannot be read.
+    """
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -46,7 +50,7 @@ def read_file(path: Path) -> dict[str, str]:
     except OSError as error:
         hint = f"make the file readable, or set {PLACE}"
         raise UserError(f"{path}: {error.strerror}; {hint}") from None
-    # Imported late: most users have no such file.
+    # Imported late, because most users have no such file.
     from firmwright.documents.document import load_document
 
     schema = files("firmwright.shared_cache").joinpath("config.schema.json").read_text("utf-8")

@@ -1,6 +1,6 @@
 """Stores entries and files in a folder, on an HTTP server, or in a bucket.
 
-All stores have bazel-remote's layout: ``ac/KEY`` is an entry, and ``cas/SHA256`` is a file.
+All stores have the layout of bazel-remote: ``ac/KEY`` is an entry, and ``cas/SHA256`` is a file.
 """
 
 from __future__ import annotations
@@ -21,33 +21,36 @@ from firmwright.errors import UserError, first_line
 from .entry import CacheError
 
 LONGEST_ANSWER = 1 << 20
-"""The maximum bytes of a server's answer to an upload."""
+"""The maximum number of bytes in a server's answer to an upload."""
 
 KINDS = ("ac", "cas")
 OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
-"""The name of a file in a folder: a digest, or an unfinished file of a killed build."""
+"""Matches the name of a file in a folder: a digest, or an unfinished file of a killed build."""
 
 KEPT_SHARE = 0.9
-"""The fraction of the limit that a cleanup keeps, so that the next file does not cause a
-cleanup."""
+"""The fraction of the limit that remains after a cleanup, so that the next file does not cause
+another cleanup.
+"""
 
 PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
-"""The pace that a server must have; a build can compute the content instead."""
+"""The pace that a server must have. A build can compute the content instead."""
 ANSWER, RATE = 0.5, 1 << 17
-"""The seconds until an answer, and its minimum speed in bytes per second."""
+"""The allowed time until an answer in seconds, and the answer's minimum speed in bytes per
+second.
+"""
 MAX_WAIT_S = 30.0
 """The total time in seconds that a build waits for a slow store."""
 
 
 class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
-        """Return the content of ``ac/…`` or ``cas/…``, None if it does not exist.
+        """Return the content of ``ac/…`` or ``cas/…``; None if it does not exist.
 
-        Raises CacheError if the content has more than ``most`` bytes, or cannot be read.
+        Raises CacheError if the content has more than ``most`` bytes, or if it cannot be read.
         """
 
     def write(self, name: str, data: bytes) -> None:
-        """Store bytes. Raises CacheError on failure."""
+        """Store bytes. Raises CacheError if they cannot be stored."""
 
     def find(self, name: str) -> str:
         """Return the location of an item, for a message."""
@@ -56,8 +59,8 @@ class Store(Protocol):
 class PatientStore:
     """Wraps a store and uses it only while it works, so that a build does not wait repeatedly.
 
-    A store that cannot be read is not used again. A slow store is not used again either, because
-    each stage would wait for it. A store that cannot be written is still read.
+    A store that cannot be read is not used again. A slow store is also not used again, because each
+    stage would wait for it. A store that cannot be written is still read.
     """
 
     def __init__(self, store: Store) -> None:
@@ -91,7 +94,7 @@ class PatientStore:
         self.wait(name, time.monotonic() - begin, len(data))
 
     def wait(self, name: str, seconds: float, size: int) -> None:
-        """Record the time of an answer. Raises CacheError if the total is too long."""
+        """Record the time of an answer. Raises CacheError if the total time is too long."""
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
@@ -106,7 +109,8 @@ class PatientStore:
 
 
 class FolderStore:
-    """A folder that several builds use at once. The least recently used files are removed first.
+    """A folder that several builds use in parallel. The least recently used files are removed
+    first.
 
     ``limit`` is in bytes.
     """
@@ -115,7 +119,7 @@ class FolderStore:
         self.folder = folder
         self.limit = limit
         self.room = 0.0
-        """The bytes that may be written before the folder is checked again."""
+        """The number of bytes that may be written before the folder is checked again."""
 
     def read(self, name: str, most: int) -> bytes | None:
         path = self.find_file(name)
@@ -137,10 +141,10 @@ class FolderStore:
         unfinished = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(data)  # readable for others if the umask allows it
+            unfinished.write_bytes(data)  # other users can read it if the umask allows it
             unfinished.replace(path)
         except OSError as error:
-            with suppress(OSError):  # if the disk is full, do not leave a part of a file
+            with suppress(OSError):  # if the disk is full, no part of a file stays
                 unfinished.unlink()
             raise CacheError(f"{path}: {error.strerror}") from None
         self.room -= len(data)
@@ -181,7 +185,7 @@ class FolderStore:
         """
         for kind in KINDS:
             for path in self.folder.glob(f"{kind}/??/*"):
-                with suppress(OSError):  # another build removed it
+                with suppress(OSError):  # another build removed the file
                     status = path.lstat()
                     if OWN_NAME.fullmatch(path.name) and S_ISREG(status.st_mode):
                         yield status.st_mtime_ns, status.st_size, path
@@ -222,13 +226,13 @@ class WebStore:
 
 
 class BucketStore:
-    """A store that fsspec opens by its address, such as ``s3://bucket/team``.
+    """A store that fsspec opens with its address, such as ``s3://bucket/team``.
 
-    Raises UserError for an address that cannot be opened.
+    Raises UserError if the address cannot be opened.
     """
 
     def __init__(self, address: str) -> None:
-        # Imported late: few caches are buckets, and the package is an extra.
+        # Imported late, because few caches are buckets, and the package is an extra.
         try:
             from fsspec.core import url_to_fs
 
@@ -236,7 +240,7 @@ class BucketStore:
         except ImportError as error:
             remedy = "python -m pip install 'firmwright[s3]'"
             raise UserError(f"'{address}' needs a package: {error}; {remedy}") from None
-        except Exception as error:  # some stores connect to their server here
+        except Exception as error:  # some stores connect to their server in this call
             raise UserError(
                 f"'{address}' cannot be opened: {first_line(error)}; check the address"
             ) from None

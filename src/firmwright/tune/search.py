@@ -30,7 +30,7 @@ def tune(job: Job) -> None:
     """Write the fastest variant of each layer into the tuned file of the recipe.
 
     Raises UserError if instructions cannot be counted, or if the default variants do not build.
-    Other trials may fail, and their variants are then ignored.
+    Other trials may fail; then their variants are ignored.
     """
     refuse_uncounted(job)
     read_all(job)  # raises the error of a damaged file before the first trial
@@ -80,7 +80,7 @@ def refuse_uncounted(job: Job) -> None:
 
 
 def make_trial(network: TunedNetwork, variants: Variants, number: int) -> TunedNetwork:
-    """Return each layer's variant with this number, or the default if it has fewer variants."""
+    """Return each layer's variant with this number, or the default if there are fewer variants."""
     layers = {
         name: TunedLayer(of[number] if number < len(of) else of[DEFAULT], 0, of[DEFAULT], 0)
         for name, of in variants.items()
@@ -89,7 +89,7 @@ def make_trial(network: TunedNetwork, variants: Variants, number: int) -> TunedN
 
 
 def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
-    """Return the results of the trials by number. A note reports each failed trial.
+    """Return the results of the trials by number. Failed trials are reported as notes.
 
     Raises UserError if the default variants failed.
     """
@@ -112,7 +112,7 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
 def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialResult:
     """Return the result of the fastest variants of all layers.
 
-    Raises UserError if they do not build together, although each was built in a trial.
+    Raises UserError if they do not build together, although each variant was built in a trial.
     """
     if all(layer.variant == layer.default for layer in found.layers.values()):
         return default
@@ -142,7 +142,7 @@ def check_outputs(default: TrialResult, tried: TrialResult) -> None:
 def choose_variants(variants: Variants, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
     """Return each layer's fastest variant, or the first of equal variants.
 
-    Variants are compared by cycles if the platform has a cycle table, otherwise by instructions.
+    Variants are compared by cycles if the platform has a cycle table, or else by instructions.
     """
     chosen = {}
     for name, of in variants.items():
@@ -166,6 +166,6 @@ def find_cost(tried: TrialResult, layer: str) -> int:
 
 
 def read_all(job: Job) -> Mapping[str, TunedNetwork]:
-    """Return the recipe's tuned file by platform. Raises DiagnosticError if it is damaged."""
+    """Return the recipe's tuned file by platform. Raises DiagnosticError if the file is damaged."""
     path = tuned_path(job.recipe.path)
     return read_tuned(path).platforms if path.exists() else {}

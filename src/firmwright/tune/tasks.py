@@ -35,9 +35,9 @@ def list_shared_results(job: Job) -> list[str]:
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job: tune:digits-rv32-bare.
+    """Yield the task of each job, such as tune:digits-rv32-bare.
 
-    The task of a firmware of several networks advises to tune the networks separately.
+    If a firmware has several networks, its task advises to tune the networks separately.
     """
     yield {"basename": "tune", "name": None, "doc": SENTENCE}
     for job in leave_out_members(jobs):

@@ -44,9 +44,9 @@ Trials = Mapping[str, TunedNetwork]
 class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
-    ``instructions`` are the instructions of one inference, and ``by_region`` has its parts.
-    ``cycles`` are the clock cycles by the platform's cycle table, None without a table. ``outputs``
-    has the SHA-256 of each output.
+    ``instructions`` are the instructions of one inference; ``by_region`` has the instructions of
+    each region. ``cycles`` are the clock cycles according to the platform's cycle table; None if
+    there is no table. ``outputs`` has the SHA-256 of each output.
     """
 
     trial: str
@@ -75,7 +75,7 @@ class ClusterObserver:
 
 
 def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Yield the result of each trial, in the order in which they end."""
+    """Yield the result of each trial, in the order in which the trials end."""
     scheduler = get_var(SCHEDULER)
     ended = try_on_cluster(job, trials, scheduler) if scheduler else try_here(job, trials)
     report("trials", 0, len(trials))
@@ -112,7 +112,10 @@ def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialRe
 def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
-    """Return the orders of trials. Without ``outdir``, each trial builds in a separate folder."""
+    """Return the orders of trials.
+
+    If ``outdir`` is None, each trial builds in a separate folder.
+    """
     recipe = job.recipe.layers
     arguments = [
         f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
@@ -135,12 +138,15 @@ def make_orders(
 
 
 def try_variants(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial in a separate process; return its result, or its error as a failure."""
+    """Build and run a trial in a separate process; return its result.
+
+    An error becomes a failure.
+    """
     return read_trial(order, partial(run_program, order, watched))
 
 
 def read_trial(order: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial from its output, or its error as a failure."""
+    """Return the result of a trial according to its output. An error becomes a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:
@@ -148,7 +154,7 @@ def read_trial(order: Order, read: ReadOutput) -> TrialResult:
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
-    """Return the job of a trial, with its results in ``folder``.
+    """Return the job of a trial; its results are in ``folder``.
 
     The trial reads the results of ``job`` before the kernels, unless both jobs have one folder.
     """
@@ -157,7 +163,6 @@ def make_trial_job(job: Job, folder: Path) -> Job:
 
 
 def read_tried(job: Job, trial: str) -> TrialResult:
-    """Return the result of a trial after its job has run."""
     run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
     by_region = divide(run.instructions_by_region, run.samples)
     cycles = None if run.cycles_total is None else run.cycles_total // run.samples

@@ -30,9 +30,10 @@ from firmwright.toolchain.compilers import ANSWERS
 from firmwright.watch.warm_process import BuildResult, WarmProcess
 
 PAUSE, REST = 0.1, 0.002
-"""The seconds between two checks of the files, and between two checks that must agree. A check of
-a thousand files needs about REST seconds. If Linux reports a change, the next check is immediate. A
-file that changes during the build causes another build."""
+"""The seconds between two checks of the files, and between two checks that must agree. A check
+of a thousand files takes about REST seconds. If Linux reports a change, the next check is
+immediate. A file that changes during the build causes another build.
+"""
 
 WAITING = "waiting for a change; ctrl-C ends"
 
@@ -49,7 +50,8 @@ def watch(
         message = "this system has no fork, which `watch` needs; run `firmwright build`"
         print(message, file=sys.stderr)
         return 2
-    # A shell script makes its background processes ignore the signal, so the handler is set here.
+    # A shell script makes its background processes ignore the signal, so this line sets the
+    # handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         with FileWatcher() as alarm:
@@ -73,7 +75,9 @@ def build_until_code_changes(
                 print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
                     return
-                snapshot.find_snapshot().unlink(missing_ok=True)  # no check of it in the build
+                snapshot.find_snapshot().unlink(
+                    missing_ok=True
+                )  # the build does not check the snapshot
             begun = time.time_ns()
             result = copy.build()
             paths = result.paths or paths
@@ -85,7 +89,7 @@ def build_until_code_changes(
 
 
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> BuildResult:
-    """Build in this process. A recipe that cannot be read ends the build with a message."""
+    """Build in this process. If a recipe cannot be read, the build ends with a message."""
     freshness.BEGUN = time.time_ns()
     known = set(sys.modules)
     try:
@@ -132,7 +136,6 @@ def is_in_memory(path: str) -> bool:
 
 
 def start_again() -> None:
-    """Replace this process with a new process."""
     os.chdir(get_initial_workdir())
     command = make_command("firmwright.cli", *sys.argv[1:])
     os.execve(command[0], command, make_environment(os.environ))
@@ -145,14 +148,14 @@ def name_changed(changed: Sequence[str]) -> str:
 
 
 def shorten(path: str) -> str:
-    """Return a path relative to the current folder, if it is below this folder."""
+    """Return a path relative to the current folder if the path is below this folder."""
     absolute = Path(path).absolute()
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else path
 
 
 class FileWatcher(FolderChanges):
-    """Sleeps until a change in the folders of files; then only the files are compared."""
+    """Sleeps until a change in the folders of files. Then only the files are compared."""
 
     def listen_beside(self, paths: Iterable[str]) -> None:
-        """End the next sleeps at a change in these folders, or in the folders of these files."""
+        """End the next sleeps after a change in these folders, or in the folders of these files."""
         self.listen_in({p if os.path.isdir(p) else os.path.dirname(p) for p in paths})  # noqa: PTH112, PTH120

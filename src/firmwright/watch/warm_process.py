@@ -1,4 +1,4 @@
-"""Forks a process that does a build on request, and reports the files that the build read.
+"""Forks a process that builds on request, and reports the files that the build read.
 
 A fork has all modules of this process, and cannot change its state. The fork starts and copies its
 memory before a build is requested.
@@ -25,8 +25,8 @@ DIED = "the build's process ended before the build was done; the next change bui
 class BuildResult:
     """The report of a build: the modules that it imported, and the paths on which it depends.
 
-    ``paths`` is empty if the paths are unknown. ``answers`` has the outputs of
-    programs, such as a compiler's version, each with its question.
+    ``paths`` is empty if the paths are unknown. ``answers`` has the outputs of programs, such as a
+    compiler's version, and the question for each output.
     """
 
     modules: Sequence[str]
@@ -37,13 +37,13 @@ class BuildResult:
 class WarmProcess:
     """The connection to a fork, which builds on request.
 
-    The fork ends after its build, together with this process, and at ctrl-C, without a message.
+    The fork ends after its build, or without a message when this process ends or at ctrl-C.
     """
 
     def __init__(self, build: Callable[[], BuildResult]) -> None:
         request, self.request = os.pipe()
         self.report, report = os.pipe()
-        gc.freeze()  # else a garbage collection in the fork would copy all objects
+        gc.freeze()  # without this, a garbage collection in the fork would copy all objects
         with hold_signals():
             self.process = fork()
             if not self.process:
@@ -57,13 +57,16 @@ class WarmProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the fork and wait for it. At ctrl-C, which both receive, it may print an error."""
+        """End the fork and wait for it.
+
+        At ctrl-C, which both processes receive, it may print an error.
+        """
         os.close(self.request)
         os.close(self.report)
         os.waitpid(self.process, 0)
 
     def build(self) -> BuildResult:
-        """Request the build; return its report. If the fork dies, print a message."""
+        """Request the build; return its report. Prints a message if the fork dies."""
         with suppress(BrokenPipeError):
             os.write(self.request, b"!")
         with os.fdopen(self.report, encoding="utf-8", closefd=False) as stream:
@@ -75,7 +78,6 @@ class WarmProcess:
 
 
 def live_as_copy(request: int, report: int, build: Callable[[], BuildResult]) -> None:
-    """Run the fork until its end."""
     try:
         accept_signals()
         touch_memory()
@@ -93,7 +95,7 @@ def live_as_copy(request: int, report: int, build: Callable[[], BuildResult]) ->
 
 
 def touch_memory() -> None:
-    """Write each object's reference count now, because the first write copies its page."""
+    """Write each object's reference count now, because the first write copies the object's page."""
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()
