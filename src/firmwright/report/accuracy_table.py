@@ -11,13 +11,13 @@ from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy
 from firmwright.verify.thresholds import find_missed_thresholds, name_reference
 
 MAX_LAYERS = 5
-"""The number of layers to name if a network misses a threshold."""
+"""The maximum number of layers in the message about a missed threshold."""
 LABEL_WIDTH, VALUE_WIDTH = 26, 9
 """The minimum widths of the table's columns."""
 
 
 def format_failure(record: AccuracyRecord) -> str | None:
-    """Return the missed thresholds and the worst layers, or None if no threshold is missed."""
+    """Return the missed thresholds and the worst layers; None if no threshold is missed."""
     missed = [f"  {sentence}" for sentence in find_missed_thresholds(record)]
     if not missed:
         return None
@@ -31,7 +31,9 @@ def format_failure(record: AccuracyRecord) -> str | None:
 
 
 def find_worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
-    """Return the layers that lose most against their inputs, the worst first."""
+    """Return the layers with the largest losses compared with their inputs, the largest loss
+    first.
+    """
     losing = [layer for layer in record.layers or () if layer.lost is not None]
     ranked = sorted(losing, key=lambda layer: (-(layer.lost or 0.0), layer.tensor))
     return ranked[:MAX_LAYERS]

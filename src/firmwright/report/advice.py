@@ -1,4 +1,4 @@
-"""Defines the advice that speeds up a network, and its text."""
+"""Defines advice that speeds up a network, and the text of the advice."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class Advice:
     on another device before the change.
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
-    (microseconds). It is None if no cost model covers the layers. In this case, ``costs`` is the
-    estimated current time of the layers in ``unit``, or None. ``crossings`` is the number of the
-    layers' tensors that pass from device to device. ``stays`` is true for layers without a known
-    improvement.
+    (microseconds). It is None if no cost model covers the layers. Then ``costs`` is the estimated
+    current time of the layers in ``unit``, or None. ``crossings`` is the number of the layers'
+    tensors that pass between devices. ``stays`` is true for layers without a known improvement.
     """
 
     change: str
@@ -44,7 +43,6 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """Return the saving in words, or the current cost."""
         if self.saves is None:
             return self.price if self.stays else self.unknown
         if self.saves > 0:

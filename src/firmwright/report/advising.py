@@ -1,9 +1,9 @@
 """Finds changes that speed up a network: changes that fulfill rules, and suggestions of devices.
 
-A change comes from the rule that a layer breaks, or replaces an operator that a device does not
-support. The time that it saves comes from the cost models of the devices. This time is the layer's
-work, without the transfers between devices. Slow layers and layers that fell back are listed with
-their cost if no known change helps.
+A change fulfills the rule that a layer breaks, or replaces an operator that a device does not
+support. The cost models of the devices compute the time that the change saves. This time is the
+layer's work, without the transfers between devices. Slow layers and layers that fell back are
+listed with their cost if no known change helps.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from firmwright.toolchain.platforms import Timing
 
 NOTHING = "only a smaller layer would be faster"
 BOTTLENECK = 0.1
-"""A layer is a bottleneck if its part of the network's time is at least this large."""
+"""The minimum part of the network's time for which a layer is a bottleneck."""
 
 
 @dataclass(frozen=True)
 class Network:
     """Regions on the devices of a mix, and the costs in microseconds or cycles.
 
-    ``module`` has the regions' functions.
+    ``module`` has the functions of the regions.
     """
 
     partition: Partition
@@ -64,12 +64,14 @@ class Network:
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
-        """Return the cycles of each layer on its device; None if they are not known."""
+        """Return the cycles of each layer on its device; None if the cycles are unknown."""
         return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """Return the cost of each layer on its device, by the region's name; None if unknown."""
+        """Return the cost of each layer on its device, by the region's name; None if it is
+        unknown.
+        """
         if self.timing is None:
             return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
@@ -97,7 +99,7 @@ class Network:
     def estimate(
         self, region: Region, device: Device, changes: Sequence[Change] = ()
     ) -> float | None:
-        """Return the cost of a region on a device, None if it is not known."""
+        """Return the cost of a region on a device; None if it is unknown."""
         if self.timing is None:
             return device.estimate_cycles(region, self.module, changes)
         engine = self.timing.engines.get(device.name)
@@ -120,7 +122,7 @@ class Network:
     def make_advice(
         self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
     ) -> Advice:
-        """Return the advice for one region, with the current cost if the saving is not known."""
+        """Return the advice for one region; it has the current cost if the saving is unknown."""
         return Advice(
             change,
             (region.sources[0] if region.sources else region.name,),
@@ -147,7 +149,7 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Return the changes that save time, largest saving first, then unknown savings, then notes.
 
-    ``module`` has the regions' functions.
+    ``module`` has the functions of the regions.
     """
     network = Network(partition, module, mix, timing)
     spent = sum(cost or 0 for cost in network.costs.values())
@@ -173,7 +175,7 @@ def merge_alike(found: Sequence[Advice]) -> list[Advice]:
 
 
 def merge(found: Sequence[Advice]) -> Advice:
-    """Return one advice for layers with the same change."""
+    """Return one advice for layers with equal changes."""
 
     def add(amounts: Sequence[float | None]) -> float | None:
         known = [amount for amount in amounts if amount is not None]
@@ -189,9 +191,9 @@ def merge(found: Sequence[Advice]) -> Advice:
 
 
 def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
-    """Yield, for each device that rejected a region, the changes with which it accepts the region.
+    """Yield the changes after which each rejecting device accepts a region.
 
-    If no changes are known for any device, yield a note.
+    Yields a note if no changes are known for any device.
     """
     blocked: list[RuleViolation] = []
     lifted = False
@@ -207,11 +209,11 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
 
 
 Lift = tuple[Change, ...] | Remedy | None
-"""The changes that fulfill one rule; None or empty if they are not known."""
+"""The changes that fulfill one rule; None or empty if they are unknown."""
 
 
 def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: Network) -> Advice:
-    """Return the advice by which a region fulfills all rules of a device."""
+    """Return the advice after which a region fulfills all rules of a device."""
     changes = [change for lift in lifts if isinstance(lift, tuple) for change in lift]
     remedies = [lift for lift in lifts if isinstance(lift, Remedy)]
     changed = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
@@ -227,7 +229,9 @@ def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: 
 def find_remedy(
     violation: RuleViolation, region: Region, device: Device, network: Network
 ) -> Remedy | None:
-    """Return a remedy that fulfills a rule, or a substitute for the operator that breaks it."""
+    """Return a remedy that fulfills a rule, or a substitute for the operator that breaks the
+    rule.
+    """
     if violation.remedy or not violation.operator:
         return violation.remedy
     bindings = list_bindings(network.module[region.name])
@@ -246,7 +250,9 @@ def describe_block(violation: RuleViolation) -> str:
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
-    """Yield the device's suggestions for a region that do or do not shrink the network."""
+    """Yield the device's suggestions for a region that shrink the network, or that do not shrink
+    it.
+    """
     device, now = network.device_of(region), network.costs[region.name]
     cycles = network.cycles[region.name]
     if not now or not cycles:
@@ -273,7 +279,8 @@ End = Literal["start", "end"]
 class Substitute:
     """A substitute for operators of some ``kinds``, on devices that support all of ``needs``.
 
-    ``when`` has conditions on the operator's facts, ``at`` on its place in the network, if any.
+    ``when`` has conditions on the operator's facts. ``at`` is the required place in the network, or
+    None.
     """
 
     kinds: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Computes the charts of a report as boxes in percent of the frame; a template draws them."""
+"""Computes the charts of a report as boxes in percent of the frame; a template draws the boxes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from firmwright.report.report import Memory, Report, Roof
 DECIMALS = 3
 """The number of decimals of a percentage: one pixel on a screen of 100,000 pixels."""
 LEAST_WIDTH = 0.1
-"""The minimum width in percent; narrower boxes would be invisible."""
+"""The minimum width in percent. Narrower boxes would be invisible."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle in percent of the chart, from its upper left corner.
+    """A rectangle in percent of the chart, from the chart's upper left corner.
 
     ``style`` is a class of the style sheet, and ``title`` is the text of the tooltip. ``layer`` is
-    the number of the represented layer, or None.
+    the number of the layer that the box represents, or None.
     """
 
     left: float
@@ -88,15 +88,14 @@ class Roofline:
 
 
 def name_style(devices: Sequence[str], device: str) -> str:
-    """Return the style class of a device's color."""
     return f"device-{devices.index(device) % 6}"
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; empty without a timeline.
+    """Return a track for each device with its layers over time; () if there is no timeline.
 
-    A layer's time has up to four parts: the processor's instructions for it, and its device's
-    computing, transfers and waiting.
+    A layer's time has up to four parts: the processor's instructions for the layer, and the
+    computing, transfers and waiting of its device.
     """
     if report.total is None:
         return ()
@@ -124,7 +123,7 @@ def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
     if modelled:
         named = ("compute", modelled.compute), ("transfer", modelled.transfer)
         parts += [*named, ("stall", modelled.stall)]
-    # The instructions that start a job in parallel to the processor come before the job.
+    # The instructions that start a job in parallel to the processor precede the job.
     start = layer.time.end - layer.time.length
     boxes = []
     for name, length in parts:
@@ -138,7 +137,6 @@ def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
 
 
 def draw_arenas(memory: Memory) -> tuple[ArenaChart, ...]:
-    """Return a chart for each memory that has an arena."""
     sizes = {"ram": memory.arena, **memory.other_arenas}
     bounds = {"ram": memory.arena_lower_bound}
     return tuple(

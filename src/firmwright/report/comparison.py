@@ -1,6 +1,6 @@
 """Compares one network on two target mixes, layer by layer: times and estimated costs.
 
-Files ``comparison/comparison.json`` and ``mapping/mapping.json``.
+The files are ``comparison/comparison.json`` and ``mapping/mapping.json``.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class TimeCount:
 class TimeRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``,
-    with three decimals.
+    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``, with three
+    decimals.
     """
 
     sources: tuple[str, ...]
@@ -64,7 +64,7 @@ class TimeRow:
 class TimeComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
 
-    ``source`` is the origin of both targets' numbers.
+    ``source`` is the origin of the numbers of both targets.
     """
 
     target: str
@@ -79,7 +79,7 @@ class TimeComparison:
 class CostRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are the devices of ``own``, ``other_devices`` the devices of ``other``.
+    ``devices`` are the devices of ``own``. ``other_devices`` are the devices of ``other``.
     """
 
     sources: tuple[str, ...]
@@ -93,8 +93,8 @@ class CostRow:
 class CostComparison:
     """The estimated cost of one inference on ``target`` (``own``) and ``other_target`` (``other``).
 
-    The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers
-    of the platform that are assumed.
+    The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers of
+    the platform that are assumed.
     """
 
     target: str
@@ -110,9 +110,8 @@ def compare_timelines(
 ) -> TimeComparison:
     """Return a comparison of two timelines of one network.
 
-    If only one timeline has cycles, each instruction of the other timeline counts as a cycle.
-
-    The last row contains the layers after the last named operator.
+    If only one timeline has cycles, each instruction of the other timeline counts as a cycle. The
+    last row contains the layers after the last named operator.
     """
     rows = tuple(make_time_row(*stretch) for stretch in align_layers(own.layers, other.layers))
     total = make_time_row(own.layers, other.layers)
@@ -163,7 +162,7 @@ def align_layers(
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
     """Cut both sequences at each point after which both have executed the same operators.
 
-    The two may execute the network's operators in different orders and in different layers.
+    The sequences may execute the network's operators in different orders and in different layers.
     Therefore each pair is the shortest part of both sequences that contains the same operators.
     """
     common = {*list_sources(own)} & {*list_sources(other)}
@@ -188,7 +187,6 @@ RowT = TypeVar("RowT", bound=TimeRow | CostRow)
 
 
 def format_times(comparison: TimeComparison) -> str:
-    """Return the comparison of times as a table."""
     head = (comparison.unit, "modelled", "processor", f"with {comparison.other_target}", "speed-up")
 
     def format_row(row: TimeRow) -> list[str]:
@@ -218,7 +216,7 @@ def format_rows(
     unnamed: str,
     format_row: Callable[[RowT], Sequence[str]],
 ) -> str:
-    """Return a table of rows by their first operator, and the total.
+    """Return a table of the rows and the total; each row has the name of its first operator.
 
     ``unnamed`` is the name of rows without an operator.
     """

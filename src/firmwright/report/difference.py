@@ -55,7 +55,9 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
-    """Return exactness, accuracy, time, memory and devices of both bundles, even if equal."""
+    """Return exactness, accuracy, time, memory and devices of both bundles, even if they are
+    equal.
+    """
     old, new = read_verdict(before), read_verdict(after)
     return tuple(Change("verdict", n, old.get(n), new.get(n)) for n in dict.fromkeys([*old, *new]))
 
@@ -72,13 +74,13 @@ def flatten(value: Any, path: str = "") -> Values:
 
 
 def read_devices(manifest: Manifest) -> Values:
-    """Return the device of each operator of the model, independent of the regions' cuts."""
+    """Return the device of each operator of the model; the cuts of the regions have no effect."""
     layers = manifest["layers"]
     return {name: each["device"] for each in layers for name in each["sources"] or [each["name"]]}
 
 
 def read_time(manifest: Manifest) -> Values:
-    """Return the numbers of a timeline, each with a unit, because units must match."""
+    """Return the numbers of a timeline; names contain the unit, because units must match."""
     timeline = manifest["timeline"]
     if timeline is None:
         return {}
@@ -100,7 +102,7 @@ def read_files(manifest: Manifest) -> Values:
 
 
 def read_key(*keys: str) -> Callable[[Manifest], Values]:
-    """Return a reader of top-level keys, with the leaves below them."""
+    """Return a reader of the leaves below top-level keys."""
 
     def read(manifest: Manifest) -> Values:
         stated = {key: manifest[key] for key in keys if manifest.get(key) is not None}
@@ -173,7 +175,9 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return the change of a count in percent, "=" if it is equal, or '' without counts."""
+    """Return the change of a count in percent; "=" if it is equal, '' if the values are not
+    counts.
+    """
     before, after = change.before, change.after
     if before == after:
         return "="

@@ -4,7 +4,7 @@ The platform states the speed of its devices; the build does not measure it. A l
 maximum of the time for multiply-accumulates and the time to move inputs, weights and outputs. If a
 device's cost model returns cycles, these cycles are used instead. If a layer is on another core
 than the run function, control crosses to that core and back, with the layer's inputs and outputs.
-The processor calls a run function on another core in this way, too.
+Calls of a run function on another core also cross in this way.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from firmwright.toolchain.platforms import Timing
 class Cost:
     """An estimated cost.
 
-    ``crossings`` counts how often control passes from core to core. ``bytes`` is the size of the
-    tensors that pass with the control. The microseconds are the times of the layers' work and of
-    the calls.
+    ``crossings`` is the number of times that control passes between cores. ``bytes`` is the size of
+    the tensors that pass with the control. The microseconds are the times of the layers' work and
+    of the calls.
     """
 
     crossings: int
@@ -57,8 +57,8 @@ def estimate_layers(
 ) -> tuple[LayerEstimate, ...]:
     """Return the cost of each region, in order of execution, and of the run function's call.
 
-    ``cores`` has the core of each device of the mix, '' for the processor's. The last device runs
-    the run function. Raises UserError for a device whose speed the platform does not state.
+    ``cores`` has the core of each device of the mix; '' is the processor. The last device runs the
+    run function. Raises UserError if the platform does not state the speed of a device.
     """
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}

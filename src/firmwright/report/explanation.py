@@ -1,4 +1,4 @@
-"""Explains on which device every operator runs and why: the result of ``firmwright explain``."""
+"""Explains the device of every operator, with the reason: the result of ``firmwright explain``."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class OperatorPlacement:
     main operator, such as ``conv2d``. ``shape`` is the shape of the first result, in the layout of
     the compiled network. ``macs`` are the multiply-accumulates of one inference.
 
-    ``device`` runs the operator, and ``reason`` is the reason. ``refusals`` are the broken rules of
+    ``device`` runs the operator, and ``reason`` states why. ``refusals`` are the broken rules of
     the devices that precede ``device`` in the target. ``kernel`` is the variant of the C code, or
     '' if there is only one variant.
 
-    ``view`` is true for an operator that only changes the shape of its input, without code.
-    ``moves`` is true for an operator that only copies a tensor or changes its layout, and is not in
-    the model. ``memories`` exist if the platform has several memories to choose from.
+    ``view`` is true if the operator only changes the shape of its input, without code. ``moves`` is
+    true if the operator only copies a tensor or changes its layout, and is not in the model.
+    ``memories`` exist if the platform has several memories to choose from.
     """
 
     name: str
@@ -54,10 +54,10 @@ class OperatorPlacement:
 class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
-    ``boundaries`` counts the tensors that one device writes and another reads; inputs and outputs
-    of the network count as tensors of the last device. ``operators_by_device`` excludes views and
-    operators that only move a tensor. ``copied_bytes`` pass from one memory to another, because not
-    all devices that use a tensor reach the same memory.
+    ``boundaries`` is the number of tensors that one device writes and another device reads. Inputs
+    and outputs of the network count as tensors of the last device. ``operators_by_device`` excludes
+    views and operators that only move a tensor. ``copied_bytes`` is the number of bytes that pass
+    between memories, because some devices that use a tensor reach different memories.
     """
 
     macs: int
@@ -82,10 +82,10 @@ def explain(
     kernels: Mapping[str, str] = MappingProxyType({}),
     memories: Mapping[str, LayerMemories] = MappingProxyType({}),
 ) -> Explanation:
-    """Return the explanation of a partition; ``devices`` are the mix's devices, in its order.
+    """Return the explanation of a partition; ``devices`` are the devices of the mix, in order.
 
-    ``kernels`` has the variants of the regions' C by region, if known. ``memories`` has the
-    memories of their parts.
+    ``kernels`` has the variants of the regions' C code by region, if they are known. ``memories``
+    has the memories of the regions' parts.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
@@ -147,7 +147,7 @@ def count_boundaries(partition: Partition, last: str) -> int:
 
 
 def format_table(explanation: Explanation, width: int | None = None) -> str:
-    """Return a table with a line for each operator, and below it the rules that it breaks.
+    """Return a table with a line for each operator; the rules that it breaks are below the line.
 
     A device's reason to accept operators is shown once. On a terminal of ``width`` columns, names
     are cut to the width and longer lines are wrapped.
@@ -188,7 +188,9 @@ def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[
 
 
 def wrap_line(line: str, width: int | None) -> list[str]:
-    """Return a line in parts of at most ``width`` columns, indented further after the first."""
+    """Return a line in parts of at most ``width`` columns; parts after the first are indented
+    further.
+    """
     if width is None or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -222,13 +224,11 @@ def check_offload(
     require_offload: float | None,
     ends_on_processor: bool = True,
 ) -> dict[str, str]:
-    """Return a text for each requirement that is not met, with the operators and broken rules.
+    """Return a text for each requirement that is not met, by the recipe's key.
 
-    The texts are by the recipe's keys.
-
-    ``require_offload`` is in percent of the network's multiply-accumulates. A mix of one device
-    meets every requirement. No operator falls back to the processor in a mix that ends with an
-    accelerator that runs C.
+    The text has the operators and the broken rules. ``require_offload`` is in percent of the
+    network's multiply-accumulates. A mix of one device meets every requirement. No operator falls
+    back to the processor in a mix that ends with an accelerator that runs C.
     """
     *offered, last = explanation.summary.macs_by_device
     problems: dict[str, str] = {}

@@ -15,9 +15,9 @@ PAGE = "report.html"
 
 
 def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
-    """Return the page, and in a folder next to it the same facts for programs.
+    """Return the page, and a folder next to it with the facts of the page for programs.
 
-    ``code`` has the C of layers, by their numbers.
+    ``code`` has the C code of layers by their numbers.
     """
     overlays = {f"over_model_{name}.json": data for name, data in make_overlays(report).items()}
     explorer: dict[str, Any] = {**overlays, "compiled.json": make_graph(report)}

@@ -1,7 +1,7 @@
 """Draws the graph of a network as a list: one row per layer, and lanes for tensors.
 
-The graph is similar to the history in version control. A layer is in a lane, which is occupied
-until the last layer that reads the layer's result.
+The graph is similar to the history in version control. A layer occupies a lane until the last layer
+that reads the layer's result.
 """
 
 from __future__ import annotations
@@ -72,6 +72,6 @@ def draw_graph(layers: Sequence[R]) -> Graph[R]:
 
 
 def draw_edge(start: Node[R], end: Node[R]) -> str:
-    """Return a line down the lane of ``start`` that turns to the lane of ``end`` at its end."""
+    """Return a line in the lane of ``start`` that turns to the lane of ``end`` at its end."""
     above, middle = end.y - ROW, end.y - ROW // 2
     return f"M{start.x} {start.y}V{above}C{start.x} {middle} {end.x} {middle} {end.x} {end.y}"

@@ -18,7 +18,7 @@ from firmwright.toolchain.stack_depth import StackDepth
 Manifest = Mapping[str, Any]
 
 SHOWN_SOURCES = 8
-"""The number of operators that a layer's row shows. Regions of vendors' tools have hundreds."""
+"""The maximum number of operators in a layer's row. Regions of vendors' tools have hundreds."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class InspectedImage:
 
 @dataclass(frozen=True)
 class McubootEntry:
-    """An entry after the firmware in an image for MCUboot: ``content`` in hexadecimal digits."""
+    """An entry after the firmware in an image for MCUboot; ``content`` is in hexadecimal digits."""
 
     kind: str
     bytes: int
@@ -47,8 +47,8 @@ class McubootEntry:
 class McubootImage:
     """An image for MCUboot. The reader checks its digest, but not its signatures.
 
-    ``firmware_sha256`` is the digest of the firmware after the header. It is equal to the digest
-    of a bundle's ``firmware.bin``.
+    ``firmware_sha256`` is the digest of the firmware after the header. It is equal to the digest of
+    a bundle's ``firmware.bin``.
     """
 
     version: str
@@ -63,7 +63,7 @@ class McubootImage:
 
 @dataclass(frozen=True)
 class ArchiveStep:
-    """A step of the network in an archive, the core that runs it, and the program, if any."""
+    """A step of the network in an archive, the core that runs the step, and the program, if any."""
 
     name: str
     processor: str
@@ -75,7 +75,7 @@ class InspectedArchive:
     """An archive of a device's compiler.
 
     ``made_by`` is the compiler and its version. ``steps`` are in the order of execution.
-    ``remarks`` are deviations from the documented form that the compiler's reader accepts.
+    ``remarks`` are deviations from the documented form that the reader accepts.
     """
 
     name: str | None
@@ -89,10 +89,10 @@ class InspectedArchive:
 class Inspection:
     """The output of ``firmwright inspect --json``.
 
-    ``kind`` is ``bundle``, ``elf``, ``mcuboot``, ``network`` for the image of a network, or
-    ``archive`` for the archive of a device's compiler.
-    ``manifest`` is the bundle's manifest, in the form of ``manifest.schema.json``, or of
-    ``networks.schema.json`` if the firmware has several networks; null for an image.
+    ``kind`` is ``bundle``, ``elf``, ``mcuboot``, ``network`` (the image of a network) or
+    ``archive`` (the archive of a device's compiler). ``manifest`` is the bundle's manifest; null
+    for an image. Its form is ``manifest.schema.json``, or ``networks.schema.json`` if the firmware
+    has several networks.
     """
 
     file: str
@@ -107,7 +107,6 @@ class Inspection:
 
 
 def format_inspection(found: Inspection) -> str:
-    """Return the tables for a terminal."""
     head = [("file", f"{found.file} ({found.bytes:,} bytes)"), ("sha256", found.sha256)]
     parts = []
     if found.manifest is not None:
@@ -138,7 +137,6 @@ def describe_mcuboot(image: McubootImage) -> Iterator[tuple[str, str]]:
 
 
 def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
-    """Yield the facts that the image of a network states."""
     yield "network", f"{image.name}, version {image.version}, counter {image.counter}"
     yield "build id", image.build_id
     yield "interface", image.interface
@@ -148,12 +146,11 @@ def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
 
 
 def to_line(text: str) -> str:
-    """Return text from outside without line breaks, which could forge a line."""
+    """Return external text without line breaks, because line breaks could forge a line."""
     return " ".join(text.split())
 
 
 def describe_archive(archive: InspectedArchive) -> Iterator[tuple[str, str]]:
-    """Yield the facts of the archive of a device's compiler."""
     contents = archive.contents
     yield "archive", "a stand-in, which cannot run" if contents.stand_in else "for a device"
     yield "name", to_line(archive.name or "not stated")
@@ -171,7 +168,6 @@ def describe_archive(archive: InspectedArchive) -> Iterator[tuple[str, str]]:
 
 
 def list_contents(archive: InspectedArchive) -> Iterator[list[str]]:
-    """Yield the tables of an archive's steps and files."""
     steps = [(to_line(s.name), s.processor, to_line(s.program or "-")) for s in archive.steps]
     yield align_columns([("step", "core", "program"), *steps], "<<<")
     files = [(f.path, f"{f.bytes:,}", f.sha256) for f in archive.contents.members]
@@ -179,7 +175,6 @@ def list_contents(archive: InspectedArchive) -> Iterator[list[str]]:
 
 
 def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the facts in the manifest of a firmware of several networks."""
     yield "name", f"{manifest['name']} on {manifest['platform']}"
     yield "build id", manifest["build_id"]
     if manifest["flash_bytes"] is not None:
@@ -244,13 +239,12 @@ def describe_run(manifest: Manifest) -> str:
 
 
 def describe_total(timeline: Mapping[str, Any]) -> Total:
-    """Return the total of a manifest's timeline."""
     numbers: dict[str, Any] = {field.name: timeline.get(field.name) for field in fields(Total)}
     return Total(**numbers)
 
 
 def describe_image(image: InspectedImage) -> list[str]:
-    """Return a table of sections: *stored* are in flash at rest, *written* in RAM at run time."""
+    """Return a table of sections: *stored* sections are in flash, *written* sections in RAM."""
     rows = [("section", "address", "bytes", "memory")]
     for section in image.sections:
         memories = [
@@ -290,7 +284,7 @@ def list_layers(manifest: Manifest) -> list[str]:
 
 
 def format_sources(names: Sequence[str]) -> str:
-    """Return the first names of a layer's operators, and the number of further names."""
+    """Return the first names of a layer's operators, and the number of remaining names."""
     shown, others = ", ".join(names[:SHOWN_SOURCES]), len(names) - SHOWN_SOURCES
     return f"{shown} and {others:,} more" if others > 0 else shown
 

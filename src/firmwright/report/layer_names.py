@@ -9,9 +9,8 @@ ROOM = 48
 def shorten_name(name: str, room: int = ROOM) -> str:
     """Return at most about ``room`` characters of a name.
 
-    TFLite joins the names of fused operators with ";": the first name represents all names,
-    followed by the number of further names. Names are paths, so a long name is cut at its
-    beginning.
+    TFLite joins the names of fused operators with ";". The first name represents all names; the
+    number of the other names follows. Names are paths, so a long name is cut at its beginning.
     """
     first, *others = name.split(";")
     if len(first) > room:

@@ -37,8 +37,8 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    If there is no such layer, return the layers with names that contain it. Raises UserError if no
-    name contains it.
+    If there is no such layer, the layers whose names contain it are returned. Raises UserError if
+    no name contains it.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]
@@ -54,9 +54,9 @@ def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLa
 
 
 def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
-    """Return the lines of a layer, one of ``count``, and of its code.
+    """Return the lines of a layer and of its code; the network has ``count`` layers.
 
-    Characters of a name that are not printable are left out.
+    Characters of a name that are not printable are omitted.
     """
     layer = followed.layer
     title = shorten_name(escape_comment(layer.title))

@@ -23,7 +23,7 @@ QUANTIZED = "_QuantizeLinear"
 
 @dataclass(frozen=True, slots=True)
 class CodeLines:
-    """The lines of a file of the C project, numbered from 1, both ends included."""
+    """The lines of a file of the C project, numbered from 1; both ends are included."""
 
     file: str
     first: int
@@ -32,10 +32,10 @@ class CodeLines:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """The time at which a layer runs: from ``start`` to ``end``, ``end`` excluded.
+    """The time at which a layer runs: from ``start`` to ``end``; ``end`` is excluded.
 
-    The unit is the unit of the report's total. ``modelled`` cycles come from the cost model of the
-    layer's device. ``counted`` is the processor's part, in instructions or cycles.
+    The unit is the unit of the report's total. The cost model of the layer's device computes the
+    ``modelled`` cycles. ``counted`` is the processor's part, in instructions or cycles.
     """
 
     start: int
@@ -69,16 +69,16 @@ class LayerSize:
 
     @property
     def moved(self) -> int:
-        """Return the bytes of activations and weights, each moved once."""
+        """Return the bytes of activations and weights; each byte is moved once."""
         return self.reads + self.writes + self.weights
 
 
 @dataclass(frozen=True, slots=True)
 class LayerTurn:
-    """A layer's turn in the schedule, and the buffers of its results.
+    """A layer's step in the schedule, and the buffers of its results.
 
-    ``step`` counts from 0 and includes views, like the steps of the ``buffers``. Before it, the
-    processor waits for devices by calls of ``waits``.
+    ``step`` counts from 0 and includes views, like the steps of the ``buffers``. Before the step,
+    the processor calls the ``waits`` to wait for devices.
     """
 
     step: int
@@ -99,18 +99,18 @@ class LayerTurn:
 class ReportedLayer:
     """A region that runs; its number counts from 1 in order of execution.
 
-    ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
-    rewrites, ``results`` the model's names of its results. ``shape`` is the shape of the first
-    result. ``macs`` are the multiply-accumulates of one inference, ``size`` has bytes.
+    ``sources`` are the names of its operators in the model. ``operators`` are their kinds after the
+    rewrites. ``results`` are the model's names of its results. ``shape`` is the shape of the first
+    result. ``macs`` are the multiply-accumulates of one inference. ``size`` has bytes.
 
-    ``reason`` and ``refusals`` are the reasons for its ``device``, ``form`` is the form of its C.
-    ``float_operators`` are the operators that compute floats. The layer's code replaces the result
-    of the closed tool ``stand_in``, which is None for other layers. ``memories`` exist if the
-    platform has several memories to choose from. ``stored`` is the size of its weights, if any.
+    ``reason`` and ``refusals`` are the reasons for its ``device``. ``form`` is the form of its C
+    code. ``float_operators`` are the operators that compute floats. The layer's code replaces the
+    result of the closed tool ``stand_in``, which is None for other layers. ``memories`` exist if
+    the platform has several memories to choose from. ``stored`` is the size of its weights, if any.
 
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
-    schedule, with the positions of its results. ``time`` is None if no instructions were
-    counted; then ``estimated_us`` has microseconds if the platform states its timing.
+    schedule, with the positions of its results. ``time`` is None if no instructions were counted.
+    Then ``estimated_us`` has microseconds if the platform states its timing.
     """
 
     number: int
@@ -139,20 +139,21 @@ class ReportedLayer:
 
     @property
     def title(self) -> str:
-        """Return the layer's first name in the model.
-
-        If the layer has no name in the model, return the region's name.
+        """Return the layer's first name in the model, or the region's name if the model has no
+        name.
         """
         return self.sources[0] if self.sources else self.name
 
     @property
     def length(self) -> int | None:
-        """Return the length of the layer's work in the unit of the total, None if not counted."""
+        """Return the length of the layer's work in the unit of the total; None if it was not
+        counted.
+        """
         return self.time.length if self.time else None
 
     @property
     def snr(self) -> float | None:
-        """Return the SNR in dB against the float network's result; None if there is none."""
+        """Return the SNR in dB against the float network's result; None if there is no SNR."""
         return self.accuracy.signal.snr if self.accuracy else None
 
     @property
@@ -165,8 +166,8 @@ class ReportedLayer:
 class LayerFacts:
     """The records of stages about a network's layers; None or empty if a stage did not run.
 
-    ``operators`` are the operators of the model. ``code`` contains the lines of each region's
-    function, and ``memories`` contains the memories of each region's parts.
+    ``operators`` are the operators of the model. ``code`` has the lines of each region's function.
+    ``memories`` has the memories of each region's parts.
     """
 
     partition: Partition
@@ -225,7 +226,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
 
 
 def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
-    """Return each region's turn in the schedule and the buffers of its results, by its name."""
+    """Return each region's step in the schedule and the buffers of its results, by region name."""
     roots, regions = facts.partition.view_roots, {r.name: r for r in facts.partition.regions}
     buffers = {buffer.name: buffer for buffer in facts.buffers}
 
@@ -246,7 +247,7 @@ def map_results(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
 def find_results(region: Region, tensors_of: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the model's names of the tensors that a region's operators compute.
 
-    An operator that quantization added is named after the tensor that it reads.
+    An operator that quantization added has the name of the tensor that it reads.
     """
     names = (n for s in region.sources for n in (s, s.removesuffix(QUANTIZED)))
     return tuple(dict.fromkeys(tensor for name in names for tensor in tensors_of.get(name, ())))

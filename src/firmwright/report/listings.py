@@ -20,7 +20,7 @@ class ListedPlatform:
 
 @dataclass(frozen=True, slots=True)
 class ListedTarget:
-    """A device, the built-in platforms that have it, and why it runs an operator."""
+    """A device, the built-in platforms that have it, and the reason why it runs an operator."""
 
     name: str
     platforms: tuple[str, ...]
@@ -31,8 +31,8 @@ class ListedTarget:
 class ListedProgram:
     """A package, compiler or emulator.
 
-    ``version`` is '' if the program is missing. ``remedy`` is '' if builds can use the program.
-    Otherwise it states a way to install a suitable program.
+    ``version`` is '' if the program is missing. ``remedy`` is '' if builds can use the program. If
+    they cannot, it states how to install a suitable program.
     """
 
     name: str
@@ -73,8 +73,8 @@ class TaskList:
 class ResolvedRecipe:
     """The output of ``firmwright show --json``.
 
-    ``recipe`` has the values that a build uses. ``origins`` has the origin of each value by its
-    key, such as ``run.seed``: ``FILE:LINE``, ``command line`` or ``default``.
+    ``recipe`` has the values that a build uses. ``origins`` has the origin of each value by key,
+    such as ``run.seed``. An origin is ``FILE:LINE``, ``command line`` or ``default``.
     """
 
     recipe: dict[str, Any]

@@ -41,7 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class BundledFile:
-    """A file of the archive; ``path`` is relative to the archive's one folder."""
+    """A file of the archive; ``path`` is relative to the archive's only folder."""
 
     path: str
     bytes: int
@@ -52,11 +52,12 @@ class BundledFile:
 class MemoryReport:
     """Sizes in bytes. No placement needs less than ``arena_lower_bound_bytes``.
 
-    ``flash_bytes`` and ``ram_bytes`` are from the linked firmware, null without a firmware.
-    ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` are the bytes
-    that one inference copies from memory to memory. ``constants`` has the memories from which
-    constants are read, if the platform has several to choose from. ``stack`` is the stack of the
-    run function, without interrupts; it is missing if an operating system provides the stack.
+    ``flash_bytes`` and ``ram_bytes`` are sizes of the linked firmware; null if there is no
+    firmware. ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is
+    the number of bytes that one inference copies between memories. ``constants`` has the memories
+    from which constants are read, if the platform has several to choose from. ``stack`` is the
+    stack of the run function, without interrupts; it is missing if an operating system provides the
+    stack.
     """
 
     flash_bytes: int | None
@@ -73,8 +74,8 @@ class MemoryReport:
 class Layer:
     """A region of the network and the device that computes it.
 
-    ``sources`` names its operators in the model, ``operators`` their kinds; ``macs`` are the
-    multiply-accumulates of one inference.
+    ``sources`` names its operators in the model, and ``operators`` are their kinds. ``macs`` are
+    the multiply-accumulates of one inference.
     """
 
     name: str
@@ -88,8 +89,8 @@ class Layer:
 class Arithmetic:
     """The arithmetic of quantized values.
 
-    ``quantized_operators`` counts the operators on dequantized values. Their
-    ``float_operators`` run in float32, all other operators on integers.
+    ``quantized_operators`` is the number of operators on dequantized values. Their
+    ``float_operators`` run in float32; all other operators run on integers.
     """
 
     rounding: str
@@ -130,9 +131,9 @@ class ScheduledLayer:
 class CompiledArchive:
     """The result of an accelerator's compiler for the whole network.
 
-    A ``stand_in`` was written without the compiler and cannot run. ``processors`` counts the steps
-    of the archive on each core, ``programs`` are the files that the cores run. The batch sizes are
-    the requested and the granted size, null if the archive has no batch size.
+    A ``stand_in`` was written without the compiler and cannot run. ``processors`` has the number of
+    steps of the archive on each core. ``programs`` are the files that the cores run. The batch
+    sizes are the requested and the actual size; null if the archive has no batch size.
     """
 
     file: str
@@ -149,10 +150,10 @@ class CompiledArchive:
 class ArtifactsReport:
     """The sources of the files in the archive's ``artifacts/<folder>``, and the tools' version.
 
-    ``model`` is the digest of the model file, ``samples`` are the digests of the ``frames`` that
-    the tools calibrate with. ``tools`` is their version, null if they were not installed. ``files``
-    are relative to the folder. ``archive`` exists for tools that compile the whole network, and
-    ``regions`` for tools that compile parts of the network.
+    ``model`` is the digest of the model file. ``samples`` are the digests of the ``frames`` with
+    which the tools calibrate. ``tools`` is the version of the tools; null if they were not
+    installed. ``files`` are relative to the folder. ``archive`` exists for tools that compile the
+    whole network, and ``regions`` for tools that compile parts of the network.
     """
 
     folder: str
@@ -172,21 +173,21 @@ class Manifest:
     It contains fewer fields of the stages' records than the record descriptions list.
 
     ``build_id`` has 40 hexadecimal digits, and is also in the firmware and in the network's header.
-    ``recipe.sha256`` is the digest of the resolved recipe: defaults filled in, overrides applied.
-    ``files`` are all files of the bundle except the manifest, with their sizes in bytes. ``layers``
-    are in the order in which they run. ``versions`` has the tools that affect the bytes. ``stages``
-    has a sentence for each stage of the build.
+    ``recipe.sha256`` is the digest of the resolved recipe, with defaults and overrides. ``files``
+    are all files of the bundle except the manifest, with their sizes in bytes. ``layers`` are in
+    the order in which they run. ``versions`` has the tools that affect the bytes. ``stages`` has a
+    sentence for each stage of the build.
 
     ``run`` is null if the firmware did not run; ``not_run`` has the reason. ``timeline`` is null if
     the emulator counts no instructions. ``comparison`` needs counted instructions and the recipe's
-    `compare`; ``mapping`` needs `compare` and the platform's `timing`. Four fields are null without
-    a key of the recipe: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
-    ``accuracy`` (`evaluate`). ``artifacts`` is null without an accelerator's tools. ``not_built``
-    is the reason why the archive has no firmware, null if the archive has firmware.
+    `compare`. ``mapping`` needs `compare` and the platform's `timing`. Four fields are null if the
+    recipe lacks a key: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
+    ``accuracy`` (`evaluate`). ``artifacts`` is null if there are no tools of an accelerator.
+    ``not_built`` is the reason why the archive has no firmware; null if the archive has firmware.
 
     ``stand_ins`` has, by region, the tool whose result the region's code replaces.
-    ``model_signature`` exists if the recipe requires a signature, and ``network`` if the network is
-    a separate image.
+    ``model_signature`` exists if the recipe requires a signature. ``network`` exists if the network
+    is a separate image.
     """
 
     manifest_version: int
@@ -231,7 +232,7 @@ INCLUDED: Mapping[type, tuple[str, ...]] = {
         "calibrated", "labelled", "reference", "firmware", "top1", "agreement", "metric", "boxes",
     ),
 }  # fmt: skip
-"""The fields of these records that the manifest contains, in order; other records are complete."""
+"""The fields of these records that the manifest contains, in order. Other records are complete."""
 
 
 def to_content(manifest: Manifest) -> dict[str, Any]:
@@ -245,7 +246,7 @@ def to_content(manifest: Manifest) -> dict[str, Any]:
 
 
 def build_manifest_schema() -> dict[str, Any]:
-    """Return the schema of ``manifest.json``, without the fields that it excludes."""
+    """Return the schema of ``manifest.json`` without the fields that the manifest excludes."""
     schema = build_schema(Manifest)
     definitions = schema["$defs"]
     for kind, names in INCLUDED.items():
@@ -260,7 +261,7 @@ def build_manifest_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class NetworksRun:
-    """The run of all networks in order, ``turns`` times, with the agreement of each network."""
+    """The run of all networks in order, ``turns`` times, and the agreement of each network."""
 
     emulator: str
     turns: int
@@ -271,7 +272,7 @@ class NetworksRun:
 class NetworkEntry:
     """A network: the path and the digest of its bundle inside this bundle, and its sources.
 
-    ``model`` and ``recipe`` are digests. ``arena_bytes`` is the size of its working memory.
+    ``model`` and ``recipe`` are digests. ``arena_bytes`` is the size of the working memory.
     """
 
     bundle: str
@@ -283,7 +284,10 @@ class NetworkEntry:
 
 @dataclass(frozen=True)
 class NetworksManifest:
-    """The file ``manifest.json`` of such a bundle; sizes are None without a linked firmware."""
+    """The file ``manifest.json`` of a bundle of several networks.
+
+    Sizes are null if there is no linked firmware.
+    """
 
     kind: str
     firmwright: str

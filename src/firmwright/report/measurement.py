@@ -23,9 +23,10 @@ HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The cycles of each layer on a board, with the digests of the log and of the bundle.
+    """The cycles of each layer on a board, and the digests of the log and of the bundle.
 
-    ``clock`` is in Hz, None if it is not known. ``board`` names board, chip and memory settings.
+    ``clock`` is in Hz; None if it is unknown. ``board`` names the board, the chip and the memory
+    settings.
     """
 
     board: str
@@ -38,7 +39,6 @@ class Measurement:
 
 
 def format_measurement(found: Measurement, manifest: Mapping[str, Any]) -> str:
-    """Return a table with the measured and the expected cycles of each layer."""
     expected = list_expected(manifest)
     head = ["layer", "measured", "least", "most", *(["expected", "ratio"] if expected else [])]
     rows = [head]
@@ -65,7 +65,7 @@ def describe(found: Measurement) -> str:
 
 
 def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Return the cycles that the build expects, by layer; empty if it counted no cycles."""
+    """Return the cycles that the build expects, by layer; {} if it counted no cycles."""
     timeline = manifest["timeline"]
     if timeline is None or timeline["unit"] != CYCLES:
         return {}

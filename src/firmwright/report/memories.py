@@ -35,7 +35,7 @@ class LayerMemories:
 def find_memories(
     partition: Partition, kernels: Kernels, plan: Plan, home: str
 ) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts, by its region; ``home`` is for constants."""
+    """Return the memories of each layer's parts, by region; ``home`` is the memory of constants."""
     bytes_of = {tensor.name: tensor.bytes for tensor in partition.tensors}
     regions = {region.name: region for region in partition.regions}
 
@@ -54,7 +54,7 @@ def find_memories(
 
 
 def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the bytes by memory, the largest first."""
+    """Return the bytes by memory, the largest number first."""
     total = Counter[str]()
     for memory, size in parts:
         total[memory] += size
@@ -62,6 +62,6 @@ def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def count_constants(kernels: Kernels, plan: Plan, home: str) -> dict[str, int]:
-    """Return the bytes of all constants by the memory that they are read from."""
+    """Return the bytes of all constants by the memory from which they are read."""
     sizes: Mapping[str, int] = {p.tensor: p.bytes for k in kernels.kernels for p in k.weights}
     return add((plan.constants.get(name, home), size) for name, size in sizes.items())

@@ -34,7 +34,7 @@ from firmwright.report.page_templates import (
 from firmwright.report.report import Report
 
 NAMED_LAYERS = 3
-"""The maximum number of layers that an advice on the page names."""
+"""The maximum number of layers that one advice on the page names."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Card:
 
 
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
-    """Return the page, whose bytes depend only on the report.
+    """Return the page; its bytes depend only on the report.
 
-    ``code`` has the C of layers, by their numbers.
+    ``code`` has the C code of layers by their numbers.
     """
     tracks, roofline = draw_timeline(report), draw_roofline(report)
     parts = {
@@ -82,7 +82,6 @@ def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) 
 
 
 def group_advice(report: Report) -> dict[str, list[Advice]]:
-    """Return the advice about each layer, by its title."""
     return {
         layer.title: [advice for advice in report.advice if layer.title in advice.layers]
         for layer in report.layers

@@ -12,15 +12,15 @@ from firmwright.codegen.templates import new_environment, read_template
 
 FOLDER = "report"
 BETWEEN_TAGS = re.compile(r">\n+<")
-"""Line breaks that would become half of a browser's nodes in a long table."""
+"""Line breaks that a browser would store as half of the nodes of a long table."""
 
 
 @cache
 def make_page_environment() -> jinja2.Environment:
-    """Return the environment of pages: it escapes all text that is not marked as safe."""
+    """Return the environment of pages, which escapes all text that is not marked as safe."""
     return new_environment(read_template, escapes=True)
 
 
 def read_asset(name: str) -> Markup:
-    """Return a style sheet or a script of firmwright, which is not escaped."""
+    """Return a style sheet or a script of firmwright; its text is not escaped."""
     return Markup(read_template(f"{FOLDER}/{name}"))

@@ -1,6 +1,6 @@
 """Defines ``report.json`` of a bundle: all data of the page and of the files for viewers.
 
-``report.schema.json`` is its published schema.
+``report.schema.json`` is the published schema of ``report.json``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The agreement of the firmware's outputs with the reference; see the run's record.
+    """The agreement of the firmware's outputs with the reference; the run's record has details.
 
-    ``instructions`` is the mean per inference, None if the emulator does not count them.
+    ``instructions`` is the mean per inference; None if the emulator does not count instructions.
     """
 
     emulator: str
@@ -55,11 +55,12 @@ class Proof:
 class Memory:
     """The static memory plan and the linked sizes, in bytes.
 
-    ``flash`` and ``ram`` are None without a linked firmware. ``capacity`` has the platform's
+    ``flash`` and ``ram`` are None if there is no linked firmware. ``capacity`` has the platform's
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
-    placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
-    ``constants`` has the memories from which constants are read, if there is a choice. ``stack`` is
-    the stack of the run function; it is missing if an operating system provides the stack.
+    placement needs less than ``arena_lower_bound``. ``symbols`` are the largest symbols of the
+    firmware. ``constants`` has the memories from which constants are read, if there is a choice.
+    ``stack`` is the stack of the run function; it is missing if an operating system provides the
+    stack.
     """
 
     flash: int | None
@@ -78,7 +79,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The peak of a device, as its platform states it: MACs and bytes per cycle."""
+    """The peak of a device according to its platform: MACs and bytes per cycle."""
 
     device: str
     macs_per_cycle: float
@@ -87,12 +88,12 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One bundle as the report shows it.
+    """One bundle in the form that the report shows.
 
-    ``devices`` are the target's devices, in its order. ``proof`` is None without a run, ``total``
-    without counted instructions. ``advice`` has the changes that would speed up the network.
-    ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
-    resolved recipe, ``inputs`` are the files that the build read.
+    ``devices`` are the devices of the target, in order. ``proof`` is None if there was no run.
+    ``total`` is None if no instructions were counted. ``advice`` has the changes that would speed
+    up the network. ``accuracy`` has the lines of the table that the stage `accuracy` prints.
+    ``recipe`` is the resolved recipe, and ``inputs`` are the files that the build read.
     """
 
     report_version: int
@@ -118,7 +119,7 @@ class Report:
 
 
 def build_report_schema() -> dict[str, Any]:
-    """Return the schema of ``report.json``, which names it under ``$schema``."""
+    """Return the schema of ``report.json``; the file names the schema under ``$schema``."""
     schema = build_schema(Report)
     definition = schema["$defs"]["Report"]
     definition["properties"] = {"$schema": {"const": SCHEMA_NAME}, **definition["properties"]}

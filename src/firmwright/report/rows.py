@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 GOOD, WARNING = "green", "bold yellow"
 
 Part = tuple[str, str]
-"""A text and its style on a terminal, or '' for no style."""
+"""A text and its style on a terminal; '' means no style."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,11 @@ class Row:
 
 
 def make_row(label: str, *parts: str | Part) -> Row:
-    """Return a row of texts, each with or without a style."""
     return Row(label, tuple((part, "") if isinstance(part, str) else part for part in parts))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file; raises UserError if the file is damaged."""
+    """Return the rows of a file. Raises UserError if the file is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Row])
     except msgspec.DecodeError as error:

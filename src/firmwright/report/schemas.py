@@ -1,6 +1,6 @@
 """Writes the published JSON schemas of a build's files, or checks that they are up to date.
 
-``python -m firmwright.report.schemas [--check]``
+The command is ``python -m firmwright.report.schemas [--check]``.
 """
 
 from __future__ import annotations

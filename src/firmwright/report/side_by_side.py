@@ -1,6 +1,6 @@
 """Renders the page of ``firmwright diff --html``: two builds side by side, and the differences.
 
-It is one file, like a report, with a report's style and script.
+The page is one file with the style and the script of a report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_SHOWN = frozenset({"device of an operator", "time"})
 class LayerPair:
     """The layers of both builds that compute the same operators of the model, its ``title``.
 
-    ``before`` and ``after`` are the devices. The costs are None if they are not known.
+    ``before`` and ``after`` are the devices. The costs are None if they are unknown.
     """
 
     title: str
@@ -45,7 +45,7 @@ class LayerPair:
 
     @property
     def more(self) -> float | None:
-        """Return the additional cost of the second build, None if a cost is not known."""
+        """Return the additional cost of the second build; None if a cost is unknown."""
         if self.cost_before is None or self.cost_after is None:
             return None
         return self.cost_after - self.cost_before
@@ -60,7 +60,7 @@ class Answers:
 
 
 def render_comparison(before: Report, after: Report, found: Difference) -> str:
-    """Return the page, whose bytes depend only on the two bundles."""
+    """Return the page; its bytes depend only on the two bundles."""
     measure, unit = choose_measure(before, after)
     layers = pair_layers(before.layers, after.layers, measure)
     page = make_page_environment().get_template(f"{FOLDER}/comparison.html.j2")
@@ -99,7 +99,7 @@ def pair_layers(
     after: Sequence[ReportedLayer],
     measure: Callable[[ReportedLayer], float | None],
 ) -> list[LayerPair]:
-    """Return the shortest stretches of both builds that compute the same operators."""
+    """Return the shortest sequences of layers of both builds that compute the same operators."""
 
     def add(layers: Sequence[ReportedLayer]) -> float | None:
         costs = [measure(layer) for layer in layers]

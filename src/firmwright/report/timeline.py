@@ -43,7 +43,7 @@ CYCLES, INSTRUCTIONS = "cycles", "instructions"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Instructions of the CPU, and their clock cycles; None without a cycle table."""
+    """Instructions of the CPU, and their clock cycles; None if there is no cycle table."""
 
     instructions: int
     cycles: int | None
@@ -58,10 +58,10 @@ class Counted:
 class TimedLayer:
     """The cycles or instructions in which a region runs; both ends are inclusive.
 
-    For a region that only starts a job in parallel to the processor, both ends belong to the job,
-    and ``counted`` comes before the job. ``sources`` names the region's operators in the model, and
-    ``operators`` are their kinds. ``modelled`` is the number of cycles from the device's cost
-    model, or None for a device without a cost model, such as the CPU.
+    If a region only starts a job in parallel to the processor, both ends belong to the job, and
+    ``counted`` precedes the job. ``sources`` names the region's operators in the model, and
+    ``operators`` are their kinds. ``modelled`` is the number of cycles in the device's cost model,
+    or None if the device has no cost model, such as the CPU.
     """
 
     name: str
@@ -81,11 +81,11 @@ class TimedLayer:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One inference in ``unit``: clock cycles, or instructions if the cycles are not known.
+    """One inference in ``unit``: clock cycles, or instructions if the cycles are unknown.
 
     ``source`` is the origin of the numbers. ``total`` is the sum of the ``modelled`` and
     ``counted`` numbers, minus the numbers in which devices run in parallel. ``milliseconds`` is
-    None without a ``clock`` (in Hz) or without cycles. ``microjoules`` is None unless the platform
+    None if there are no cycles or no ``clock`` (in Hz). ``microjoules`` is None unless the platform
     states the energy of a cycle.
     """
 
@@ -129,9 +129,8 @@ def make_timeline(
 ) -> Timeline:
     """Return the timeline of one inference.
 
-    ``clock`` is the platform's in Hz, and ``energy`` its energy per cycle in pJ.
-
-    Raises UserError for a run in which no instructions were counted.
+    ``clock`` is the platform's clock in Hz. ``energy`` is the platform's energy per cycle in pJ.
+    Raises UserError if no instructions were counted in the run.
     """
     if record.instructions_total is None:
         raise UserError(f"{record.emulator} counts no instructions")
@@ -180,7 +179,7 @@ def make_timeline(
 
 def count_layers(regions: Sequence[str], record: RunRecord) -> list[Counted]:
     """Return the means of one inference: of each region, and of the run function at the end."""
-    assert record.instructions_total is not None  # the caller has checked this
+    assert record.instructions_total is not None  # the caller has checked this condition
     instructions = divide(record.instructions_total, record.instructions_by_region, regions, record)
     if record.cycles_total is None:
         return [Counted(number, None) for number in instructions]
@@ -199,8 +198,8 @@ def divide(
 class Clock:
     """The processor's time, and the ends of parallel jobs, by the function that waits for them.
 
-    A device begins a job after the processor has started the job. The previous job, and the jobs of
-    other devices that it depends on, must be done.
+    A device begins a job after the processor has started the job. The previous job must be done.
+    The jobs of other devices on which the job depends must also be done.
     """
 
     now: int = 0
@@ -222,8 +221,8 @@ class Clock:
     ) -> tuple[int, int]:
         """Run a layer; return the begin and the end of the layer or its job.
 
-        ``beside`` is the function that waits for its job, None for a layer on the processor. The
-        job begins ``after`` jobs of other devices.
+        ``beside`` is the function that waits for the layer's job; None if the layer runs on the
+        processor. The job begins ``after`` jobs of other devices.
         """
         took = modelled.total if modelled else 0
         before, self.now = self.now, self.now + counted
@@ -266,7 +265,7 @@ def write_timeline(path: Path, found: Timeline, header: str) -> None:
 
 
 def name_ends(layer: TimedLayer, found: Timeline) -> dict[str, Any]:
-    """Return a layer as plain data, in which the names of both ends contain the unit."""
+    """Return a layer as plain data; the names of both ends contain the unit."""
     names = {end: f"{end}_{name_one(found)}" for end in ("start", "end")}
     plain = msgspec.to_builtins(layer)
     return {names.get(key, key): value for key, value in plain.items()}

@@ -15,11 +15,11 @@ from firmwright.report.layers import ReportedLayer
 from firmwright.report.report import Report
 
 SEQUENCE = 1
-"""One sequence for all packets, because they have one writer."""
+"""The number of the only sequence, because all packets have one writer."""
 
 
 def write_trace(report: Report) -> bytes:
-    """Return a trace for Perfetto's viewer, with two tracks per device: for work and transfers.
+    """Return a trace for Perfetto's viewer, with two tracks per device: work and transfers.
 
     The trace is empty if no instructions were counted.
     """
@@ -51,7 +51,7 @@ def write_trace(report: Report) -> bytes:
 def list_slices(layer: ReportedLayer) -> Iterator[tuple[str, ReportedLayer, int, int]]:
     """Yield the track, the layer, and the start and end of each part of a layer's time.
 
-    A device's transfers come after its computing, because the cost model adds the two.
+    A device's transfers follow its computing, because the cost model adds the two times.
     """
     if layer.time is None or not layer.time.length:
         return
@@ -64,7 +64,6 @@ def list_slices(layer: ReportedLayer) -> Iterator[tuple[str, ReportedLayer, int,
 
 
 def describe(event: TrackEvent, layer: ReportedLayer) -> None:
-    """Set an event's layer name and facts."""
     event.name = layer.title
     origin = layer.time.origin if layer.time else "none"
     facts = {"region": layer.name, "operator": layer.kind, "time": origin}

@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "source_line": lambda layer: layer.code.first if layer.code else None,
     "refused_by": lambda layer: ", ".join(f"{r.device}: {r.rule}" for r in layer.refusals),
 }
-"""The columns of ``layers.csv``: a name, and the layer's value, None if it is not known."""
+"""The columns of ``layers.csv``: a name, and the layer's value; None if it is unknown."""
 
 
 OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
@@ -51,11 +51,11 @@ OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
     "error": ("SNR, dB", lambda layer: layer.snr),
     "device": ("device", lambda layer: layer.device),
 }
-"""The files that Model Explorer shows over a model: the name shown there, a layer's value."""
+"""The files that Model Explorer shows over a model: the title, and a layer's value."""
 
 
 COLORS = ("#9ecbff", "#ffc9a1", "#d9c7ff", "#a3e8de", "#ffc4e4", "#ebe79b")
-"""Backgrounds of the devices, in the order of the target; the text on them is black."""
+"""Backgrounds of the devices, in the order of the target. The text on them is black."""
 LOW, HIGH = "#ffffff", "#ff8f5a"
 """The ends of the color scale for numbers."""
 
