@@ -61,8 +61,6 @@ class Reference(Protocol):
 
 
 class Importer(Reference, Protocol):
-    """The module that imports models of a format."""
-
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
         """Return the Relax module and the interface of a model.
 

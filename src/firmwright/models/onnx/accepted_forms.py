@@ -107,7 +107,6 @@ def order_steps(reads: Sequence[set[int]]) -> list[int]:
 
 
 def list_reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node and its subgraphs read."""
     yield from node.input
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -177,10 +176,6 @@ def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None:
-    """Return ONNX's definition of the node's operator.
-
-    Return None if ONNX does not define the operator.
-    """
     if node.domain not in ("", "ai.onnx") or not isinstance(node.op_type, str):
         return None
     if not onnx.defs.has(node.op_type, version):

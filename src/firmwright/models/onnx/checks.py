@@ -67,7 +67,6 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def data_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of all constants in a model and in its functions."""
     nodes = (node for function in model.functions for node in function.node)
     inner = (tensor for node in nodes for tensor in find_node_tensors(node))
     for tensor in (*find_tensors(model.graph), *inner):
@@ -144,7 +143,6 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
 def violations(
     rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
 ) -> Iterator[str]:
-    """Yield the rules that a node violates, and the wrong values."""
     for rule in rules:
         if found := rule(facts):
             yield f"{describe(node)}: {rule.__doc__}; found {found}"

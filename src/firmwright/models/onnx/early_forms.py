@@ -195,7 +195,6 @@ def raise_reshape(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
 
 
 def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodeProto]:
-    """Append an input that contains the integers ``numbers``."""
     name = f"{node.output[0]}/{len(node.input)}"
     value = numpy_helper.from_array(np.array(numbers, "int64"))
     node.input.append(name)

@@ -74,8 +74,6 @@ class SeveralValues(OnnxValue):
 
 
 class Exporter:
-    """Builds the graph from the bindings of the module."""
-
     refusal = "quantize: operators that cannot be quantized:"
     advice = "  export the model as ONNX, or end it before these operators"
     opset = OPSET
@@ -225,7 +223,6 @@ class Exporter:
         return OnnxValue(result, layout == "NHWC")
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Add a convolution's weights with their axes in another order."""
         if not isinstance(weights, Constant):
             raise NotExportableError
         return self.add_constant(constant_array(weights).transpose(order))
@@ -373,7 +370,6 @@ NEWER_TYPES_OPSET = 21
 
 
 QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
-"""The names of quantization operators in ONNX and in Relax."""
 
 
 def refuse_quantized(operators: Iterable[str]) -> None:

@@ -53,7 +53,6 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
 
 def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose scales and float constants are float64."""
     normalize_forms(model)
     if get_opset(model) < PER_AXIS_OPSET:
         model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)

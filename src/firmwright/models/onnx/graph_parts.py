@@ -51,7 +51,6 @@ def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
 
 
 def find_types(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the known element types of the tensors by name."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     values = (*graph.input, *graph.value_info, *graph.output)
     types = {value.name: value.type.tensor_type.elem_type for value in values}

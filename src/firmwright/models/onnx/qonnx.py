@@ -54,7 +54,6 @@ class Quantizer(Body):
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def find_limits(self, bits: int, signed: bool) -> tuple[int, int]:
-        """Return the smallest and the largest integer according to QONNX's definition."""
         narrow = bool(get_attribute(self.node, "narrow", 0))
         if signed:
             return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1

@@ -44,8 +44,6 @@ class DequantizedConstant(OnnxValue):
 
 
 class QuantizedExporter(FloatExporter):
-    """An exporter of float operators and quantized tensors."""
-
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
         tensors = [b.var for b in main_bindings(module) if isinstance(b.var.ty, relax.TensorType)]

@@ -68,7 +68,6 @@ def shift_weight(
     positions: Weight,
     constants: Mapping[str, onnx.TensorProto],
 ) -> None:
-    """Add :data:`OFFSET` to a node's weight and zero point."""
     node.input.extend([""] * (positions.zero_point + 1 - len(node.input)))
     given = node.input[positions.zero_point]
     if given and given not in constants:

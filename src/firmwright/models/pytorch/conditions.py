@@ -71,7 +71,6 @@ def replace_zero_divisors(branch: Graph) -> None:
 
 
 def insert(graph: Graph, before: Node, branch: Graph, operands: list[Node]) -> list[Node]:
-    """Copy the nodes of a branch into a graph, and return the results."""
     given = [n for n in branch.nodes if n.op == "placeholder"]
     copied: dict[Node, Node] = dict(zip(given, operands, strict=True))
     with graph.inserting_before(before):

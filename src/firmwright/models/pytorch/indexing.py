@@ -198,7 +198,6 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def start_of(mode: str, dtype: str) -> float:
-    """Return the initial value of a reduction."""
     if mode in ("add", "update", "mul"):
         return 1 if mode == "mul" else 0
     if "float" in dtype:

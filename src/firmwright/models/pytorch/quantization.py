@@ -34,11 +34,9 @@ SCHEMAS = {
         "ScalarType output_dtype=6) -> Tensor"
     ),
 }
-"""The operators of torchao in exported programs."""
 
 
 def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> tuple[int, int]:
-    """Return the given limits of quantized values, or else the limits of their type."""
     limits = torch.iinfo(kind)
     return int(limits.min if low is None else low), int(limits.max if high is None else high)
 

@@ -38,7 +38,6 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
 
 
 def call_once(folder: Path, reference: str) -> tuple[bytes, set[str]]:
-    """Import the module, call the function, and return the network and the opened files."""
     with record_reads() as opened, load_custom_function(reference, folder) as network:
         return portable_json(to_module(network(), reference)), opened
 

@@ -146,7 +146,6 @@ def index_problems(model: Any) -> Iterator[str]:
 
 
 def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -> Iterator[str]:
-    """Yield the indices of an operator that exceed the model's operator codes and tensors."""
     if operator.OpcodeIndex() >= len(kinds):
         yield f"has operator code {operator.OpcodeIndex()}; expected 0 to {len(kinds) - 1}"
     elif not operator.OutputsLength() and kinds[operator.OpcodeIndex()] not in WITHOUT_RESULTS:
@@ -352,7 +351,6 @@ LENGTH_FIELDS = (
 def operator_problems(
     graph: Any, kinds: Sequence[str], labels: Mapping[Hashable, str]
 ) -> Iterator[str]:
-    """Yield the problems of operators. ``kinds`` contains the kinds of the operator codes."""
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         kind = kinds[operator.OpcodeIndex()]
@@ -362,7 +360,6 @@ def operator_problems(
 
 
 def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
-    """Return an operator's options in the layout of ``kinds``. Return None if it has no options."""
     table = operator.BuiltinOptions()
     if kind not in kinds or table is None:
         return None

@@ -28,13 +28,11 @@ Correction = Callable[[Any, Any], relax.Expr]
 
 
 def read_float(converter: Any, tensor: Any) -> relax.Expr:
-    """Return a tensor as real numbers."""
     data = converter.get_tensor_expr(tensor)
     return data if tensor.qnn_params is None else converter.dequantize(data, tensor)
 
 
 def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
-    """Quantize real numbers with the parameters of ``target``."""
     return value if target.qnn_params is None else converter.quantize(value, target)
 
 

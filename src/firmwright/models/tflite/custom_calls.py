@@ -119,7 +119,6 @@ def label_errors(label: str) -> Iterator[None]:
 
 
 def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> None:
-    """Raise UserError if the inputs or options do not fit an operator."""
     accepted = definition.accepts
     if len(inputs) < len(accepted):
         raise UserError(
@@ -159,7 +158,6 @@ def is_valid(value: Any, most: int | None) -> bool:
 
 
 def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
-    """Raise UserError if the values of constant inputs do not fit an operator."""
     if call.operator.check_values is None:
         return
     graph_inputs, values = {int(i) for i in model.subgraphs[0].inputs}, list[Array | None]()
@@ -203,14 +201,12 @@ def add_states(data: bytes) -> bytes:
 
 
 def check_sizes(kinds: Kinds) -> None:
-    """Raise UserError if a tensor exceeds the limit of the generated C."""
     for kind in kinds:
         if prod(kind.shape) > LARGEST_TENSOR:
             raise UserError(f"its options need {kind}; a tensor must be smaller than 2 GiB")
 
 
 def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:
-    """Set the shapes of an operator's results, and return whether a shape changed."""
     changed = False
     for index, kind in zip(operator.outputs, kinds, strict=True):
         if describe_tensor(graph.tensors[index]) != kind:

@@ -53,7 +53,6 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
 
 
 def get_input(converter: Any, tensor: Any, in_float: bool) -> relax.Expr:
-    """Return an input. The input is dequantized if the operator computes with real numbers."""
     stored = converter.get_tensor_expr(tensor)
     if not in_float or tensor.qnn_params is None:
         return stored

@@ -152,7 +152,6 @@ def read_map(raw: bytes) -> dict[str, Any]:
 
 
 def find_items(value: Any) -> Any:
-    """Return the items of a list or map in FlexBuffers. Return None for other values."""
     if value.IsVector:  # includes maps
         return value.AsVector
     if value.IsTypedVector:

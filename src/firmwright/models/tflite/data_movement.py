@@ -23,7 +23,6 @@ def shape_of(converter: Any, tensor: Any) -> list[int]:
 
 
 def take_elements(data: relax.Expr, axis: int, positions: Indices) -> relax.Expr:
-    """Return the elements at constant indices of an axis."""
     return relax.op.take(data, relax.const(positions.astype("int32"), "int32"), axis, mode="fast")
 
 

@@ -195,7 +195,6 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
 
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
-    """Raise UserError with all operators that have no converter."""
     converted = Converter(None, None, None, None).convert_map
     known = {*converted, *list_known_operators()}
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
@@ -204,7 +203,6 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
 
 
 def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
-    """Return the names of a graph's input tensors and output tensors."""
     given, made = to_ints(graph.InputsAsNumpy()), to_ints(graph.OutputsAsNumpy())
     inputs, outputs = (
         [decode_text(graph.Tensors(i).Name()) for i in each] for each in (given, made)

@@ -49,7 +49,6 @@ def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = Fal
 
 
 def find_failed_kind(error: str) -> str | None:
-    """Return the kind of the operator that an error of LiteRT names, or None."""
     found = FAILED.search(error)
     return (found[1] or found[2]) if found else None
 
@@ -228,7 +227,6 @@ class _PythonPart:
 
 
 def runs_in_python(model: Any, operator: Any) -> bool:
-    """Return whether an operator is a custom operator whose reference is a Python function."""
     call = read_call(model, operator)
     return call is not None and call.operator.reference is not None
 
@@ -243,7 +241,6 @@ def is_divided(data: bytes) -> bool:
 
 
 def list_python_operators(data: bytes) -> list[str]:
-    """Return the names of the custom operators that Python functions compute, sorted."""
     return sorted({c.name for c in list_calls(data) if c.operator.reference is not None})
 
 

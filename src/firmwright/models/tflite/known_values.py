@@ -97,7 +97,6 @@ def has_data(model: Any, tensor: Any) -> bool:
 
 
 def is_empty(tensor: Any) -> bool:
-    """Return whether a tensor has no elements, for example the shape of a scalar."""
     return tensor.shape is not None and 0 in tensor.shape
 
 
@@ -149,7 +148,6 @@ def evaluate_any_inputs(interpreter: Any) -> None:
 
 
 def add_constant(model: Any, tensor: Any, value: Array) -> None:
-    """Replace a tensor with a constant of the model."""
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
     model.buffers.append(buffer)

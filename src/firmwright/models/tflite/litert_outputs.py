@@ -243,7 +243,6 @@ def prepare(
 def run_steps(
     inputs: Samples, states: Sequence[State], names: Sequence[str], step: Step
 ) -> list[list[Array]]:
-    """Return the outputs of all samples. Raises UserError if LiteRT cannot evaluate a sample."""
     try:
         return run_in_sequence(inputs, states, names, step)
     except (RuntimeError, ValueError) as error:

@@ -162,7 +162,6 @@ def run_only(
 
 
 def find(tensors: Sequence[Any], position: int) -> Any | None:
-    """Return an optional input, or None."""
     given = position < len(tensors) and tensors[position].tensor_idx >= 0
     return tensors[position] if given else None
 

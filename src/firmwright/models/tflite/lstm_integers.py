@@ -345,7 +345,6 @@ def call_sigmoid(value: Any, table: te.Tensor, step: int) -> Any:
 
 
 def call_tanh(value: Any, bits: int, table: te.Tensor, step: int) -> Any:
-    """Return the hyperbolic tangent of a value with ``bits`` integer bits."""
     return call_gate("gate_tanh", value, [number(bits)], bits + 1, table, step)
 
 

@@ -22,7 +22,6 @@ OPTIONS = {"CONV_2D": tflite.Conv2DOptions, "TRANSPOSE_CONV": tflite.TransposeCo
 
 
 def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
-    """Return whether an operator adds products of int16 activations in 32 bits."""
     if kind not in OPTIONS:
         return False
     source, *_ = list_operands(converter, op, kind)
@@ -32,7 +31,6 @@ def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
 
 
 def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
-    """Return the operator's result, which is computed in integers."""
     source, weights, biases = list_operands(converter, op, kind)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, OPTIONS[kind])

@@ -170,8 +170,6 @@ def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
 
 
 def has_low_scales(graph: Any) -> bool:
-    """Return whether a tensor of the graph has a scale of 0, or a scale below the normal
-    numbers."""
     records = (graph.Tensors(i).Quantization() for i in range(graph.TensorsLength()))
     scales = [r.ScaleAsNumpy() for r in records if r is not None and r.ScaleLength()]
     return any((each >= 0).all() and (each < SMALLEST_SCALE).any() for each in scales)
@@ -256,7 +254,6 @@ def convert_constants(data: bytes) -> bytes:
 
 
 def convert_constant(model: Any, tensor: Any) -> bool:
-    """Convert one tensor of the model if necessary. Return whether the tensor changed."""
     stored = model.buffers[tensor.buffer].data
     if stored is None:
         return False

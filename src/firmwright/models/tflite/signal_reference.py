@@ -168,7 +168,6 @@ def compute_frames(inputs: Arrays, options: Options) -> list[Array]:
 
 
 def count_kept_samples(options: Options) -> int:
-    """Return the number of samples that a framer keeps between runs."""
     size, step = options["frame_size"], options["frame_step"]
     return int((size if options["prefill"] else -(-size // step) * step) - step)
 

@@ -148,7 +148,6 @@ class Inliner:
         return values
 
     def check_fixed_steps(self, condition: Any, body: Any, given: Sequence[int]) -> None:
-        """Raise UserError if the number of steps of a loop depends on an input."""
         deciding = find_read(condition, [int(i) for i in condition.outputs])
         while True:
             next_values = [int(body.outputs[n]) for n in sorted(deciding)]
@@ -284,7 +283,6 @@ class Inliner:
         return move(graph.outputs)
 
     def add_tensor(self, tensor: Any) -> int:
-        """Add a copy of a tensor with another name."""
         copied = copy.copy(tensor)
         copied.name = f"{decode_text(tensor.name)}_{self.copies}".encode()
         self.graph.tensors.append(copied)
@@ -345,7 +343,6 @@ def find_read(graph: Any, results: Sequence[int]) -> set[int]:
 
 
 def add_empty(graph: Any, dtype: int) -> int:
-    """Add a scalar tensor to a subgraph, and return its index."""
     tensor = schema.TensorT()
     tensor.name, tensor.shape, tensor.type = f"count_{len(graph.tensors)}".encode(), [], dtype
     graph.tensors.append(tensor)

@@ -28,7 +28,6 @@ def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the name of the constant that :func:`number_blocks` returns."""
     body = NodeBuilder(node, walk)
     return body, body.constant(number_blocks(node, walk), "int64")
 

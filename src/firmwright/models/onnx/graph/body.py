@@ -50,7 +50,6 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
 
 
 def refuse_inconsistent(node: onnx.NodeProto, problem: str) -> NoReturn:
-    """Raise UserError because the inputs and attributes of a node contradict each other."""
     refuse(node, f"{problem}; export the model again")
 
 
@@ -109,7 +108,6 @@ class NodeBuilder:
         return self.add("Squeeze", name, self.constant(axes, "int64"))
 
     def cut(self, name: str, axis: int, begin: int, end: int, step: int = 1) -> str:
-        """Append the elements from ``begin`` to ``end`` along an axis."""
         limits = (self.constant([n], "int64") for n in (begin, end, axis, step))
         return self.add("Slice", name, *limits)
 

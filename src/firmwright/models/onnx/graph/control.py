@@ -24,7 +24,6 @@ USE_CONSTANT = "firmware needs a constant: write it into the model"
 
 
 def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
-    """Return the tensors of a node's first input, which is a sequence."""
     tensors = walk.sequences.get(node.input[0])
     if tensors is None:
         refuse(node, f"the length of '{node.input[0]}' is known only at run time; {USE_CONSTANT}")
@@ -32,7 +31,6 @@ def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
 
 
 def get_number(node: onnx.NodeProto, walk: Specializer, index: int, default: int) -> int:
-    """Return the value of a constant input, or the default if the input is omitted."""
     name = node.input[index] if len(node.input) > index else ""
     if name and name not in walk.constants:
         refuse(node, f"'{name}' is known only at run time; {USE_CONSTANT}")

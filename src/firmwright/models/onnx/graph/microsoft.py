@@ -220,8 +220,6 @@ def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
 
 
 def make_gelu(approximate: str) -> Rewrite:
-    """Return a rewrite of a GELU with an optional bias."""
-
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
         data, bias = read_inputs(node, 2)

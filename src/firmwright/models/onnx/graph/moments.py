@@ -50,7 +50,6 @@ def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
 
 
 def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
-    """Cast a result to the type of the node's data."""
     dtype = walk.dtype(body.node.input[0])
     if dtype.name not in SIXTEEN_BIT_FLOATS:
         return result

@@ -84,7 +84,6 @@ def is_beyond_tvm(mode: str, length: int, before: int, after: int) -> bool:
 
 
 def count_left(length: int, before: int, after: int) -> int:
-    """Return the number of elements of an axis that remain after negative pads."""
     return length + min(before, 0) + min(after, 0)
 
 

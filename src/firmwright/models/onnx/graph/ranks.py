@@ -28,7 +28,6 @@ def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def refuse_slopes(node: onnx.NodeProto, shape: tuple[int, ...], slopes: tuple[int, ...]) -> None:
-    """Raise UserError if the slopes cannot be broadcast to the shape of the data."""
     aligned = zip(reversed(slopes), reversed(shape), strict=False)
     if len(slopes) > len(shape) or any(s not in (1, length) for s, length in aligned):
         refuse(

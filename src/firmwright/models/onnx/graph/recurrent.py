@@ -113,7 +113,6 @@ class Direction:
         self.peepholes = [self.cut(position, i, 1, 0) for i in range(3)] if peepholes else []
 
     def read_weights(self) -> tuple[int, list[str]]:
-        """Return the size of a state, and the weights of the input and of the state."""
         size = (self.walk.shape(self.node.input[2]) or (0, 0, 0))[2]
         matrices = (self.pick(i, self.index) for i in self.node.input[1:3])
         return size, [self.body.add("Transpose", m, perm=[1, 0]) for m in matrices]
@@ -127,7 +126,6 @@ class Direction:
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
     def get_initial_state(self, position: int, hold: Hold | None) -> str:
-        """Return the initial value of a state. The default is zero."""
         name = self.node.input[5 + position] if len(self.node.input) > 5 + position else ""
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
@@ -176,7 +174,6 @@ class Direction:
         return self.functions[position].add(self.body, value, self.dtype, label)
 
     def add_peephole(self, gate: str, position: int, cell: str) -> str:
-        """Add the weighted cell state to a gate, if the operator has peephole weights."""
         if not self.peepholes:
             return gate
         return self.body.add("Add", gate, self.body.add("Mul", self.peepholes[position], cell))

@@ -40,8 +40,6 @@ EARLY_MODE = "simple"
 """ONNX Runtime's name of the nearest mode of operators without a ``nearest_mode``."""
 
 WHOLE = (0.0, 1.0)
-"""The region of a whole axis."""
-
 LARGEST_WHOLE = 1 << 24
 """The limit up to which float32 represents all whole numbers."""
 
@@ -86,7 +84,6 @@ class Taps:
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a Resize or Upsample with constant scales or sizes."""
     shape = walk.shape(node.input[0])
     stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
     if shape is None or stretches is None:
@@ -342,7 +339,6 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
 def describe_stretch(
     stretch: AxisResize, others: tuple[int, ...], length: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the constants and the attributes of a Resize that stretches only the last axis."""
     rank = len(others)
     roi = [*[0.0] * rank, stretch.roi[0], *[1.0] * rank, stretch.roi[1]]
     constants = {"roi": np.array(roi, "float32")}

@@ -121,7 +121,6 @@ def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
 
 
 def multiply(body: NodeBuilder, data: str, count: int) -> str:
-    """Append the product of ``count`` equal factors."""
     return reduce(lambda product, _: body.add("Mul", product, data), range(count - 1), data)
 
 
@@ -322,8 +321,6 @@ RUNTIME_REWRITES: dict[str, Rewrite] = {
     **MICROSOFT,
     **NORMALIZATIONS,
 }
-"""Rewrites of operators of com.microsoft, ONNX Runtime's domain, as ONNX's operators."""
-
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
     "BatchNormalization": rewrite_batch_norm,

@@ -26,7 +26,6 @@ from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
 def store_in_bytes(walk: Specializer) -> None:
-    """Rewrite the remaining nodes, constants and types of a graph."""
     if not any(walk.dtype(name).name in STORED_AS for name in walk.types):
         return
     walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
@@ -37,7 +36,6 @@ def store_in_bytes(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that replace a node and compute with bytes."""
     names = [n for n in (*node.input[:3], *node.output[:1]) if n]
     small = any(walk.dtype(name).name in STORED_AS for name in names)
     if small and node.op_type in WRITERS:
@@ -147,7 +145,6 @@ def write_cast(body: Writer) -> Nodes:
 
 
 def write_bit_cast(body: Writer) -> Nodes:
-    """Reinterpret the bits of a number as another number of the same size."""
     bits = body.cast(body.node.input[0], "uint8")
     if count_bits_of_any(body.target) < 8:
         return body.finish(

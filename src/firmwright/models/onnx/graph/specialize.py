@@ -149,7 +149,6 @@ class Specializer:
         return None
 
     def input_names(self, node: onnx.NodeProto) -> list[str]:
-        """Return the names of the inputs according to the operator's definition."""
         schema = self.schema(node)
         return [p.name for p in schema.inputs] if schema else []
 
@@ -159,7 +158,6 @@ class Specializer:
         return schema is not None and name in schema.attributes
 
     def find_replacement(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return nodes that replace the node. Return None if the node remains."""
         if node.op_type == "If" and node.input[0] in self.constants:
             return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
@@ -223,7 +221,6 @@ class Specializer:
         return True
 
     def infer_types(self, node: onnx.NodeProto, schema: Any) -> None:
-        """Store the types of a node's results if ONNX can infer the types."""
         names = [i for i in list_reads(node) if i]
         if schema is None or any(i not in self.types for i in names):
             return
@@ -316,7 +313,6 @@ def read_constant_node(node: onnx.NodeProto) -> Array | None:
 
 
 def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
-    """Return the nodes of an If's branch for the graph that contains the If."""
     name = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == name)
     constants = [

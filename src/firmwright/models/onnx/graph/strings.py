@@ -57,7 +57,6 @@ def store_strings(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that replace a node and compute with bytes."""
     if not any(is_string(name, walk) for name in (*node.input, *node.output)):
         return [node]
     known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))

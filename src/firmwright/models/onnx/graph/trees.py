@@ -367,7 +367,6 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def add_two_classes(
     body: NodeBuilder, walk: Specializer, forest: Forest, base: Any, transform: str
 ) -> tuple[str, str]:
-    """Append the label and both scores if the trees have weights of only one class."""
     score = add_results(body, walk, forest, 1)
     if base.size:
         score = body.add("Add", score, body.constant(base, forest.dtype))

@@ -85,7 +85,6 @@ def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
-    """Append the input as rows of ``width`` elements. A vector is one row."""
     return body.add("Reshape", x, body.constant([-1, width], "int64"))
 
 
@@ -237,7 +236,6 @@ def add_pair_sums(
 
 
 def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]) -> str:
-    """Compute the probability of each class from the sums of all pairs."""
     slopes, offsets = (read_floats(body.node, name) for name in ("prob_a", "prob_b"))
     if min(len(slopes), len(offsets)) < len(pairs):
         refuse_inconsistent(

@@ -207,7 +207,6 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
-    """Return the node with a kernel_shape. The default is the kernel shape of the weights."""
     stated = onnx.NodeProto()
     stated.CopyFrom(node)
     if not get_attribute(node, "kernel_shape", []):
