@@ -1,1 +1,1 @@
-"""Declares the stages of the pipeline, one per module: inputs, results and functions."""
+"""Declares the stages of the pipeline, one per module."""

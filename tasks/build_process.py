@@ -16,7 +16,7 @@ from firmwright.pipeline.snapshot import find_finished_bundle
 
 
 def main(folder: str, arguments: Sequence[str], _text: str = "") -> int:
-    """Build one bundle and print its path; return the exit code.
+    """Build one bundle, print its path, and return the exit code.
 
     ``arguments`` are options of ``doit run`` and ``name=value``. The stages are reported in a log
     in ``folder``, unless ``folder`` is empty. Errors are printed to standard error.

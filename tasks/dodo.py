@@ -1,4 +1,4 @@
-"""The task file of doit: runs every recipe of the command line through every stage.
+"""Defines doit's tasks, which run every recipe of the command line through every stage.
 
 A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``. The command ``firmwright``
 runs these tasks if the repository has no such file.
@@ -34,7 +34,7 @@ from firmwright.terminal.reporter import StageReporter
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
 
-# All other modules are imported late, because an up-to-date build creates no tasks.
+# All other imports are late, because an up-to-date build creates no tasks.
 
 guard_output()  # the commands of doit print file names and errors
 
@@ -44,7 +44,10 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 
 @cache
 def get_jobs() -> list[Job]:
-    """Return the jobs to build. A user error ends the program before any task runs."""
+    """Return the jobs to build.
+
+    A user error ends the program before any task runs.
+    """
     from firmwright.pipeline.command_line import load_jobs
 
     from .pipeline import NETWORKS_PIPELINE, PIPELINE
@@ -67,7 +70,10 @@ def refuse_empty_build() -> TaskFailed:
 
 
 def task_build() -> Iterator[dict[str, Any]]:
-    """Yield the task of each recipe. `doit list` and `doit help build` show the recipes."""
+    """Yield the task of each recipe.
+
+    `doit list` and `doit help build` show the recipes.
+    """
     from firmwright.pipeline import lock, missing_programs
     from firmwright.pipeline.command_line import VARIABLES
 
@@ -79,41 +85,41 @@ def task_build() -> Iterator[dict[str, Any]]:
         return
     yield {"basename": "build", "name": None, "doc": doc}
     yield from missing_programs.make_tasks(get_jobs())
-    # Builds with missing programs are first, so that they fail before other builds run for minutes.
+    # Builds with missing programs are first, so they fail before other builds run for minutes.
     for job in sorted(get_jobs(), key=lambda job: not missing_programs.preceding_tasks(job)):
         preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
         yield {
             "basename": "build",
             "name": name_build(job),
             "actions": None,
-            # This list is in the order of the stages, because doit knows only their inputs.
+            # This list has the order of the stages, because doit only has their inputs.
             "task_dep": [*preceding, *job.list_tasks()],
         }
 
 
 def task_lock() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that write or check a recipe's lock: lock:digits-rv32-bare."""
+    """Yield the tasks that write or check a recipe's lock, such as lock:digits-rv32-bare."""
     from firmwright.pipeline import lock
 
     yield from lock.make_tasks(get_jobs())
 
 
 def task_reproduce() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that build a recipe twice and compare: reproduce:digits-rv32-bare."""
+    """Yield the tasks that build a recipe twice and compare, such as reproduce:digits-rv32-bare."""
     from firmwright.rebuild import reproduce
 
     yield from reproduce.make_tasks(get_jobs())
 
 
 def task_tune() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that find the fastest C of each layer: tune:digits-rv32-bare."""
+    """Yield the tasks that find the fastest C code of each layer, such as tune:digits-rv32-bare."""
     from firmwright.tune import tasks as tune_task
 
     yield from tune_task.make_tasks(get_jobs())
 
 
 def task_search() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that find the type of each layer's weights: search:digits-rv32-bare."""
+    """Yield the tasks that find each layer's weight type, such as search:digits-rv32-bare."""
     from firmwright.precision import tasks as search_task
 
     yield from search_task.make_tasks(get_jobs())
@@ -122,8 +128,8 @@ def task_search() -> Iterator[dict[str, Any]]:
 def task_stages() -> Iterator[dict[str, Any]]:
     """Yield every stage of every recipe: model:digits … bundle:digits-rv32-bare.
 
-    One creator yields all of them, because doit rejects a creator named task_run: `doit run` is
-    a command. The task itself exists: `doit run run:digits-rv32-bare`.
+    One creator yields all stages. doit rejects a creator with the name task_run, because `doit run`
+    is a command. The task itself exists: `doit run run:digits-rv32-bare`.
     """
     from firmwright.pipeline.task import make_tasks
 
@@ -131,7 +137,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
 
 
 def refuse_lost_command(arguments: Sequence[str]) -> None:
-    """End the program with a message for the command that doit no longer has."""
+    """End the program with a message if the command is a command that doit no longer has."""
     if arguments[:1] == ["auto"]:
         print(
             "doit has no `auto` any more; `firmwright watch` builds after every change",
@@ -143,8 +149,8 @@ def refuse_lost_command(arguments: Sequence[str]) -> None:
 def count_processes() -> int:
     """Return the number of parallel stages: one per core for several builds, or 0 for one build.
 
-    With 0, doit uses only its main process. Most stages of one build wait for each other, so a
-    second process would only import all modules again.
+    If the number is 0, doit uses only its main process. Most stages of one build wait for each
+    other, so a second process would only import all modules again.
     """
     try:
         builds = len(find_recipes()) * (len(read_platforms()) or 1)
@@ -154,9 +160,9 @@ def count_processes() -> int:
 
 
 # Imports and TVM's graphs create many permanent objects. By default, Python searches for cycles
-# after every 700th new object, which needs a twentieth of a small build. These limits make Python
-# search after 20,000 new objects. A search of old objects needs at least 0.1 s and runs a
-# two-hundredth as often.
+# after every 700th new object. These searches need a twentieth of the time of a small build. These
+# limits make Python search after 20,000 new objects. A search of older objects needs at least 0.1
+# s, and runs only after 200 such searches.
 gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])

@@ -31,7 +31,10 @@ def list_images(job: Job) -> list[str]:
 
 
 def list_archived(job: Job) -> dict[str, Path]:
-    """Return the results by their names in the bundle. Headers are in the folder of the sources."""
+    """Return the results by their names in the bundle.
+
+    Headers are in the folder of the sources.
+    """
     folder = job.folder("firmware")
     headers = {f"src/network/{path.name}": path for path in sorted(folder.glob("*_stack.h"))}
     return {name: folder / name for name in list_images(job)} | headers

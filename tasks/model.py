@@ -10,11 +10,11 @@ from firmwright.pipeline.stage import Scope, Stage
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the files of the model, and the other files that its supplier signed with it."""
+    """Return the files of the model, and the other files with the supplier's signature."""
     source, files = job.recipe.model, job.recipe.list_files("model")
     if source.signature is None or source.path is None:
         return files
-    # Imported late, because few recipes need it.
+    # The import is late, because few recipes have a signature.
     from firmwright.bundle.model_signature import list_signed_files
 
     model = job.recipe.resolve(source.path).absolute()

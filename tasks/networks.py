@@ -1,4 +1,4 @@
-"""Declares the special stages of a firmware with several networks: sources, run and bundle."""
+"""Declares the stages of a firmware with several networks: sources, run, exports and bundle."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def describe_file(job: Job) -> Any:
 
 
 def run_inputs(job: Job) -> list[Path]:
-    """Return the members' runs and samples, and the file of the board connection, if any."""
+    """Return the members' runs and samples, and the file of the board connection."""
     runs = [member.folder("run") / INDEX_FILE for member in job.members]
     samples = [path for member in job.members for path in list_sample_files(member)]
     return [*runs, *samples, *map(Path, filter(None, [job.board_access]))]
 
 
 def export_inputs(job: Job) -> list[Path]:
-    """Return the results and the samples of the members from which packages are made."""
+    """Return the members' results and samples that the packages contain."""
     needs = exports.STAGE.needs
     found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
     results = [member.folder(need) / INDEX_FILE for member, need in found]

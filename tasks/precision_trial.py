@@ -1,4 +1,4 @@
-"""Runs one trial of a search for types of weights: builds and evaluates the firmware."""
+"""Runs one trial of a search for types of weights, and builds and evaluates the firmware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .trial import build_trial
 def main(scratch: str, arguments: Sequence[str], text: str) -> int:
     """Build the recipe with the types of a precision file's ``text``.
 
-    Print the result; return the exit code.
+    The function prints the result and returns the exit code.
     """
     stages = ("firmware", "accuracy")
     failed, trial = build_trial(

@@ -12,7 +12,7 @@ from firmwright.pipeline.tools import Tool, emulator_tool
 
 
 def list_emulators(job: Job) -> list[Tool]:
-    """Return the emulator; empty for a board, because its flash tool does not affect results."""
+    """Return the emulator, or [] for a board, whose flash tool does not affect results."""
     if job.recipe.run.board is not None:
         return []
     return [emulator_tool(job.emulator, job.platform)]

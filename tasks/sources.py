@@ -27,7 +27,7 @@ def inputs(job: Job) -> list[Path]:
 def templates(job: Job) -> list[str]:
     used = ["network", "application", "runtime", "project", "libraries"]
     used.append("boards/*")  # templates of boards include each other
-    used.append("c/layers")  # templates of other devices import these
+    used.append("c/layers")  # templates of other devices import them
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:

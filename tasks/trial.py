@@ -1,4 +1,4 @@
-"""Runs one trial of a search in a copy of a process or as a program: builds and runs variants."""
+"""Builds and runs one trial of a search for variants, in a copy of a process or as a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 def main(scratch: str, arguments: Sequence[str], text: str) -> int:
     """Build the recipe with the variants of a tuned file's ``text``, up to its run.
 
-    Print the result; return the exit code.
+    The function prints the result and returns the exit code.
     """
     folder = Path(scratch)
     failed, trial = build_trial(folder, arguments, (VARIANTS, text), make_trial_job, ("run",))
@@ -37,16 +37,16 @@ def build_trial(
     make_job: Callable[[Job, Path], Job],
     stages: Sequence[str],
 ) -> tuple[int, Job]:
-    """Build a trial up to ``stages``; return the exit code and the job of the trial.
+    """Build a trial up to ``stages``, and return the exit code and the job of the trial.
 
     ``file`` is the name and the text of the file that the trial reads. The ``folder`` contains the
     file, the results, the log of the build, and the state of doit.
     """
-    enter_repository()  # a search has another folder
+    enter_repository()  # a search runs in another folder
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
-    dodo.get_jobs.cache_clear()  # a copied process still has the cached jobs of its parent
+    dodo.get_jobs.cache_clear()  # a copied process contains the cached jobs of its parent
     (job,) = dodo.get_jobs()
     name, text = file
     (folder / name).write_text(text, encoding="utf-8")
@@ -57,7 +57,7 @@ def build_trial(
 
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
-    # doit forgets the variables when it is called, so the command repeats them.
+    # doit resets the variables when it is called, so the command repeats them.
     names = [trial.task_name(stage) for stage in stages if trial.has_stage(stage)]
     command = ["run", "--output-file", str(folder / LOG), *names, *arguments]
     return run_tasks(tasks, command), trial

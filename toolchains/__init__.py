@@ -1,1 +1,1 @@
-"""Data files of firmwright, found with importlib.resources."""
+"""Contains data files of firmwright that importlib.resources finds."""

@@ -62,16 +62,10 @@ SCHEDULER = "scheduler"
 UPDATE = "update"
 SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
 VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
-"""The arguments ``name=value`` of the command line.
-
-Any other key of a recipe is also valid.
-"""
+"""The arguments ``name=value`` of the command line, in addition to the keys of a recipe."""
 
 LISTS = ("recipe", "platform")
-"""The arguments that accept several values.
-
-The arguments in SWITCHES have the value 1 or 0.
-"""
+"""The arguments that accept several values."""
 
 given_arguments: list[str] = []
 """The arguments of a command other than doit."""
@@ -118,8 +112,7 @@ def load_each(
 ) -> list[Job]:
     """Return the jobs of a recipe for one platform.
 
-    A recipe may name several networks. ``overrides`` replace values of the recipe. If ``alone`` is
-    true, the recipe may use the whole build root.
+    If ``alone`` is true, the recipe may use the whole build root.
     """
     several = names_networks(layers)
     make = partial(
@@ -143,16 +136,13 @@ def set_variables(arguments: Sequence[str]) -> None:
 def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
     """Run doit's command on the tasks of a module or mapping, and return the exit code.
 
-    doit's configuration in the current folder is not read, because it names plug-ins and output
-    files.
+    doit's configuration is not read, because it names plug-ins and output files.
     """
     return DoitMain(ModuleTaskLoader(task_file), config_filenames=()).run(arguments) or 0
 
 
 def check_variables() -> None:
-    """Raise UserError if an argument ``name=value`` has no value, is unknown or contradicts
-    another.
-    """
+    """Raise UserError if an argument ``name=value`` is unknown, incomplete or contradictory."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name in SWITCHES:
@@ -186,10 +176,7 @@ def add_no_user_code(parser: ArgumentParser) -> None:
 
 
 def refuses_code() -> bool:
-    """Return whether recipes must not run code.
-
-    The command line overrides the environment.
-    """
+    """Return whether the command line, or else the environment, forbids custom code."""
     given = get_var(NO_USER_CODE)
     if given is None:
         given = os.environ.get(NO_USER_CODE_VARIABLE, "")
@@ -199,7 +186,7 @@ def refuses_code() -> bool:
 def check_own_code(layers: Layers) -> None:
     """Print a list of a recipe's custom Python code before any of the code runs.
 
-    Raises DiagnosticError if the recipe has custom code and custom code is not allowed.
+    Raises DiagnosticError if custom code is not allowed.
     """
     found = find_own_code(layers)
     if found and refuses_code():
@@ -309,10 +296,7 @@ def make_job(
 
 
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
-    """Raise DiagnosticError if the toolchain or the emulator does not support the platform.
-
-    The catalog has already compared toolchains and emulators with the built-in platforms.
-    """
+    """Raise DiagnosticError if the toolchain or the emulator does not support a custom platform."""
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
         message = f"the toolchain '{toolchain.name}' does not build for '{platform.architecture}'"
@@ -369,8 +353,7 @@ def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
 def refuse_shared_tasks(jobs: list[Job]) -> None:
     """Raise UserError if two tasks have one name.
 
-    A task's name consists of a recipe's name and a suffix. ``partition:p-compared-host`` can be a
-    task of ``p-compared``, or of the comparison of ``p``.
+    ``partition:p-compared-host`` can be a task of ``p-compared``, or of the comparison of ``p``.
     """
     known: dict[str, tuple[Path, Job]] = {}
     for job in jobs:

@@ -1,6 +1,6 @@
-"""Reads the types of weights that a search found, after a check.
+"""Reads and checks the weight types that a search found.
 
-A file of another network or of other limits is rejected, because its result does not hold.
+A file for another network or other limits is rejected, because its result is not valid.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ def apply_precision(job: Job, model: onnx.ModelProto) -> QuantizeOptions:
 
 
 def use_precision(options: QuantizeOptions, found: Precision) -> QuantizeOptions:
-    """Return the options with the types of the layers."""
     types = {name: layer.weights for name, layer in found.layers.items()}
     kept = tuple(name for name, dtype in types.items() if dtype == FLOAT)
     entries = [LayerTypes(name, weights=dtype) for name, dtype in types.items() if dtype != FLOAT]
@@ -72,7 +71,7 @@ def find_differences(
     search: SearchOptions | None,
     model: onnx.ModelProto,
 ) -> Iterator[Diagnostic]:
-    """Yield the differences between a precision file and the recipe and its network.
+    """Yield the differences of a precision file from the recipe and its network.
 
     The layers of trials have types of the search, and the names of the network's layers.
     """
@@ -106,9 +105,10 @@ def search_command(job: Job) -> str:
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
-    """Return the job of a trial, with its results in ``folder``, from the quantized network on.
+    """Return the job of a trial, whose quantized network and later results are in ``folder``.
 
-    It has no thresholds, which would end the trial before it is compared with other trials.
+    The job has no thresholds, because they would end the trial before it is compared with other
+    trials.
     """
     data = dict(job.recipe.data)
     if data.get("evaluate"):
@@ -120,4 +120,4 @@ def make_trial_job(job: Job, folder: Path) -> Job:
 
 
 TRIAL_FILE = "types.precision"
-"""The precision file in the folder of a trial, which the build reads."""
+"""The precision file that the build reads in the folder of a trial."""

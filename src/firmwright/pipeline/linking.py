@@ -20,9 +20,9 @@ from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives to link with objects such as ``like``, the project's archives first.
+    """Return the archives to link with objects such as ``like``.
 
-    Raises DiagnosticError, at the archive's position in the recipe, for an archive for another
+    Raises DiagnosticError, at the archive's position in the recipe, if an archive is for another
     machine.
     """
     project, found = PROJECT.path(job), []
@@ -60,7 +60,7 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
 def explain_link_errors(
     job: Job, objects: Sequence[Path], archives: Sequence[Path]
 ) -> Iterator[None]:
-    """Explain which code needs the missing symbols of a link, such as a strategy's code.
+    """Report the code that needs the missing symbols of a link, such as a strategy's code.
 
     A linker error about an object of a library is reported at the library in the recipe.
     """
@@ -83,7 +83,7 @@ def explain_link_errors(
 
 @contextmanager
 def locate_library_errors(job: Job) -> Iterator[None]:
-    """Report a library at its position in the recipe if the project already uses its name."""
+    """Report a library at its position in the recipe if the library's name is already in use."""
     try:
         yield
     except TakenNameError as error:

@@ -1,4 +1,7 @@
-"""Writes the lock (digests and versions of a build's inputs), or compares inputs with a lock."""
+"""Writes the lock of a recipe, or compares the inputs of a build with the lock.
+
+The lock contains the digests and versions of a build's inputs.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,6 @@ from .job import Job
 from .task import Title, run_action
 
 MAX_LISTED = 20
-"""The maximum number of differences in a message."""
-
 TASK_DOCS = {
     "lock": "write the digests of all inputs of the recipe",
     "locked": "compare all inputs of the recipe with its lock",
@@ -45,7 +46,10 @@ def list_alternatives() -> set[str]:
 
 
 def check_lock(job: Job, found: Lock) -> None:
-    """Raise UserError if the inputs differ from the recipe's lock. Accept a missing lock."""
+    """Raise UserError if the inputs differ from the recipe's lock.
+
+    A missing lock is accepted.
+    """
     locked = read_lock(job.recipe.path)
     found = inputs.add_request(job, found, locked)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []
@@ -64,7 +68,7 @@ def lock_command(job: Job) -> str:
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
-    """Write the lock and keep the entries for other platforms.
+    """Write the lock, and keep the entries for other platforms.
 
     Raises UserError if one lock cannot be valid for all ``platforms`` of the recipe.
     """
@@ -72,7 +76,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     found = inputs.add_request(job, inputs.collect_inputs(job))
     key = get_var(UPDATE)
     before = found
-    with suppress(UserError):  # a damaged lock is replaced
+    with suppress(UserError):  # this command replaces a damaged lock
         before = read_lock(job.recipe.path) or found
     merged = merge_locks(before, found) if key is None else update_entry(job, found, key)
     changed = write_lock(job.recipe.path, merged)
@@ -136,9 +140,9 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
 
 
 def list_distant_bases(job: Job) -> list[Path]:
-    """Return the bases outside the recipe's git repository or the current folder.
+    """Return the bases outside the recipe's git repository, or outside the current folder.
 
-    Bases in installed packages are not returned, because the packages have versions.
+    The result omits bases in installed packages, because packages have versions.
     """
     top = Path.cwd()
     above = [top, *job.recipe.path.absolute().parents]
@@ -166,19 +170,19 @@ def check_all(job: Job) -> None:
 
 
 def check_files(job: Job) -> None:
-    """Compare the lock with the inputs that are known before the build."""
+    """Compare the lock with the inputs that exist before the build."""
     locked = read_lock(job.recipe.path)
     assert locked is not None
     check_lock(job, replace(inputs.collect_fixed_inputs(job), samples=locked.samples))
 
 
 def preceding_tasks(job: Job) -> list[str]:
-    """Return the task that runs before all stages of a recipe with a lock."""
+    """Return the task that runs before all stages if the recipe has a lock."""
     return [f"locked-files:{job.bundle_name}"] if job.lock_files else []
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the tasks that write each job's lock, and the tasks that compare inputs with it."""
+    """Yield the tasks that write each job's lock or compare inputs with the lock."""
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     platforms: dict[Path, list[Job]] = {}

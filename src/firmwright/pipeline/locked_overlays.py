@@ -20,7 +20,7 @@ from .recipe_arguments import chosen, find_recipes
 
 
 def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
-    """Call ``run`` once per list of recipes until a call fails; return the last exit code.
+    """Call ``run`` once per list of recipes until a call fails, and return the last exit code.
 
     ``task_file`` makes the jobs. Raises UserError if one lock cannot be valid for two overlays.
     """
@@ -35,7 +35,7 @@ def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
 
 
 def split_turns(recipes: list[Layers]) -> list[list[Layers]]:
-    """Return lists of recipes; each list names a file at most once."""
+    """Return lists of recipes that contain each file at most once."""
     turns: list[list[Layers]] = []
     for layers in recipes:
         free = [turn for turn in turns if layers.path not in {each.path for each in turn}]

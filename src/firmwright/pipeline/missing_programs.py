@@ -23,7 +23,7 @@ def preceding_tasks(job: Job) -> list[str]:
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield a task for each job with missing programs; the task reports them and fails.
+    """Yield a failing task for each job with missing programs, which reports the programs.
 
     Only builds depend on this task, because other commands may not need the programs.
     """
@@ -34,14 +34,13 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 
 def refuse_missing_programs(job: Job) -> None:
-    """Raise DiagnosticError with all missing programs."""
     raise DiagnosticError(find_missing_programs(job))
 
 
 def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
-    """Yield a message for each missing program at the key that needs it, with a remedy.
+    """Yield a message for each missing program, with a remedy, at the key that needs the program.
 
-    The function does not start a program, because an up-to-date build would wait for the program.
+    The function starts no program, because up-to-date builds would wait for the program.
     """
     if job.has_stage("objects") and (compiler := explain_missing(job)):
         yield locate_missing_program(job, ("toolchain",), ("toolchains", 0), compiler)
@@ -51,10 +50,10 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
 
 
 def explain_missing(job: Job) -> str:
-    """Return the missing parts of the compiler; empty if it is complete."""
+    """Return the missing parts of the compiler, or '' if the compiler is complete."""
     try:
         return explain_missing_compiler(job.build.toolchain, job.platform.architecture)
-    except UserError as error:  # incomplete installation
+    except UserError as error:  # the installation is incomplete
         return str(error)
 
 

@@ -1,4 +1,7 @@
-"""Makes the jobs of a recipe with several networks: one job per network, and one for all."""
+"""Makes the jobs of a recipe with several networks.
+
+Each network has a job, and the firmware has a job.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,13 @@ ALIKE = {
     "run.emulator": "recipe.run.emulator",
     "run.board": "board_access",
 }
-"""Keys that must be equal in all recipes of one firmware, and the job's value for each key."""
+"""Keys whose values must be equal in all recipes of one firmware.
+
+The values of this mapping are the attributes of a job.
+"""
 
 OWN_KEYS = ("name", "description", "c_prefix", "arena")
-"""Keys that the file of several networks states or decides, not the networks' recipes."""
+"""Keys that the file of several networks states or determines."""
 
 MakeJob = Callable[[Recipe], Job]
 
@@ -76,7 +82,7 @@ def make_network_jobs(
 
 
 def refuse_own_keys(overrides: Mapping[str, str]) -> None:
-    """Raise DiagnosticError for command-line keys that are valid only in the networks' file."""
+    """Raise DiagnosticError if overrides contain keys that are valid only in the networks' file."""
     message = "the file of several networks states this key; values go to the networks' recipes"
     found = [name for name in overrides if name.split(".")[0] in OWN_KEYS]
     if found:
@@ -84,7 +90,7 @@ def refuse_own_keys(overrides: Mapping[str, str]) -> None:
 
 
 def share_memory(job: Job) -> Job:
-    """Return the job of a network that shares memory; memory costs are ignored.
+    """Return the job of a network that shares memory, without memory costs.
 
     All networks of a firmware share the flash and one arena in RAM. Raises DiagnosticError if the
     recipe requests other memories.
@@ -104,7 +110,7 @@ def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
 
 
 def refuse_differences(members: list[Job]) -> None:
-    """Raise DiagnosticError for recipes that cannot be built as one firmware."""
+    """Raise DiagnosticError if recipes cannot be built as one firmware."""
     first = members[0]
     found: list[Diagnostic] = []
     for job in members:
@@ -123,7 +129,7 @@ def refuse_differences(members: list[Job]) -> None:
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:
-    """Return the value of a key in a recipe before defaults are applied."""
+    """Return the value of a key as text in the form of a recipe."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

@@ -34,10 +34,10 @@ def require(part: T | None) -> T:
 
 
 MIX = ("target", "placement", "rounding", "fuse_layers", "devices", "batch.size")
-"""Keys by which devices accept operators and lower them."""
+"""Keys that determine the operators that devices accept, and their lowering."""
 REWRITES = ("transforms",)
 MEMORIES = ("memory", "detection.candidates")
-"""Keys by which the planner puts buffers into the MEMORY_FIELDS of a platform."""
+"""Keys that determine the memories of buffers, in addition to MEMORY_FIELDS of the platform."""
 MEMORY_FIELDS = ("memories", "stack", "code")
 REFERENCE = ("model.custom_operators",)
 """Keys whose Python functions compute the reference."""
@@ -46,10 +46,10 @@ RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.input
 SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs", *REFERENCE)
 """Keys that select the sample that a program shows."""
 NETWORK = tuple(sorted({each.name for each in fields(Recipe)} - BESIDE_THE_NETWORK - NO_KEYS))
-"""Keys that decide the digest of the network."""
+"""Keys that determine the digest of the network."""
 OF_PLATFORMS = frozenset({"platform", "toolchain", "cflags", "compile_for_device"})
 PORTABLE_NETWORK = tuple(key for key in NETWORK if key not in OF_PLATFORMS)
-"""The keys in NETWORK, except the keys that select the platform and its toolchain."""
+"""The keys in NETWORK, except the keys that select the platform and the platform's toolchain."""
 
 
 def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def find_key(recipe: Recipe, key: str) -> Any:
     """Return the value of a recipe's key as plain data without absolute paths, or None."""
     if (key,) == ALL:
         return recipe.portable
-    # The recipe that joins several networks has fields, but no text.
+    # The recipe of a firmware with several networks has fields, but no text.
     value: Any = recipe.canonical if recipe.data else msgspec.to_builtins(recipe, enc_hook=str)
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -103,17 +103,16 @@ def transform_options(job: Job) -> TransformOptions:
 
 
 def select_rewrites(job: Job) -> frozenset[str]:
-    """Return the names of the optional rewrites that run."""
     options = transform_options(job)
     asked = find_rewrites(job.mix)
     return frozenset(asked.union(options.switched_on).difference(options.switched_off))
 
 
 def chooses_memories(job: Job) -> bool:
-    """Return whether costs, the recipe or an accelerator require planning to choose memories.
+    """Return whether planning chooses memories.
 
-    A network in a slot stores constants in the slot and has one arena, so planning has no
-    alternative.
+    Memory costs, the recipe or an accelerator can require the choice. A network in a slot stores
+    constants in the slot and has one arena, so planning has no alternative.
     """
     costs = (memory.cost for memory in job.platform.memories.values())
     stated = bool(job.recipe.memory or job.platform.device_storage)
@@ -122,12 +121,11 @@ def chooses_memories(job: Job) -> bool:
 
 
 def max_boxes(job: Job) -> int:
-    """Return the maximum number of boxes in the program."""
     return job.recipe.detection.candidates if job.recipe.detection else 0
 
 
 def select_run_inputs(job: Job) -> Inputs | None:
-    """Return the inputs of the run; the default is the inputs of the evaluation."""
+    """Return the inputs of the run, by default the inputs of the evaluation."""
     if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
         return job.recipe.evaluate.inputs
     return job.recipe.run.inputs
@@ -146,7 +144,7 @@ def list_run_files(job: Job) -> list[Path]:
 
 
 def list_sample_files(job: Job) -> list[Path]:
-    """Return the user's files with the samples of the run and with the classes."""
+    """Return the user's files with the samples of the run and the classes."""
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
 
 
@@ -155,12 +153,12 @@ def list_shown_sample_files(job: Job) -> list[Path]:
 
 
 def find_extra_archives(job: Job) -> dict[Path, str]:
-    """Return the archives that the environment adds for devices, each with the variable."""
+    """Return the archives that the environment adds for devices, and the variables' names."""
     variables = {device.target.libraries_variable for device in job.mix} - {""}
     return {file: name for name in sorted(variables) for file in read_extra_archives(name)}
 
 
 def read_extra_archives(variable: str) -> list[Path]:
-    """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
+    """Return the files that a variable names, as in ``-l one.lib -l /path/two.lib``."""
     words = shlex.split(os.environ.get(variable, ""))
     return [Path(word.removeprefix("-l")) for word in words if word != "-l"]

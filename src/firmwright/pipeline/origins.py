@@ -1,4 +1,4 @@
-"""Writes the origins of a build's stage results next to the manifest of the bundle.
+"""Writes the origins of stage results next to the manifest of the bundle.
 
 The bytes of a bundle must not depend on the origins, so the bundle does not contain the file.
 """
@@ -15,18 +15,18 @@ from firmwright.documents.whole_file import write_whole
 from .job import Job
 
 FILE = "origins.json"
-"""The file in the folder of the stage ``bundle``."""
+"""The name of the file in the folder of the stage ``bundle``."""
 
 HERE = "this build folder"
 """The origin of a result that was built, not restored."""
 OTHER_JOB = "another job of this fleet"
-"""The origin of a result in the folder of a fleet's results, which is removed at its end."""
+"""The origin of a result in the temporary folder of a fleet's results."""
 
 
 def write_origins(job: Job, done: Container[str]) -> None:
     """Write the origin of each result: this build, or an entry of the shared cache.
 
-    ``done`` are the names of the tasks that ran or were up to date. doit has loaded only the
+    ``done`` contains the names of the tasks that ran or were up to date. doit has loaded only the
     records of these tasks, and doit's state is closed. Raises UserError if the file cannot be
     written.
     """

@@ -32,7 +32,7 @@ def refuse_taken_folder(job: Job) -> None:
 
 
 def describe_other_owner(job: Job) -> str:
-    """Return a message about another recipe that was built into the job's folder, or ""."""
+    """Return a message about another recipe that was built into the job's folder, or ''."""
     path = job.recipe.path
     stated = read_owner(job.outdir)
     owner = job.outdir / (stated or "")
@@ -50,7 +50,7 @@ def describe_other_owner(job: Job) -> str:
 
 
 def describe_foreign_files(job: Job) -> str:
-    """Return a message about files in the job's folder that no build wrote, or ""."""
+    """Return a message about files in the job's folder that no build wrote, or ''."""
     if job.outdir.is_symlink():
         return f"{job.outdir}: is a symbolic link; remove it, or build elsewhere with outdir="
     foreign = list_foreign_entries(job.outdir)
@@ -69,7 +69,7 @@ def read_name(recipe: Path) -> str:
 
 
 def claim_folders(job: Job, stage: Path) -> None:
-    """Mark the job's folders that contain a stage's folder, before any file is written.
+    """Mark the job's folders above a stage's folder before any file is written.
 
     Raises UserError if one of the folders is a link, contains foreign files, or belongs to another
     recipe.
@@ -92,7 +92,7 @@ def find_published_list(job: Job) -> Path:
 
 
 def read_published(job: Job) -> list[str]:
-    """Return the names of the files that earlier builds published; the list file is first."""
+    """Return the names of the files that earlier builds published, beginning with the list file."""
     path = find_published_list(job)
     try:
         names = json.loads(path.read_bytes())
@@ -110,7 +110,7 @@ def refuse_foreign_targets(job: Job, targets: Iterable[Path]) -> None:
 
 
 def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
-    """Move results from a stage's folder to other locations; remove results of old builds.
+    """Move results from a stage's folder to other locations, and remove results of old builds.
 
     All files are listed before the first move, because a killed build may have moved some files.
     """
@@ -143,5 +143,5 @@ def write_published(job: Job, names: Iterable[str]) -> None:
 
 
 def list_published(job: Job) -> list[Path]:
-    """Return the files that earlier builds published; the list file is last."""
+    """Return the files that earlier builds published, ending with the list file."""
     return [job.outdir / name for name in reversed(read_published(job))]

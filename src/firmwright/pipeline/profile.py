@@ -1,4 +1,4 @@
-"""Reads switches of the command line, and measures the time of each stage (``profile=1``)."""
+"""Reads switches of the command line, and measures the time of each stage for ``profile=1``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from doit import get_var
 PROFILE = "profile"
 
 _spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
-"""Processor seconds of this process. Nested imports are part of the outermost import."""
+"""The processor seconds of this process.
+
+Nested imports are part of the outermost import.
+"""
 
 
 @dataclass(frozen=True)
 class Times:
-    """The seconds of a stage. ``total`` is elapsed time; the other fields are processor time.
+    """The seconds of a stage.
 
-    ``programs`` is the time of compilers and emulators, which may run in parallel. ``work`` is the
-    time of the stage's code without ``imports`` and ``hashing``.
+    ``total`` is elapsed time, and the other fields are processor time. ``programs`` is the time of
+    compilers and emulators, which may run in parallel. ``work`` is the time of the stage's code
+    without ``imports`` and ``hashing``.
     """
 
     total: float
@@ -36,7 +40,6 @@ class Times:
 
 @contextmanager
 def count_time(name: str) -> Iterator[None]:
-    """Add the processor time of a block to the process's time for ``name``."""
     before, start = _spent[name], time.process_time()
     try:
         yield
@@ -46,7 +49,7 @@ def count_time(name: str) -> Iterator[None]:
 
 @contextmanager
 def measure(values: dict[str, Any]) -> Iterator[None]:
-    """Put the :class:`Times` of a block into ``values``, if a profile is requested."""
+    """Store the :class:`Times` of a block in ``values`` if a profile is requested."""
     if not is_asked(PROFILE):
         yield
         return
@@ -63,7 +66,10 @@ def measure(values: dict[str, Any]) -> Iterator[None]:
 
 
 def read_clocks() -> tuple[float, ...]:
-    """Return the elapsed time, and the processor times by process, children, imports, hashing."""
+    """Return the elapsed time and the processor times.
+
+    The processor times are the times of the process, its children, imports and hashing.
+    """
     times = os.times()
     programs = times.children_user + times.children_system
     return (
@@ -77,7 +83,7 @@ def read_clocks() -> tuple[float, ...]:
 
 @cache
 def count_imports() -> None:
-    """Count the time of imports from now on, in this process and its forks."""
+    """Count the time of later imports in this process and its forks."""
     import_module = builtins.__import__
 
     def count(*arguments: Any, **named: Any) -> Any:
@@ -91,5 +97,5 @@ WHY, DRY_RUN = "why", "dry_run"
 
 
 def is_asked(switch: str) -> bool:
-    """Return whether the command line contains a switch."""
+    """Return whether the command line sets a switch."""
     return get_var(switch) not in (None, "0")

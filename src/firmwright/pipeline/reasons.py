@@ -19,7 +19,10 @@ from .stage_cache import find_cached
 from .task import list_dependencies
 
 KEPT, CACHED, RUN, MAYBE = "kept", "cache", "run", "then"
-"""The origin of a stage's result. MAYBE: the stage runs if an earlier stage changes its input."""
+"""The origins of a stage's result.
+
+A stage with MAYBE runs if an earlier stage changes an input.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,6 @@ class PlannedStage:
 
 
 def explain_run(task: Task) -> str:
-    """Return the reason why doit runs a task."""
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
     reasons = [str(check) for check in checks if check.reasons]
     if not reasons:
@@ -43,7 +45,7 @@ def explain_run(task: Task) -> str:
         reasons = [f"{path} is missing" for path in missing[:1]]
     has_condition = any(callable(check) for check, *_ in task.uptodate)
     never = "it has not run with these values yet" if has_condition else "it runs in every build"
-    if checks:  # the values, the results and the present inputs are unchanged
+    if checks:  # values, results and existing inputs are unchanged
         never = "an input of the last run is missing, or doit has the option -a"
     return "; ".join(reasons) or never
 
@@ -57,7 +59,10 @@ def describe_change(path: str) -> str:
 
 
 def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterator[PlannedStage]:
-    """Yield the stages of a build in order. ``state`` is doit's record of results."""
+    """Yield the stages of a build in order.
+
+    ``state`` is doit's record of results.
+    """
     control = TaskControl(tasks)
     control.process(list(selected))
     plan = Plan(control.tasks, state)
@@ -71,10 +76,10 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
 
 @dataclass
 class Plan:
-    """The stages that would run: ``running`` maps their tasks to their positions.
+    """The stages that would run.
 
-    ``results`` maps each of these tasks to the digest of the index that it writes; empty if
-    unknown.
+    ``running`` maps the tasks of these stages to positions. ``results`` maps these tasks to the
+    digest of the index that each task writes, or '' if the digest is unknown.
     """
 
     tasks: Mapping[str, Task]
@@ -83,7 +88,7 @@ class Plan:
     results: dict[str, str] = field(default_factory=dict)
 
     def add(self, task: Task) -> PlannedStage:
-        """Return the plan for a task: whether it would run, and the reason."""
+        """Return the plan for a task: whether the task would run, and the reason."""
         title = task.custom_title
         origin, reason = self.find_origin(task)
         if origin != KEPT:
@@ -102,7 +107,7 @@ class Plan:
         return (MAYBE, f"after {', '.join(stages)}") if before else (KEPT, "")
 
     def find_cached(self, task: Task) -> str:
-        """Return the digest of the index in the shared cache; empty if the cache has an error."""
+        """Return the digest of the index in the shared cache, or '' if the cache has an error."""
         job, name = task.custom_title.job, task.custom_title.stage
         checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
         if name not in job.stages or not checks:
@@ -138,7 +143,7 @@ def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]
 
 
 def format_plan(planned: Sequence[PlannedStage]) -> str:
-    """Return a text with the stages of each build; stages that do not run are on one line."""
+    """Return a text with the stages of each build, with one line for all stages that do not run."""
     lines: list[str] = []
     builds: dict[str, list[PlannedStage]] = {}
     for each in planned:

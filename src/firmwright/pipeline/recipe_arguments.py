@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 
 TASK_FILE = "dodo.py"
 TASKS = "firmwright.tasks.dodo"
-"""The module that makes the tasks. It reads the arguments when it is imported."""
+"""The module that makes the tasks.
+
+The module reads the arguments when it is imported.
+"""
 
 SUFFIXES = (".yaml", ".yml")
-"""The suffixes that a pattern matches, because a recipe's lock and model may have its name."""
+"""The suffixes that a pattern matches.
+
+Other files, such as a recipe's lock and model, may have the recipe's name.
+"""
 
 DESCRIPTION = re.compile(
     r"^(architectures?|families|recipes|include|flash|serial|ssh)\s*:", re.MULTILINE
@@ -34,15 +40,21 @@ DESCRIPTION = re.compile(
 """A key of platforms, toolchains, fleets and board files, which may be next to recipes."""
 
 RECIPES = Path("recipes")
-"""The folder of a repository's recipes. Names without a path are valid for these recipes."""
+"""The folder of a repository's recipes.
+
+A name without a path means a recipe in this folder.
+"""
 
 
 chosen: set[str] = set()
-"""The recipes to load, as arguments of the command line; empty for all."""
+"""The recipes to load, as arguments of the command line, or an empty set for all recipes."""
 
 
 def enter_repository() -> None:
-    """Change to the nearest folder with a task file; arguments stay relative to the old folder."""
+    """Change to the nearest folder with a task file.
+
+    Arguments stay relative to the old folder.
+    """
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())
@@ -58,8 +70,7 @@ def find_recipes() -> list[Layers]:
     """Return the recipes that the arguments name, by default all recipes in ``recipes/``.
 
     An argument is a path, a name in ``recipes/``, or a pattern. Commas and repeated arguments add
-    recipes. Overlays follow a recipe after colons. Raises UserError for an argument that matches no
-    file.
+    recipes. Overlays follow a recipe after colons. Raises UserError if an argument matches no file.
     """
     arguments = read_arguments()
     if arguments is None:
@@ -69,14 +80,14 @@ def find_recipes() -> list[Layers]:
 
 
 def choose_recipes(recipes: Sequence[Layers]) -> list[Layers]:
-    """Return the recipes to load: the chosen recipes, or all recipes."""
     return [each for each in recipes if not chosen or str(each) in chosen]
 
 
 def find_layers(argument: str, start: Path | None = None) -> list[Layers]:
     """Return the recipes of one argument with all combinations of overlays.
 
-    Paths are relative to ``start``; the default is the folder of the command. Raises UserError.
+    Paths are relative to ``start``, by default the folder of the command. Raises UserError if a
+    file is missing.
     """
     first, *names = split_overlays(argument, find_start() if start is None else start)
     if not all((first, *names)):
@@ -101,9 +112,10 @@ def read_arguments() -> Sequence[str] | None:
 
 
 def find_files(argument: str, start: Path | None = None) -> list[Path]:
-    """Return the files of one argument, as a path or as a name in ``recipes/``.
+    """Return the files of one argument, which is a path or a name in ``recipes/``.
 
-    A path is relative to ``start``; the default is the folder of the command. Raises UserError.
+    A path is relative to ``start``, by default the folder of the command. Raises UserError if there
+    is no such file, or if the file is not a recipe.
     """
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
@@ -123,7 +135,7 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
             raise UserError(f"recipe={argument}: does not describe a network; {advice}")
         if found:
             return found
-    if os.path.isdir(argument):  # noqa: PTH112  # False for a name that is too long
+    if os.path.isdir(argument):  # noqa: PTH112  # isdir is False if a name is too long
         raise UserError(
             f"recipe={argument}: is a folder; for all its recipes, write {Path(argument)}/*.yaml"
         )
@@ -144,14 +156,17 @@ def is_model(path: Path) -> bool:
     """Return whether a file's suffix is the suffix of a model."""
     if path.suffix in SUFFIXES:
         return False
-    # A late import, because an up-to-date build does not read recipes.
+    # The import is late, because an up-to-date build does not read recipes.
     from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
     return path.suffix.lower() in FORMATS_BY_SUFFIX
 
 
 def is_description(path: Path) -> bool:
-    """Return whether a file describes a platform, a toolchain or a device; False on an error."""
+    """Return whether a file describes a platform, a toolchain or a device.
+
+    The result is False if the file cannot be read.
+    """
     with suppress(OSError):
         return bool(DESCRIPTION.search(path.read_text(encoding="utf-8", errors="replace")))
     return False
@@ -166,7 +181,7 @@ def list_names(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def read_platforms() -> list[str]:
-    """Return the platforms of the comma-separated argument; empty without the argument.
+    """Return the platforms of the comma-separated argument, or [] without the argument.
 
     Raises UserError if a name is empty or occurs twice.
     """
@@ -185,8 +200,8 @@ def read_platforms() -> list[str]:
 
 
 def name_build(job: Job) -> str:
-    """Return the name of a job's build: the recipe, and the platform if there are several.
+    """Return the name of a job's build, such as ``digits`` or ``digits-rv32-bare``.
 
-    The name is part of ``build:digits`` and ``build:digits-rv32-bare``.
+    The name contains the platform if the command line names several platforms.
     """
     return job.bundle_name if len(read_platforms()) > 1 else job.recipe.name

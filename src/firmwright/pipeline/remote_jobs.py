@@ -1,4 +1,4 @@
-"""Describes jobs for workers on other machines: their environment and required versions."""
+"""Describes the environment and the required versions of jobs on other machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .command_line import NO_USER_CODE_VARIABLE
 from .task import find_deciding_packages
 
 PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS)
-"""Variables of the environment that remote workers get, in addition to cache variables."""
+"""Environment variables that remote workers receive, in addition to cache variables."""
 
 CODE = "the code of firmwright"
 

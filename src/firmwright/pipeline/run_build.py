@@ -1,4 +1,4 @@
-"""Runs a build in a separate process and waits for it."""
+"""Runs a build in a separate process and waits for its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Checks whether recipes are equal although a file has changed, such as in a comment.
+"""Checks whether recipes are equal although a file has changed.
 
-Stages do not read the text of a recipe. Therefore a change of recipe files is ignored if the
-combined recipes are equal. A change of recipe folders is ignored if the file names are equal.
+Stages do not read the text of a recipe, such as comments. Therefore a change of recipe files is
+ignored if the combined recipes are equal. A change of recipe folders is ignored if the file names
+are equal.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .freshness import Identity, file_digest, read_identity
 class RecipeText(msgspec.Struct):
     """A recipe: the files and values that the user named, and the digest of the recipe's data.
 
-    ``paths`` are all files of the recipe, and the folders of the files.
+    ``paths`` contains all files of the recipe, and the folders of the files.
     """
 
     path: str
@@ -52,7 +53,6 @@ def make_text(layers: Layers, files: Iterable[Path]) -> RecipeText:
 
 
 def read_loose(texts: Iterable[RecipeText]) -> dict[str, Loose]:
-    """Return the state of all files and folders of recipes."""
     paths = dict.fromkeys(path for text in texts for path in text.paths)
     return {path: Loose(read_identity(path), digest_entry(path)) for path in paths}
 
@@ -79,7 +79,10 @@ def to_layers(text: RecipeText) -> Layers:
 
 
 def digest_entry(path: str) -> str:
-    """Return the digest of a file's content or of the names in a folder; empty if missing."""
+    """Return the digest of a file's content or of the names in a folder.
+
+    The digest is '' if the entry is missing.
+    """
     try:
         if os.path.isdir(path):  # noqa: PTH112 (on the fast path)
             names = "\0".join(sorted(os.listdir(path)))  # noqa: PTH208
@@ -90,8 +93,8 @@ def digest_entry(path: str) -> str:
 
 
 def digest_text(layers: Layers) -> str:
-    """Return the digest of a recipe's data; empty if the recipe has errors."""
-    # A late import, because most snapshots are valid without this check.
+    """Return the digest of a recipe's data, or '' if the recipe has errors."""
+    # The import is late, because most snapshots are valid without this check.
     from firmwright.documents.chain import read_chain
     from firmwright.errors import UserError
     from firmwright.recipe.moved_paths import move_document

@@ -46,7 +46,10 @@ from .options import select_run_inputs
 def read_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
-    """Return the first ``count`` samples or all samples. Raises UserError for an invalid sample."""
+    """Return the first ``count`` samples, or all samples if ``count`` is None.
+
+    Raises UserError if a sample is not valid.
+    """
     columns = read_columns(inputs, given, job.data_folders, count)
     samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
@@ -88,10 +91,10 @@ def read_network_columns(
 
 
 def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Return ``count`` samples for a batch of 1 from the recipe's data, which may be empty.
+    """Return ``count`` samples for a batch of 1 from the recipe's data.
 
-    The data must have at least one sample per batch. The samples are repeated if they do not fill
-    all batches.
+    The result is empty if the recipe has no data. The data must have at least one sample per batch.
+    The samples are repeated if they do not fill all batches.
     """
     given = select_run_inputs(job)
     if given is None:
@@ -113,9 +116,10 @@ def read_run_samples(
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the model's limits of random samples by input; 0 and 1 for floats.
+    """Return the limits of random samples by input.
 
-    The limits of floats that represent integers are the limits of a byte.
+    The default limits of a float are 0 and 1. If the float represents an integer, the default
+    limits are the limits of a byte.
     """
     stated = NETWORK_VALUES.read(job).ranges
     whole = find_whole_names(job)
@@ -137,7 +141,7 @@ def find_stated_integers(job: Job) -> dict[str, Range]:
 
 
 def find_indices(job: Job, interface: ModelInterface) -> dict[str, Range]:
-    """Return the limits of integer inputs that are indices of an axis, from its start or end."""
+    """Return the limits of integer inputs that are indices from the start or the end of an axis."""
     stated = NETWORK_VALUES.read(job).ranges
     integers = (t.name for t in interface.inputs if "int" in t.stated_dtype)
     return {name: (-1 - stated[name][1], stated[name][1]) for name in integers if name in stated}
@@ -177,7 +181,7 @@ def read_reference(job: Job, count: int) -> ReferenceOutputs:
 def run_in_float64(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> ReferenceOutputs | None:
-    """Return the outputs of the network in float64; None if no runtime computes them.
+    """Return the outputs of the network in float64, or None if no runtime computes them.
 
     Raises UserError if the runtime rejects the network.
     """
@@ -191,7 +195,7 @@ def run_in_float64(
 def run_lowered(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], model: bytes
 ) -> ReferenceOutputs:
-    """Return TVM's outputs of the lowered regions, for whole batches."""
+    """Return TVM's outputs of the lowered regions for whole batches."""
     layout = read_batch_layout(job, interface)
     names = PARTITION.read(job).inputs
     batches = [
@@ -206,6 +210,6 @@ def run_lowered(
 def pack_first_sample(
     interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the firmware's first inputs and outputs: ``input_0`` …, ``output_0`` …"""
+    """Return the firmware's first inputs ``input_0`` … and first outputs ``output_0`` …."""
     inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
     return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

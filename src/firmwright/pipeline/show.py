@@ -34,7 +34,7 @@ from .command_line import (
 from .recipe_arguments import enter_repository, find_layers, find_recipes
 
 SAME, DIFFERS, WRONG = 0, 1, 2
-"""Exit codes: success, or the recipes are equal; the recipes differ; an error."""
+"""Exit codes: success or equal recipes, different recipes, and an error."""
 
 
 def add_command(commands: Any) -> None:
@@ -52,7 +52,6 @@ def add_command(commands: Any) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
     given = [name if "=" in name else f"recipe={name}" for name in options.arguments]
     enter_repository()
     set_variables(given)
@@ -72,7 +71,10 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def resolve(layers: Layers) -> Origins:
-    """Return a recipe with the values of the command line. Raises UserError."""
+    """Return a recipe with the values of the command line.
+
+    Raises UserError if the recipe has errors.
+    """
     overrides, *others = list_overrides_by_platform()
     if others:
         raise UserError("show prints a recipe for one platform; name one with platform=")
@@ -85,7 +87,10 @@ def resolve(layers: Layers) -> Origins:
 
 
 def format_as(shown: Origins, options: argparse.Namespace) -> str:
-    """Return the text that the options request. Raises UserError for an unknown key."""
+    """Return the text that the options request.
+
+    Raises UserError if the recipe does not have the requested key.
+    """
     if options.json:
         origins = {format_pointer(p): shown.find(p) for p, _ in shown.list_values()}
         record = ResolvedRecipe(dict(shown.data), origins)
@@ -106,7 +111,7 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
 
 
 def print_difference(shown: Origins, others: Sequence[Layers]) -> int:
-    """Print the values that differ from another recipe; return the exit code."""
+    """Print the values that differ from another recipe, and return the exit code."""
     if len(others) != 1:
         raise UserError(f"--against supports one recipe; {len(others)} were named")
     lines = format_difference(shown, resolve(others[0]))

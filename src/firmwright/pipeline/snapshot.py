@@ -1,9 +1,9 @@
 """Detects from file states that a build is up to date, before any recipe is read.
 
-A build writes a snapshot when all stages are up to date. Per recipe, the snapshot contains the
-identities of all files and folders that the build depends on. While these files are unchanged, the
-build stays up to date for the same command line. If a file differs, the stages of the recipes that
-depend on the file are checked by file content.
+A build writes a snapshot when all stages are up to date. The snapshot contains the identities of
+all files and folders that each recipe's build depends on. While these files are unchanged, the
+build stays up to date for an equal command line. If a file differs, firmwright checks the contents
+of all files of the recipes that depend on the file.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ if TYPE_CHECKING:
     from .task import Title
 
 FOLDER = ".snapshots"
-"""The folder in the build root, with one file per command line."""
+"""The folder in the build root that contains one file per command line."""
 
 PYTHON_PATH = [*sys.path]
-"""The path of Python at the start: packages of the stages extend it when they are imported."""
+"""The path of Python at the start, because imported packages of the stages extend the path."""
 
 
 OF_SHELLS = frozenset({"_", "COLUMNS", "LINES", "OLDPWD", "SHLVL"})
-"""Variables that a shell sets for each command, by the last command and the window."""
+"""Variables that a shell sets for each command according to the last command and the window."""
 
 
 @dataclass(frozen=True)
 class UpToDate:
-    """A recipe whose build is up to date. The reporter recognizes it as the title of a task.
+    """A recipe whose build is up to date.
 
-    ``task`` is the name of the task that builds the recipe. ``title`` is the title of the build.
-    ``bundle`` and ``manifest`` are the paths of the results.
+    The reporter recognizes the object as the title of a task. ``task`` is the name of the task that
+    builds the recipe. ``title`` is the title of the build. ``bundle`` and ``manifest`` are the
+    paths of the results.
     """
 
     task: str
@@ -63,7 +64,6 @@ class UpToDate:
 
 
 def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
-    """Return the recipes of the finished ``bundle`` stages."""
     jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
     return [
         UpToDate(
@@ -97,7 +97,10 @@ class KnownRecipe(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    """The content of a snapshot. ``common`` is the digest of the state that all recipes share."""
+    """The content of a snapshot.
+
+    ``common`` is the digest of the state that all recipes share.
+    """
 
     common: str
     paths: list[str]
@@ -114,36 +117,35 @@ class Snapshot:
     paths: Sequence[str] = ()
 
     def list_builds(self) -> list[UpToDate]:
-        """Return all builds; empty if a recipe must be checked."""
+        """Return all builds, or [] if a recipe must be checked."""
         known = () if self.changed else self.recipes
         return [build for each in known for build in each.list_builds()]
 
 
 def make_tasks(builds: Sequence[UpToDate]) -> list[Task]:
-    """Return the tasks of builds that are up to date; empty without builds."""
+    """Return the tasks of builds that are up to date, or [] without builds."""
     tasks = [make_finished_task(each) for each in builds]
     names = [task.name for task in tasks]
     return [Task("build", None, task_dep=names, has_subtask=True), *tasks] if tasks else []
 
 
 def make_finished_task(build: UpToDate) -> Task:
-    """Return the task of a build that is up to date."""
     return Task(build.task, None, uptodate=[True], title=build, subtask_of="build")
 
 
 def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
-    """Return the snapshot of the command line; empty if the circumstances have changed."""
+    """Return the snapshot of the command line, or an empty snapshot if the circumstances differ."""
     try:
         return read_snapshot(find_snapshot(), collect_circumstances(), always)
-    except UserError:  # the code that makes the jobs reports the error
+    except UserError:  # later code reports the error
         return Snapshot()
 
 
 def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | None:
-    """Return the bundle of a recipe whose build is up to date, otherwise None.
+    """Return the bundle of a recipe whose build is up to date, or None.
 
     A recipe with several networks has several builds, so the stages are checked. ``always``
-    contains the identities of the paths of ``list_always``; None if they are unknown.
+    contains the identities of the paths of ``list_always``, or is None if they are unknown.
     """
     found = read_current(always).list_builds()
     return found[0].bundle if len(found) == 1 else None
@@ -175,7 +177,10 @@ def collect_circumstances() -> str:
 def read_snapshot(
     path: Path, circumstances: str, always: Mapping[str, Identity] | None = None
 ) -> Snapshot:
-    """Return the recipes of a snapshot; empty if it is damaged or the circumstances changed."""
+    """Return the recipes of a snapshot.
+
+    The result is empty if the snapshot is damaged or the circumstances differ.
+    """
     content = read_checked(path)
     if content is None:
         return Snapshot()
@@ -191,14 +196,17 @@ def read_snapshot(
         return Snapshot()
     if not changed.isdisjoint(
         list_search_paths()
-    ):  # a new module or program in these folders may have precedence
+    ):  # Python or the shell may find a new module or program first
         return Snapshot(known.recipes, known.recipes, known.paths)
     differ = [each for each in known.recipes if not holds(each, lines, changed)]
     return Snapshot(known.recipes, differ, known.paths)
 
 
 def parse(content: bytes) -> Content:
-    """Return the content of a snapshot. Raises ValueError for the format of another version."""
+    """Return the content of a snapshot.
+
+    Raises ValueError if the file has the format of another version.
+    """
     return msgspec.convert(json.loads(content), Content)
 
 
@@ -251,9 +259,9 @@ def write_snapshot(
 ) -> None:
     """Record that recipes are up to date while their files and folders are unchanged.
 
-    A snapshot is not written if a result has changed since it was written, or if another file may
-    have changed since this process began. ``order`` contains the names of all builds if there are
-    ``kept`` recipes.
+    The function writes no snapshot if a result has changed since it was written, or if another file
+    may have changed since this process began. ``order`` contains the names of all builds if there
+    are ``kept`` recipes.
     """
     texts = [text for each in recipes for text in each.texts]
     texts += [text for old in kept for text in old.known.texts]
@@ -296,7 +304,7 @@ def digest_lines(lines: Iterable[str]) -> str:
 
 
 def look_at_common(always: Mapping[str, Identity] | None = None) -> dict[str, Identity]:
-    """Return the identities of doit's state and of the files of every build."""
+    """Return the identities of doit's state and of the files that every build depends on."""
     known = identify(list_always()) if always is None else always
     return {**known, **identify([str(find_build_root() / STATE_FILE)])}
 

@@ -1,4 +1,4 @@
-"""Collects the files and folders that a snapshot watches, to detect every relevant change."""
+"""Collects the files and folders that a snapshot watches to detect every relevant change."""
 
 from __future__ import annotations
 
@@ -61,11 +61,14 @@ def describe(
     results: Mapping[str, Mapping[str, FileState]],
     built: Iterable[UpToDate],
 ) -> BuiltRecipe:
-    """Return the files that affect the tasks of a recipe. ``results`` maps tasks to files."""
+    """Return the files that affect the tasks of a recipe.
+
+    ``results`` maps tasks to files.
+    """
     jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
     watched = {path for task in tasks for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
-    # A lock has the digests of a recipe's files, so changes of their text also count.
+    # A lock contains the digests of a recipe's files, so changes of their text also count.
     locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
     layers = {repr(job.recipe.layers): job.recipe.layers for job in jobs}
     files = {repr(job.recipe.layers): job.recipe.source_files for job in jobs}
@@ -95,8 +98,8 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 def can_be_watched(job: Job) -> bool:
     """Return whether only files and folders with known names affect the result.
 
-    Custom Python code may read any file, like devices and emulators of other packages. C compilers
-    search folders for headers. A pattern may match a file that is created later.
+    Custom Python code may read any file. Devices and emulators of other packages may read any file
+    too. C compilers search folders for headers. A pattern may match a file that is created later.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)

@@ -24,10 +24,13 @@ from .origins import OTHER_JOB
 from .stage import Stage
 
 UNLIMITED = 1 << 62
-"""The limit of a fleet's results, in bytes."""
+"""The maximum size of a fleet's results in bytes."""
 
 FORMAT = 3
-"""The version of the key. A new version does not find the entries of older versions."""
+"""The version of the key.
+
+A new version does not find the entries of older versions.
+"""
 
 
 def find_key(
@@ -75,8 +78,8 @@ def take_or_run(
     """Restore a stage's result from the cache, or run the stage and store the result.
 
     Returns the origin of a restored result: the location of the cache entry, or OTHER_JOB. The
-    origin is empty if the stage ran. The notes of a restored stage are shown again. If the cache
-    has an error, a note reports the error and the stage runs. Stages with custom Python code always
+    origin is '' if the stage ran. The notes of a restored stage are shown again. If the cache has
+    an error, a note reports the error and the stage runs. Stages with custom Python code always
     run, because the code may read unknown files.
     """
     shared = find_store(job, stage)
@@ -112,9 +115,9 @@ def find_cached(
 ) -> str:
     """Return the digest of the index of a stage's result in the shared cache.
 
-    The digest is empty if there is no result, or if an input is unknown. ``files`` are the inputs.
-    ``results`` contains the digests of inputs that earlier stages will write; unknown digests are
-    empty. Raises CacheError.
+    The digest is '' if there is no result, or if an input is unknown. ``files`` are the inputs.
+    ``results`` contains the digests of inputs that earlier stages will write, with '' for unknown
+    digests. Raises CacheError if the cache cannot be read.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
@@ -131,7 +134,7 @@ def find_cached(
 
 
 _of_fleet: list[SharedCache] = []
-"""The store in which the jobs of this process share results; empty if they share none."""
+"""The store in which the jobs of this process share results, or an empty list."""
 
 
 def share_results(folder: Path) -> None:
@@ -140,7 +143,7 @@ def share_results(folder: Path) -> None:
 
 
 def find_store(job: Job, stage: Stage) -> SharedCache | None:
-    """Return the cache that the user names; else the fleet's, for results of all platforms."""
+    """Return the cache that the user names, or the fleet's cache for results of all platforms."""
     shared = load_cache()
     if shared is None and _of_fleet and (job.origin or job).is_shared(stage.name):
         return _of_fleet[0]
@@ -149,5 +152,8 @@ def find_store(job: Job, stage: Stage) -> SharedCache | None:
 
 @cache
 def load_cache() -> SharedCache | None:
-    """Return the cache that the user names. A process opens the cache once."""
+    """Return the cache that the user names.
+
+    A process opens the cache once.
+    """
     return open_cache()

@@ -1,4 +1,4 @@
-"""Draws the graph of ``firmwright graph``: a recipe's stages and their inputs."""
+"""Draws a recipe's stages and their inputs for ``firmwright graph``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from .job import Job
 from .task import list_results, name_index
 
 Stages = Mapping[str, tuple[str, ...]]
-"""The names of stages in order, each with the stages whose results it reads."""
+"""The names of stages in order, with the stages whose results each stage reads."""
 
 
 @dataclass(frozen=True)
 class NumberedStage:
-    """A stage as a row of a graph."""
-
     name: str
     number: int
     follows: tuple[int, ...]
 
 
 def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the stages that each stage reads; omit edges to the last stage that add no order."""
+    """Return the stages that each stage reads.
+
+    Edges to the last stage are omitted if they add no order.
+    """
     names = [name for name in job.stages if job.has_stage(name)]
     indices = {name_index(job, name): name for name in names}
     found: dict[str, tuple[str, ...]] = {}
@@ -40,7 +41,6 @@ def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def format_text(stages: Stages) -> str:
-    """Return one line per stage."""
     width = max(map(len, stages))
     return "\n".join(
         f"{name:<{width}}  {'<- ' + ', '.join(read) if read else ''}".rstrip()
@@ -49,13 +49,12 @@ def format_text(stages: Stages) -> str:
 
 
 def format_mermaid(stages: Stages) -> str:
-    """Return a flowchart for Mermaid."""
     edges = [f"  {before} --> {name}" for name, read in stages.items() for before in read]
     return "\n".join(["flowchart TD", *(f"  {name}" for name in stages), *edges])
 
 
 def format_svg(stages: Stages) -> str:
-    """Return an SVG picture with one row per stage, and lanes for results of earlier stages."""
+    """Return an SVG picture with one row per stage and lanes for results of earlier stages."""
     numbers = {name: number for number, name in enumerate(stages)}
     rows = [
         NumberedStage(name, numbers[name], tuple(numbers[each] for each in read))

@@ -1,4 +1,4 @@
-"""Summarizes the results of a build, from the records of its manifest."""
+"""Summarizes the results of a build from the records of its manifest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from firmwright.report.timeline import CYCLES
 from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
-"""The number of layers that the table shows."""
 
 
 def summarize(job: Job) -> list[Row]:
-    """Return the rows of the table from the records. The caller adds rows with file paths."""
+    """Return the rows of the table from the records.
+
+    The caller adds rows with file paths.
+    """
     if job.members:
         return [*describe_run(job), *describe_memories(job)]
     return [
@@ -52,7 +54,7 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 
 def describe_time(job: Job) -> Iterator[Row]:
-    """Yield the time of an inference if more than the number of instructions is known."""
+    """Yield the time of an inference if the cycles are known."""
     if job.has_stage("stats"):
         timeline = artifacts.TIMELINE.read(job)
         if timeline.unit == CYCLES:
@@ -105,7 +107,7 @@ def describe_memories(job: Job) -> Iterator[Row]:
 
 
 def describe_devices(job: Job) -> Iterator[Row]:
-    """Yield the share of MACs by device; mark a requested device without operators."""
+    """Yield each device's share of the MACs, and mark a requested device without operators."""
     summary = explain_partition(job).summary
     *offered, _ = summary.macs_by_device
     parts: list[Part] = []
@@ -120,7 +122,7 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 
 def describe_layers(job: Job) -> Iterator[Row]:
-    """Yield the layers with the highest costs in the timeline; without a timeline, in MACs."""
+    """Yield the layers with the highest costs in the timeline, or in MACs without a timeline."""
     if job.has_stage("stats"):
         found = artifacts.TIMELINE.read(job)
         unit, total = found.unit, found.total
@@ -158,7 +160,7 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
 
 
 def describe_float_cost(job: Job, kernels: Kernels) -> str:
-    """Return ``, in layers of 12.3 % of the cycles``; '' without a timeline."""
+    """Return ``, in layers of 12.3 % of the cycles``, or '' without a timeline."""
     if not job.has_stage("stats"):
         return ""
     timeline = artifacts.TIMELINE.read(job)

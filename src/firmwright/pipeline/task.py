@@ -53,7 +53,10 @@ from .stage import Stage
 
 @dataclass(frozen=True)
 class Title:
-    """A task's job and stage. doit calls it to get a title; the reporter reads the fields."""
+    """A task's job and stage.
+
+    doit calls the object to get a title, and the reporter reads the fields.
+    """
 
     job: Job
     stage: str
@@ -68,7 +71,6 @@ class Title:
 
 
 def import_stages(stages: Iterable[StageDeclaration[Any]]) -> None:
-    """Import the code of stages; a stage reports a failed import when it runs."""
     for stage in stages:
         with suppress(ImportError):
             import_module(stage.run.partition(":")[0])
@@ -115,7 +117,7 @@ def explain_missing(job: Job, stage: Stage) -> str:
 def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any]:
     """Return a task that fails with the messages and replaces a group without tasks.
 
-    ``doit list`` omits a task whose ``meta`` has ``refused``.
+    ``doit list`` omits a task whose ``meta`` contains ``refused``.
     """
     failed = TaskFailed("\n".join(messages))
     refused = {"actions": [lambda: failed], "meta": {"refused": True}}
@@ -123,7 +125,7 @@ def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any
 
 
 def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield a failing task for each stage of a device that the jobs' targets do not contain."""
+    """Yield a failing task for each stage of a device that no job's target contains."""
     devices: dict[str, list[str]] = {}
     stages: dict[str, Stage] = {}
     for name in target_names():
@@ -170,7 +172,6 @@ def list_dependencies(job: Job, stage: Stage) -> list[str]:
 
 
 def list_results(job: Job, stage: Stage) -> list[str]:
-    """Return the index files of the results that a stage reads."""
     needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
     jobs = job.all_jobs if stage.compares else (job,)
     jobs = job.members if stage.joins else jobs
@@ -178,12 +179,12 @@ def list_results(job: Job, stage: Stage) -> list[str]:
 
 
 def name_index(job: Job, stage: str) -> str:
-    """Return the index file of a stage's results as text, because Path objects are slow."""
+    """Return the path of a stage's index file as text, because Path objects are slow."""
     return f"{job.folder(stage)}/{INDEX_FILE}"
 
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
-    """Return the user's files that a stage reads and that no other stage writes."""
+    """Return the files that a stage reads and that no other stage writes."""
     return [*map(str, stage.inputs(job))]
 
 
@@ -194,7 +195,10 @@ def list_outputs(job: Job, stage: Stage) -> list[str]:
 
 
 def walk_files(folder: str, but: str) -> Iterator[str]:
-    """Yield the files below a folder, except files with one name. Path.rglob is slower."""
+    """Yield the files below a folder, except files with one name.
+
+    This loop is faster than Path.rglob.
+    """
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -230,7 +234,7 @@ def to_json_type(value: Any) -> Any:
 def run_action(
     job: Job, task: str, action: Callable[[], str | None], about: Pointer = ()
 ) -> dict[str, Any] | StageFailed:
-    """Run the action of a task; return StageFailed with only the message for a user's error.
+    """Run the action of a task, or return StageFailed with only the message of a user's error.
 
     The message begins with the location of the recipe key ``about``, or with the task's name.
 
@@ -259,7 +263,7 @@ def run_action(
 
 
 def tell_system_error(error: OSError, outdir: Path) -> str:
-    """Return the system's error message after the path; without a path, after the build folder."""
+    """Return the system's error message after the file's path, or after the build folder."""
     existing = Path(error.filename2 or error.filename or outdir)
     existing = next((above for above in existing.parents if os.path.isfile(above)), existing)  # noqa: PTH113
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
@@ -286,7 +290,7 @@ def locate(recipe: Path, digest: str) -> str:
 def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list[str]) -> str:
     """Run the stage in a new folder, then replace the last good result with the new result.
 
-    Returns the shared cache entry that contained the result; empty if the stage ran. Raises
+    Returns the shared cache entry that contained the result, or '' if the stage ran. Raises
     UserError if a user's file is in the folder, or at the path of a published file.
     """
     folder, targets = job.folder(stage.name), stage.publish(job)
@@ -298,7 +302,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
         refuse_foreign_targets(job, targets)
     results = begin_results(unfinished)
     try:
-        # A late import, because an up-to-date build does not use the shared cache.
+        # The import is late, because an up-to-date build does not use the shared cache.
         from .stage_cache import find_key, take_or_run
 
         taken = take_or_run(
@@ -317,7 +321,10 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
 
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
-    """Run a stage. Raises UserError if the stage read an undeclared file or an input changed."""
+    """Run a stage.
+
+    Raises UserError if the stage read an undeclared file or an input changed.
+    """
     own = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
         resolve_name(stage.run)(job, folder)
@@ -331,7 +338,7 @@ def partial_folder(folder: Path) -> Path:
 def list_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a stage wrote, by the name below the folder.
 
-    The digest is empty for a link to a missing file.
+    The digest is '' for a link to a missing file.
     """
     paths = {name: folder / name for name in list_files(folder)}
     return {name: file_digest(p) if p.is_file() else "" for name, p in paths.items()}
@@ -340,7 +347,7 @@ def list_digests(folder: Path) -> dict[str, str]:
 def remove_results(
     folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
 ) -> None:
-    """Remove the files that builds wrote; print the paths of removed and remaining files."""
+    """Remove the files that builds wrote, and print the paths of removed and remaining files."""
     targets = list_targets()
     for path in (*folders, *targets):
         foreign = list_foreign_files(path) if path in folders else []

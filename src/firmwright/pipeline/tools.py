@@ -1,4 +1,4 @@
-"""Identifies the programs that affect results by files and versions."""
+"""Identifies the programs that affect results by their files and versions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Tool:
         """Return the digest of the tool's files, or the reason why there is no digest."""
         try:
             found = self.find()
-        except UserError as error:  # the stage raises it again
+        except UserError as error:  # the stage raises the error again
             return str(error)
         return found.digest if found else "not installed"
 
@@ -69,14 +69,17 @@ def collect_settings(build: Build) -> dict[str, Any]:
 
 
 def find_named_files(build: Build) -> list[Path]:
-    """Return the files, such as archives, that the toolchain's arguments name absolutely."""
+    """Return the files, such as archives, whose absolute paths are arguments of the toolchain."""
     settings = build.settings
     words = (*settings.flags, *settings.link_flags, *settings.libraries)
     return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
 
 
 def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
-    """Return the compiler of a build; the user's C ``sources`` may include any header."""
+    """Return the compiler of a build.
+
+    The user's C ``sources`` may include any header.
+    """
     toolchain, architecture = build.toolchain, build.platform.architecture
     return Tool(
         toolchain.name,
@@ -101,7 +104,7 @@ def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint |
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
-    """Return the folders of the SDK that builds a firmware; empty if firmwright links."""
+    """Return the folders of the SDK that builds a firmware, or [] if there is no SDK."""
     sdk = load_board(platform.board).sdk
     if sdk is None:
         return []
@@ -129,14 +132,17 @@ def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
 
 
 def emulator_tool(name: str, platform: Platform) -> Tool:
-    """Return an emulator; a lock includes the files of other packages, which users may edit."""
+    """Return an emulator.
+
+    A lock includes the files of emulators in other packages, because users may edit these files.
+    """
     find = partial(fingerprint_emulator, name, platform)
     locked_as = "" if name in BUILT_IN else name
     return Tool(name, find, partial(read_version, name, platform), locked_as)
 
 
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
-    """Return the fingerprint of an emulator's files; None if this machine runs the firmware."""
+    """Return the fingerprint of an emulator's files, or None if this machine runs the firmware."""
     opened = load_emulator(name).find_files(platform)
     if name not in BUILT_IN:
         opened = add_package(find_plugins(GROUP)[name].module, opened or OpenedFiles(()))
@@ -146,7 +152,7 @@ def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
 
 
 def add_package(module: str, opened: OpenedFiles) -> OpenedFiles:
-    """Add the files and versions of the package of a module and of imported packages."""
+    """Return the opened files with the files and versions of a module's package and its imports."""
     code = find_installed([module.partition(".")[0]])
     versions = [f"{package} {version(package)}" for package in sorted(code.packages)]
     return OpenedFiles(

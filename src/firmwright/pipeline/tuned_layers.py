@@ -1,7 +1,7 @@
-"""Selects the variant of each layer from the tuned file after a check, or the default.
+"""Checks the tuned file, and selects its variant of each layer, or the default.
 
-A file of another network is rejected, because its variants may be slow in this network. Users would
-not notice the low speed.
+A file for another network is rejected, because its variants may be slow in this network. Users
+would not notice the low speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from firmwright.ir.nodes import IRModule
 
 Variants = Mapping[str, tuple[str, ...]]
-"""The variants of each layer with several variants, by region. The default is first."""
+"""The variants of each layer with several variants, by region, beginning with the default."""
 
 
 def list_variants(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Variants:
@@ -60,7 +60,7 @@ def describe_network(job: Job, partition: Partition) -> TunedNetwork:
 
 
 def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
-    """Return the tuned file and the platform's part of it; None if there is no such part."""
+    """Return the tuned file and its part for the platform, or None if there is no such part."""
     for path in job.tuned_files:
         file = read_tuned(path)
         if job.platform.name in file.platforms:
@@ -95,7 +95,6 @@ def tune_mix(
 
 
 def list_tuned_variants(mix: Sequence[Device]) -> dict[str, str]:
-    """Return the variants of the tuned layers, by name."""
     return {name: variant for device in mix for name, variant in device.context.variants.items()}
 
 
@@ -153,7 +152,7 @@ def describe_tuning(job: Job) -> dict[str, str]:
 
 
 def describe_layer(layer: TunedLayer) -> str:
-    """Return the sentence for a layer, in cycles if they are known."""
+    """Return the sentence for a layer, in cycles if the cycles are known."""
     used, default, unit = layer.instructions, layer.default_instructions, "instructions"
     if layer.cycles is not None and layer.default_cycles is not None:
         used, default, unit = layer.cycles, layer.default_cycles, "cycles"
@@ -161,7 +160,7 @@ def describe_layer(layer: TunedLayer) -> str:
 
 
 def add_tuning_notes(job: Job, kernels: Kernels) -> Kernels:
-    """Return the kernels; a note for each tuned layer explains the layer's variant."""
+    """Return the kernels with a note for each tuned layer that explains the layer's variant."""
     notes = describe_tuning(job)
     return replace(
         kernels,

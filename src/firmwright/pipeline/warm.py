@@ -1,4 +1,4 @@
-"""Passes the modules and answers that a build needed to the next forks of this process."""
+"""Passes the modules and answers of a build to later forks of this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_imported(known: Collection[str]) -> list[str]:
 def learn(modules: Iterable[str], answers: Iterable[tuple[Question, str]]) -> None:
     """Import the modules of a build, and keep the answers of programs, such as their versions.
 
-    Some imports fail, because the module's package imports it in a special way.
+    An import can fail if the module must be imported through its package.
     """
     for name in modules:
         with suppress(ImportError):
@@ -54,7 +54,7 @@ def learn(modules: Iterable[str], answers: Iterable[tuple[Question, str]]) -> No
 
 
 def report_learned(known: Collection[str]) -> str:
-    """Return a text for learn_report, with the modules except ``known`` and the answers."""
+    """Return a text for learn_report, with the answers and the modules except ``known``."""
     return json.dumps([list_imported(known), [*ANSWERS.items()]])
 
 

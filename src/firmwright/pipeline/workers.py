@@ -1,8 +1,8 @@
-"""Ends all processes of a build together if one of them is killed.
+"""Ends all processes of a build together if one process is killed.
 
-doit passes each stage to a worker and waits for the result without a time limit. Workers wait for
-the next stage without a limit, too. If one process were killed, the other processes would stay and
-hold the lock of the build folder.
+doit passes each stage to a worker and waits for the result without a time limit. Workers also wait
+for the next stage without a time limit. If one process were killed, the other processes would stay
+and hold the lock of the build folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def select_task(self, node: Any, tasks: Any) -> bool:
-        """Start processes only for tasks with actions; a group of stages needs no process.
+        """Start processes only for tasks with actions, because a group of stages needs no process.
 
         This method imports the modules of the first stages before all processes are forked.
         """
@@ -62,7 +62,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
         self.has_workers = True
 
         def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
-            if sys.exc_info()[0] is None:  # otherwise doit is ending the workers
+            if sys.exc_info()[0] is None:  # in an exception, doit ends the workers
                 refuse_dead(workers)
 
         signal.signal(signal.SIGCHLD, look)

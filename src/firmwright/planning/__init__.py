@@ -1,4 +1,4 @@
-"""Plans lifetimes and offsets, and checks whether a network fits the platform's memory."""
+"""Plans lifetimes and offsets of buffers, and checks the memory of the platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Computes offsets in one static arena for buffers that are not all alive at the same time."""
+"""Computes the offsets of buffers in one static arena.
+
+Buffers that are not alive at the same time may overlap.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,15 @@ from itertools import accumulate
 from firmwright.ir.regions import RAM
 
 ALIGNMENT = 16
-"""The alignment in bytes, enough for any element type and for 128-bit vector loads."""
+"""The alignment in bytes, which is enough for any element type and for 128-bit vector loads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor or scratch buffer that is in use from step ``first`` to step ``last``, both
-    included.
+    """A tensor or scratch buffer that is in use from step ``first`` to step ``last``, inclusive.
 
-    ``bytes`` is its size. ``offset`` is its position in the arena of its memory, in bytes; 0
-    before the buffer is placed.
+    ``bytes`` is the size. ``offset`` is the position in the arena of the buffer's memory in bytes,
+    or 0 before the buffer is placed.
     """
 
     name: str
@@ -45,7 +47,10 @@ ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda b: (b.first, -b.bytes),
     lambda b: (-b.last, -b.bytes),
 )
-"""The orders of greedy placement. The planner tries all orders and keeps the smallest arena."""
+"""The orders of greedy placement.
+
+The planner tries all orders and keeps the smallest arena.
+"""
 
 
 IMPROVEMENTS = 32
@@ -53,10 +58,10 @@ IMPROVEMENTS = 32
 
 
 def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Place the buffers in a small arena, so that buffers that are alive together do not overlap.
+    """Return the buffers with offsets in a small arena.
 
-    The result is deterministic. The function tries greedy best-fit in several orders, improves
-    each, and stops at the lower bound.
+    Buffers that are alive together do not overlap. The result is deterministic. The function tries
+    greedy best-fit in several orders, improves each order, and stops at the lower bound.
     """
     floor, beside = lower_bound(buffers), find_neighbors(buffers)
     best: list[Buffer] = []
@@ -84,9 +89,7 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
 
 
 def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
-    """Return, by the name of each buffer, the names of the buffers that are alive at the same
-    time.
-    """
+    """Return for each buffer's name the names of the buffers that are alive at the same time."""
     beside: dict[str, list[str]] = {b.name: [] for b in buffers}
     alive: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda b: b.first):
@@ -99,10 +102,10 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """An order of placement: each buffer is placed next to the earlier buffers.
+    """A placement that places each buffer next to the earlier buffers of an order.
 
     If a buffer becomes the first in the order, only the buffers that it affects move. ``ends`` is a
-    heap of the buffers' ends; it also contains outdated ends.
+    heap of the buffers' ends, which also contains outdated ends.
     """
 
     def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
@@ -115,7 +118,7 @@ class Trial:
             self.place(buffer.name)
 
     def place(self, name: str) -> bool:
-        """Place a buffer next to the earlier buffers; return whether it moved."""
+        """Place a buffer next to the earlier buffers, and return whether its offset changed."""
         before, rank = self.placed[name], self.rank[name]
         others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
         self.placed[name] = after = find_best_fit(before, others)
@@ -123,9 +126,9 @@ class Trial:
         return after.offset != before.offset
 
     def find_highest(self) -> Buffer:
-        """Return the buffer with the highest end, the first if there are several.
+        """Return the buffer with the highest end, or the first buffer if there are several.
 
-        This buffer was placed too late.
+        The order places this buffer too late.
         """
         end, rank, name = self.ends[0]
         while (-end, rank) != (self.placed[name].end, self.rank[name]):  # an outdated end
@@ -155,9 +158,7 @@ class Arena:
         self._alive: dict[int, list[Buffer]] = defaultdict(list)
 
     def find_offset(self, buffer: Buffer) -> Buffer:
-        """Return the buffer in the smallest gap that fits it, between the buffers that are alive
-        with it.
-        """
+        """Return the buffer in the smallest sufficient gap between the buffers alive with it."""
         steps = range(buffer.first, buffer.last + 1)
         beside = {other.name: other for step in steps for other in self._alive[step]}
         return find_best_fit(buffer, beside.values())
@@ -171,8 +172,9 @@ class Arena:
 
 
 def find_best_fit(buffer: Buffer, neighbors: Iterable[Buffer]) -> Buffer:
-    """Return the buffer in the smallest gap between its neighbors that fits it, or after the last
-    one.
+    """Return the buffer in the smallest sufficient gap between its neighbors.
+
+    If no gap is sufficient, the buffer is after the last neighbor.
     """
     best_gap, best_offset, end = None, 0, 0
     for neighbor in sorted(neighbors, key=lambda p: (p.offset, p.end)):
@@ -192,7 +194,10 @@ def arena_bytes(placed: Sequence[Buffer]) -> int:
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
-    """Return the maximum over all steps of the bytes alive; no placement can need fewer."""
+    """Return the maximum over all steps of the bytes that are alive.
+
+    No placement can need fewer bytes.
+    """
     changes: Counter[int] = Counter()
     for buffer in buffers:
         changes[buffer.first] += align(buffer.bytes)

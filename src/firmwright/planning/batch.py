@@ -1,7 +1,7 @@
 """Rewrites a network and its interface for several samples per run.
 
-The Relax module is rewritten, so every model format is supported. The batch axis is not guessed
-from its length, but followed from the inputs through every operator.
+The Relax module is rewritten, so every model format is supported. The module does not guess the
+batch axis from its length, but follows the axis from the inputs through every operator.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from firmwright.planning.memory import MemoryUse
 
 
 def largest_tensor(module: tvm.IRModule) -> MemoryUse:
-    """Return the bytes of the largest result, and the maximum that the generated C can index."""
+    """Return the size of the largest result in bytes, and the maximum that the C code can index."""
     kinds = [binding.var.ty for binding in main_bindings(module)]
     results = [r for kind in kinds for r in getattr(kind, "fields", [kind])]
     sizes = [
         prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
         for r in results
         if isinstance(r, relax.TensorType)
-        and str(r.dtype) in ELEMENT_BYTES  # otherwise the check rejects the operator
+        and str(r.dtype) in ELEMENT_BYTES  # a check rejects other types
     ]
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
@@ -37,11 +37,9 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
 def batch_network(
     module: tvm.IRModule, interface: ModelInterface, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, BatchLayout]:
-    """Return the module and interface for ``size`` samples, and the layout of the samples in the
-    outputs.
+    """Return the module and interface for ``size`` samples, and the layout of samples in outputs.
 
-    Raises UserError for a network with states, because each of its samples depends on the one
-    before.
+    Raises UserError for a network with states, because each sample depends on the previous sample.
     """
     if interface.states:
         names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)
@@ -66,8 +64,8 @@ def batch_network(
 def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
     """Return a module whose ``main`` processes ``size`` samples along axis 0 of every input.
 
-    Also return the batch axis of each output, None if all samples share the output. Raises
-    UserError naming the operator that mixes samples, or that has no rule.
+    Also returns the batch axis of each output, or None if all samples share the output. Raises
+    UserError with the name of an operator that mixes samples, or that has no rule.
     """
     main = module["main"]
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
@@ -93,7 +91,10 @@ def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[i
 
 
 def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
-    """Return the result of ``main``. Raises UserError if the batch of an output is still merged."""
+    """Return the result of ``main``.
+
+    Raises UserError if another axis is merged with the batch axis of an output.
+    """
     for output in outputs:
         if output.inner > 1:
             shape = list(static_shape(output.value))
@@ -118,7 +119,10 @@ def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
 def batch_binding(
     variable: relax.Var, value: relax.Expr, values: dict[relax.Var, BatchedExpr], size: int
 ) -> BatchedExpr:
-    """Return one rebuilt binding. Raises UserError if the batch axis is lost."""
+    """Return one rebuilt binding.
+
+    Raises UserError if the batch axis is lost.
+    """
     if isinstance(value, relax.Var):
         return values[value]
     if not isinstance(value, tvm.ir.Call):

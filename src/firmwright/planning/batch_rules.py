@@ -16,10 +16,11 @@ from firmwright.ir.relax import operator_name, static_shape
 
 @dataclass(frozen=True)
 class BatchedExpr:
-    """An expression of the new module and its batch axis, which is None if all samples share it.
+    """An expression of the new module and its batch axis.
 
-    The axis has ``inner`` elements of the first sample, then ``inner`` elements of the second
-    sample, and so on. ``inner`` is above 1 if a reshape has merged the batch with the next axis.
+    The axis is None if all samples share the expression. It has ``inner`` elements of the first
+    sample, then ``inner`` elements of the second sample, and so on. ``inner`` is above 1 if a
+    reshape has merged the batch with the next axis.
     """
 
     value: relax.Expr
@@ -28,7 +29,7 @@ class BatchedExpr:
 
     @property
     def rank(self) -> int:
-        """Return the number of axes; 0 for attributes without a shape, such as a clip's bounds."""
+        """Return the number of axes, or 0 for attributes without a shape, such as clip bounds."""
         shape = getattr(self.value.ty, "shape", None)
         return len(shape) if shape is not None else 0
 
@@ -38,7 +39,7 @@ class BatchedExpr:
 
 
 class MixedSamplesError(Exception):
-    """An operator computes one sample's result from other samples; the message describes it."""
+    """Reports an operator that computes one sample's result from other samples."""
 
 
 def rebuild_call(
@@ -56,8 +57,8 @@ class BatchRule:
     """A rule for operators that keep or move the batch axis.
 
     ``build`` returns the batched call. Its parameters are the call at batch 1, the batched
-    arguments, the result's batch axis and the batch size. With ``takes_merged``, an axis may have
-    several elements of a sample.
+    arguments, the result's batch axis and the batch size. If ``takes_merged`` is true, an axis may
+    have several elements of a sample.
     """
 
     operators: str
@@ -74,7 +75,7 @@ class BatchRule:
 
 
 def keep_axis(problem: str, touched: Callable[[tvm.ir.Call], Iterable[int]]) -> FindAxis:
-    """Return a rule that keeps the batch axis, unless it is among the ``touched`` axes."""
+    """Return a rule that keeps the batch axis and rejects ``touched`` batch axes."""
 
     def find_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
         axis, rank = arguments[0].axis or 0, len(static_shape(call))
@@ -98,8 +99,9 @@ def list_padded_axes(call: tvm.ir.Call) -> Iterable[int]:
 
 
 def find_positions(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
-    """Return the position of each argument's batch axis in the result, which is aligned at the
-    last axis.
+    """Return the positions in the result of the arguments' batch axes.
+
+    The arguments are aligned at the last axis.
     """
     rank = len(static_shape(call))
     return {(rank - a.rank + a.axis, a.inner) for a in arguments if a.axis is not None}
@@ -112,7 +114,7 @@ def refuse_spread(arguments: list[BatchedExpr], position: int) -> None:
 
 
 def elementwise_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the batch axis of the result of broadcasting, which aligns axes at the end.
+    """Return the batch axis of a broadcast result, whose axes are aligned at the end.
 
     A shared tensor must have length 1 along the batch axis.
     """
@@ -165,7 +167,7 @@ def reduction_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the axis of the result that has as many elements before it as the batch axis had.
+    """Return the axis of the result that follows as many elements as the batch axis did.
 
     An axis of length 1 is preferred. In any other axis, the samples are the outer dimension.
     """
@@ -187,7 +189,7 @@ def permuted_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def take_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the batch axis of a ``take``: either the table or the indices differ per sample."""
+    """Return the batch axis of a ``take``, whose table or indices differ per sample."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
         raise MixedSamplesError("picks elements of one sample by another sample")
@@ -221,7 +223,7 @@ def build_to_shape(operator: Callable[..., relax.Expr]) -> Callable[..., relax.E
 def build_concat(
     call: tvm.ir.Call, arguments: list[BatchedExpr], axis: int, size: int
 ) -> relax.Expr:
-    """Return the concatenation; a part that all samples share is repeated for each sample."""
+    """Return the concatenation, in which a shared part is repeated for each sample."""
     parts: list[Any] = []
     for part in arguments[0].value.fields:
         shape = list(static_shape(part))
@@ -265,4 +267,4 @@ ROWS = (
 
 RULES = {f"relax.{name}": rule for rule in ROWS for name in rule.operators.split()}
 RULES |= dict.fromkeys(ELEMENTWISE, BatchRule("", elementwise_axis, takes_merged=True))
-"""The rule of every operator that a batch can go through, by its name."""
+"""The rules of the operators that support a batch, by operator."""

@@ -12,11 +12,12 @@ from firmwright.planning.memory import MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """The requested and the actual batch: the file ``batch/batch.json``.
+    """The requested and the actual batch, which are in the file ``batch/batch.json``.
 
-    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` is the number of
-    bytes of this memory that the batch needs. ``next_needs`` is this number for one more sample;
-    None if no more samples were requested. The two sizes have the names in vendors' archives.
+    ``memory`` is the fullest memory, and ``capacity`` is the memory's size in bytes. The batch
+    needs ``needs`` bytes of this memory. One more sample would need ``next_needs`` bytes, or None
+    if no more samples were requested. The names of the two batch sizes are the names in vendors'
+    archives.
     """
 
     desired_batch_size: int
@@ -37,11 +38,10 @@ class BatchChoice:
 def choose_batch(
     wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
 ) -> BatchChoice:
-    """Return the largest batch up to ``wanted`` that fits; ``uses`` returns the memory use of a
-    size.
+    """Return the largest batch up to ``wanted`` that fits.
 
-    A single sample has to fit. Raises UserError if fewer samples than wanted fit and ``require`` is
-    set.
+    ``uses`` returns the memory use of a size. A single sample must fit. Raises UserError if fewer
+    samples than wanted fit and ``require`` is true.
     """
     used = cache(uses)
     actual = find_largest(wanted, used)
@@ -68,11 +68,12 @@ def sum_needs(memory: str, uses: Sequence[MemoryUse]) -> int:
 
 
 def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
-    """Return the largest batch that fits; one sample always fits.
+    """Return the largest batch that fits, assuming that one sample fits.
 
     Memory grows almost in proportion to the batch. A straight line through the first two sizes is
-    the estimate, and the sizes next to it decide. If the estimate is wrong, steps of doubled length
-    find one size that fits and one that does not, and a binary search finds the limit between them.
+    the estimate, and the function checks the sizes next to the estimate. If the estimate is wrong,
+    steps of doubled length find one size that fits and one size that does not fit. Then a binary
+    search finds the limit between them.
     """
     if wanted == 1:
         return 1
@@ -96,6 +97,9 @@ def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int
 
 
 def extrapolate_size(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
-    """Return the size at which the first memory is full, by the growth from size 1 to size 2."""
+    """Return the size at which the first memory is full.
+
+    The growth from size 1 to size 2 is extrapolated.
+    """
     growths = [(use, max(sum_needs(use.memory, two) - use.needs, 1)) for use in one]
     return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))

@@ -1,4 +1,4 @@
-"""Places the result of a kernel over one of its inputs, if no later kernel reads the input."""
+"""Places the result of a kernel over one of its inputs if no later kernel reads the input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule
 
 Candidate = tuple[int, str, str]
-"""A step, a tensor that its kernel may write over, and the tensor that the kernel writes."""
+"""A step, a tensor that the step's kernel may overwrite, and the tensor that the kernel writes."""
 
 MANY = 4
 
@@ -24,9 +24,9 @@ def join_in_place(
 ) -> tuple[list[Buffer], dict[str, str]]:
     """Join the buffers of inputs that kernels may overwrite with the results' buffers.
 
-    If there are two such inputs, the older one is used: the state of a recurrent layer then stays
-    in one location from step to step. Returns the remaining buffers, and for each tensor without a
-    buffer the buffer that contains it.
+    If a kernel may overwrite two inputs, the function selects the older input. Therefore the state
+    of a recurrent layer stays in one location. Returns the remaining buffers. Also returns, for
+    each tensor without a buffer, the buffer that contains the tensor.
     """
     left = {b.name: b for b in buffers}
     last = {b.name: b.last for b in buffers}
@@ -49,9 +49,9 @@ def join_in_place(
 
 
 def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Candidate]:
-    """Drop the only call of a function that may overwrite an input, if it has :data:`MANY` calls.
+    """Drop a function's only call that may overwrite an input, if it has :data:`MANY` calls.
 
-    This call would need a separate function, such as the last step of a recurrent layer.
+    This call, such as the last step of a recurrent layer, would need a separate function.
     """
     calls = defaultdict(list)
     for kernel in kernels.kernels:
@@ -67,9 +67,9 @@ def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Ca
 def list_candidates(
     partition: Partition, kernels: Kernels, schedule: Schedule
 ) -> Iterator[Candidate]:
-    """Yield steps, each with a tensor that its kernel may overwrite and the tensor that it writes.
+    """Yield each step with a tensor that its kernel may overwrite, and the tensor that it writes.
 
-    A kernel that also reads another view of the tensor must not overwrite it.
+    A kernel that also reads another view of the tensor must not overwrite the tensor.
     """
     roots = partition.view_roots
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels if kernel.in_place}
@@ -82,7 +82,7 @@ def list_candidates(
 
 
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
-    """Return a kernel whose call has one pointer for an output and the input that it overwrites."""
+    """Return a kernel whose call has one pointer for an output and the overwritten input."""
     for read in kernel.inputs:
         location = locations[read.tensor]
         if read.name in kernel.in_place and location == locations[kernel.outputs[0].tensor]:

@@ -1,8 +1,8 @@
-"""Finds calls that repeat, such as the steps of a recurrent layer, and turns them into loops.
+"""Finds repeated calls, such as the steps of a recurrent layer, and converts them to loops.
 
 Calls repeat if they call one function with equal constants and matching tensors. Two tensors match
 if they are equal, are parts of one tensor, or have one role in two repetitions. Buffers are placed
-as if all repetitions ran at the same time, so that each has the same buffers.
+as if all repetitions ran at the same time, so all repetitions use the same buffers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ MAX_CALLS = 64
 """The maximum number of calls per repetition to try."""
 
 MIN_TIMES = 3
-"""The minimum number of repetitions; fewer repetitions need less code as calls."""
+"""The minimum number of repetitions.
+
+Fewer repetitions need less code as calls.
+"""
 
 Slice = tuple[str, int]
 """The buffer or tensor that contains a tensor, and the byte at which the tensor begins."""
@@ -33,8 +36,9 @@ Slice = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of ``times`` repetitions of ``calls`` calls; ``first`` is the first call, without
-    views.
+    """A loop of ``times`` repetitions of ``calls`` calls.
+
+    ``first`` is the number of the first call, and views are not counted.
     """
 
     first: int
@@ -48,7 +52,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the schedule: its step, its function and constants, and its tensors' locations."""
+    """A call of the schedule: step, function, constants and the locations of tensors."""
 
     step: int
     function: Hashable
@@ -57,21 +61,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The differences between the tensors of a call and of the corresponding call one repetition
-    later.
+    """The differences between the tensors of two calls, of which one is one repetition later.
 
-    A difference is the distance in bytes within one buffer or tensor (with True), or the distance
-    in steps to the step that writes the buffer (with False).
+    A difference with True is the distance in bytes within one buffer or tensor. A difference with
+    False is the distance in steps to the step that writes the buffer.
     """
 
     moves: tuple[tuple[bool, int], ...]
 
 
 def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
-    """Return the loops, in order, with which the fewest calls remain; loops are not nested.
+    """Return the loops, in order, that leave the fewest calls.
 
-    If a loop could begin at several calls, it begins at the call before which the fewest bytes are
-    in use. At that call, a step of a recurrent layer passes only its state to the next step.
+    Loops are not nested. If a loop could begin at several calls, it begins at the call before which
+    the fewest bytes are in use. At that call, a step of a recurrent layer passes only its state to
+    the next step.
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
@@ -96,8 +100,10 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return for each call the number of earlier written bytes that this call or a later call
-    reads."""
+    """Return for each call the number of earlier written bytes that later reads need.
+
+    The reads include the call's reads.
+    """
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes
@@ -132,7 +138,7 @@ def fit_loop(alike: Sequence[Repetition | None], calls: int, first: int) -> Fit:
 
 
 def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetition | None:
-    """Return the differences between two calls, or None if the later one is not a repetition."""
+    """Return the differences between two calls, or None if the later call is not a repetition."""
     if call.function != later.function:
         return None
     moves = []
@@ -147,14 +153,17 @@ def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetitio
 
 
 def may_share(one: Buffer | None, other: Buffer | None) -> bool:
-    """Return whether two buffers can share a location: they have the same size and memory."""
+    """Return whether two buffers can share a location, because size and memory are equal."""
     return bool(one and other and (one.bytes, one.memory) == (other.bytes, other.memory))
 
 
 def list_calls(
     partition: Partition, kernels: Kernels, schedule: Schedule, slices: Mapping[str, Slice]
 ) -> list[Call]:
-    """Return the calls in order. A call that waits or that starts a job never repeats."""
+    """Return the calls in order.
+
+    A call that waits or that starts a job never repeats.
+    """
     functions = find_functions(partition, kernels, slices)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     calls = []
@@ -176,8 +185,8 @@ def list_slices(kernel: Kernel, slices: Mapping[str, Slice]) -> Iterator[Slice]:
 class Folded:
     """Buffers for a placement in which all repetitions of a loop run at the same time.
 
-    ``parts`` has, for each buffer of the schedule, the folded buffer that contains it and the byte
-    offset in that buffer.
+    ``parts`` maps each buffer of the schedule to the folded buffer that contains it, and to the
+    byte offset in the folded buffer.
     """
 
     buffers: list[Buffer]
@@ -185,8 +194,9 @@ class Folded:
     unfolded: Sequence[Buffer]
 
     def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
-        """Return the schedule's buffers at their offsets in the placed buffers; states do not
-        change.
+        """Return the schedule's buffers at their offsets in the placed buffers.
+
+        The buffers of states do not change.
         """
         wholes = {b.name: b for b in placed}
         own = {whole for whole, _ in self.parts.values()}
@@ -201,9 +211,10 @@ class Folded:
 def fold_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
 ) -> Folded:
-    """Join the buffers that have one role in all repetitions: in shared bytes, or side by side.
+    """Join the buffers that have one role in all repetitions.
 
-    A joined buffer has the steps of the first repetition.
+    Joined buffers share their bytes, or they are next to each other. A joined buffer has the steps
+    of the first repetition.
     """
     time = fold_time(loops, calls, steps)
     folded: list[Buffer] = []
@@ -219,7 +230,7 @@ def fold_loops(
 
 
 def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.NDArray[np.int64]:
-    """Return for each step the corresponding step of its loop's first repetition."""
+    """Return for each step the corresponding step in the first repetition of the loop."""
     time = np.arange(steps)
     for loop in loops:
         for number in range(loop.first + loop.calls, loop.end):
@@ -232,9 +243,7 @@ def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.N
 def group_roles(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> list[list[Buffer]]:
-    """Return groups of the buffers that have one role in all repetitions, each sorted by first
-    step.
-    """
+    """Return groups of the buffers that have one role in all repetitions, sorted by first step."""
     row_of = {b.name: [b] for b in buffers}
     for loop in loops:
         for one, other in list_successors(loop, calls):
@@ -247,8 +256,7 @@ def group_roles(
 
 
 def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
-    """Yield buffers of a repetition, each with the buffer that has its role in the next
-    repetition."""
+    """Yield pairs of the buffers that have one role in a repetition and in the next repetition."""
     for number in range(loop.first, loop.end - loop.calls):
         later = calls[number + loop.calls]
         for (one, _), (other, _) in zip(calls[number].slices, later.slices, strict=True):
@@ -257,7 +265,7 @@ def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, st
 
 
 def is_one_by_one(row: Sequence[Buffer]) -> bool:
-    """Return whether each buffer is dead when the next one is written."""
+    """Return whether each buffer is dead when the next buffer is written."""
     return all(b.last < after.first for b, after in pairwise(row))
 
 
@@ -284,7 +292,7 @@ def keep_small_loops(
 def find_shared_functions(
     partition: Partition, kernels: Kernels, locations: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the regions that call the function of another region, each with this other region."""
+    """Return the regions that call another region's function, with the name of that region."""
     owners = find_functions(partition, kernels, locations)
     return {region: owner for region, owner in owners.items() if region != owner}
 

@@ -1,4 +1,4 @@
-"""Sums the bytes that a program needs in each memory of its platform, and checks that they fit."""
+"""Sums the bytes that a program needs in each memory of its platform, and checks the sums."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from firmwright.toolchain import Platform
 LARGEST_SHOWN = 5
 
 ADDRESSABLE = 2**31 - 1
-"""The maximum in bytes, because the generated C has 32-bit indices and a host's linker supports no
-more."""
+"""The maximum size in bytes.
+
+The C code has 32-bit indices, and a host's linker supports no larger sizes.
+"""
 
 ARENA, PORTS = "arena", "inputs and outputs"
 GROW_WITH_BATCH = (ARENA, PORTS)
 
 BOX_BYTES = 24
-"""The bytes of a detected object: five floats and a class (``detection.h``)."""
+"""The size of a detected object in bytes: five floats and a class (``detection.h``)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,10 @@ class Program:
     boxes: int = 0
 
     def ram_parts(self, platform: Platform) -> list[Consumer]:
-        """Return the parts that share RAM; weights and code only if there is no flash."""
+        """Return the parts that share RAM.
+
+        Weights and code are included only if there is no flash.
+        """
         parts = [
             Consumer(self.plan.arena_bytes, ARENA),
             Consumer(sum(t.bytes for t in self.ports), PORTS),
@@ -103,7 +108,10 @@ def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dic
 
 
 def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
-    """Return the program's use of every memory that planning fills, RAM first, without flash."""
+    """Return the program's use of every memory that planning fills, beginning with RAM.
+
+    Flash is not included.
+    """
     ram = platform.memories.get("ram")
     memory, available = ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
     uses = [MemoryUse(memory, sum(p.bytes for p in program.ram_parts(platform)), available)]
@@ -129,7 +137,10 @@ def check_memory(program: Program, platform: Platform) -> None:
 
 
 def check_flash(program: Program, platform: Platform) -> None:
-    """Raise UserError if the weights alone do not fit; the linker checks the code."""
+    """Raise UserError if the weights alone do not fit.
+
+    The linker checks the code.
+    """
     flash = platform.memories.get("flash")
     if flash is None or platform.all_in_ram:
         return
@@ -154,7 +165,7 @@ def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
 
 
 def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
-    """Yield a note about the free memories, if the network may use several."""
+    """Yield a note about the free memories if the network may use several."""
     if not any(memory.cost is not None for memory in platform.memories.values()):
         return
     used = {use.memory: use.needs for use in memory_uses(program, platform)}
@@ -197,10 +208,10 @@ def make_error(
 def suggest_batch(
     ports: Sequence[Tensor], parts: Sequence[Consumer], available: int
 ) -> Iterator[str]:
-    """Yield the number of samples that would fit, if the model processes several at once.
+    """Yield the number of samples that would fit if the model processes several at once.
 
-    A model does so if all inputs and outputs have equal lengths along their first axis. Buffers
-    grow almost in proportion to this length.
+    Such a model has inputs and outputs with equal lengths along their first axis. Buffers grow
+    almost in proportion to this length.
     """
     lengths = {t.shape[:1] for t in ports}
     size = lengths.pop()[0] if len(lengths) == 1 and () not in lengths else 1
@@ -213,14 +224,14 @@ def suggest_batch(
 
 
 def list_weights(kernels: Kernels) -> Iterator[tuple[Parameter, Consumer]]:
-    """Yield every kernel's weights, each with its name in messages."""
+    """Yield every kernel's weights with their names in messages."""
     for kernel in kernels.kernels:
         for weight in kernel.weights:
             yield weight, Consumer(weight.bytes, f"weights of {kernel.region}")
 
 
 def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
-    """Yield every buffer and constant that needs RAM, at the same time or in turn."""
+    """Yield every buffer and constant that needs RAM, at the same time or at different times."""
     yield Consumer(platform.stack, "stack")
     if program.boxes:
         yield Consumer(program.boxes * BOX_BYTES, f"room for {program.boxes:,} boxes")
@@ -233,7 +244,6 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
 
 
 def list_buffers(program: Program) -> Iterator[Consumer]:
-    """Yield the buffers of the arena in RAM."""
     producers = {name: r.name for r in program.partition.regions for name in r.outputs}
     for buffer, state in zip(program.plan.states, program.interface.states, strict=True):
         yield Consumer(buffer.bytes, f"state '{state.tensor.name}'")

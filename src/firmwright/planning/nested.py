@@ -1,4 +1,7 @@
-"""Lowers a region of several layers to plain C: each layer separately, joined in one kernel."""
+"""Lowers a region of several layers to plain C code.
+
+Each layer is lowered separately, and one kernel contains all layers.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,16 @@ from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_p
 from firmwright.targets import Context
 
 SCRATCH_NAME = "memory"
-"""The name of the parameter with the tensors between layers."""
+"""The name of the parameter that contains the tensors between layers."""
 
 
 def lower_in_layers(
     region: Region, module: tvm.IRModule, context: Context, stand_in: str | None = None
 ) -> LoweredRegion:
-    """Cut the region into layers as for the fallback device, and join their C.
+    """Cut the region into layers as for the fallback device, and join their C code.
 
     The loops are plain and not optimized for the fallback device, because the region does not run
-    on
-    it. ``stand_in`` becomes the kernel's ``stand_in``.
+    on it. ``stand_in`` becomes the kernel's ``stand_in``.
     """
     assert context.fallback is not None  # a mix ends with a fallback device
     inner, partition = cut_region(region, module, context.fallback)
@@ -41,8 +43,8 @@ def join_kernels(
 ) -> LoweredRegion:
     """Return a kernel that runs the ``lowered`` layers, in order, as one region.
 
-    ``layers`` is the partition of the region. The tensors between layers are at planned offsets
-    of one scratch buffer. Weights get the region's name as a prefix.
+    ``layers`` is the partition of the region. The tensors between layers are at planned offsets of
+    one scratch buffer. Weights get the region's name as a prefix.
     """
     kernels = Kernels(tuple(layer.kernel for layer in lowered))
     plan = make_plan(layers, kernels)
@@ -83,7 +85,7 @@ def join_kernels(
 def make_parameters(
     layers: Partition, names: Sequence[str], tensors: Sequence[str], role: str
 ) -> list[Parameter]:
-    """Return the region's parameters for its inputs or outputs, ``region_input_0`` …"""
+    """Return the region's parameters ``region_input_0`` … or ``region_output_0`` …."""
     known = {t.name: t for t in layers.tensors}
     return [
         Parameter(f"region_{role}_{i}", known[own].dtype, known[own].elements, tensor)
@@ -92,7 +94,7 @@ def make_parameters(
 
 
 def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
-    """Return a layer as a C block: its parameters as pointers, then its body."""
+    """Return a layer as a C block that contains its parameters as pointers, then its body."""
     lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
     lines += [emit_pointer(p, plan.locations[p.tensor], "const ") for p in kernel.inputs]
     lines += [
@@ -105,7 +107,10 @@ def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan
 
 
 def emit_pointer(parameter: Parameter, location: Location, const: str = "") -> str:
-    """Return the C of a pointer to a layer's tensor, in scratch or in a parameter of the region."""
+    """Return the C code of a pointer to a layer's tensor.
+
+    The tensor is in the scratch buffer or in a parameter of the region.
+    """
     kind = f"{const}{parameter.c_type} *"
     match location:
         case Input(index, offset):

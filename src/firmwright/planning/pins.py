@@ -18,14 +18,12 @@ def resolve_pins(
 ) -> dict[str, str]:
     """Return the memories of tensors, scratch buffers and constants that the recipe pins.
 
-    A layer is found by its operators' names in the model or by its region's name; ``*`` and ``?``
+    A key names a layer by the layer's operators in the model, or by its region. ``*`` and ``?``
     match any text and any character. The layer's constants, results and scratch buffers are in the
     memory, but only the constants if the memory is read-only. A name has precedence over a pattern.
     A pattern has precedence over ``weights`` and ``arena``, which exclude the tensors of
-    accelerators.
-    Raises PinError for a layer that does not exist, runs on an accelerator, has no tensors to
-    place,
-    or has two memories.
+    accelerators. Raises PinError if a layer does not exist, runs on an accelerator, has no tensors
+    to place, or has two memories.
     """
     accelerated = find_accelerated(partition, kernels, platform)
     found: dict[str, tuple[int, str]] = {}
@@ -61,8 +59,7 @@ def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
 def list_layers(
     pattern: str, memory: str, partition: Partition, kernels: Kernels, platform: Platform
 ) -> set[str]:
-    """Return the tensors and constants, of the layers with this name, that fit the kind of
-    memory."""
+    """Return the tensors and constants of the matching layers that the memory can contain."""
     regions = [region for region in partition.regions if not region.view]
     found = {region.name for region in regions if is_named(region, pattern)}
     if not found:
@@ -81,6 +78,9 @@ def list_layers(
 
 
 def is_named(region: Region, pattern: str) -> bool:
-    """Return whether a pattern matches a region; an exact name always matches."""
+    """Return whether a pattern matches a region.
+
+    An exact name always matches.
+    """
     shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return any(n == pattern or fnmatchcase(n, shell) for n in (region.name, *region.sources))

@@ -1,7 +1,7 @@
 """Chooses one of a platform's memories for each buffer and each array of constants.
 
-Items with the most accesses per byte are placed first, each in the cheapest memory that has space
-for it. An item that fits in no memory stays in its default memory, and a later check reports it.
+Items with the most accesses per byte are placed first, in the cheapest memory that has space. An
+item that fits in no memory stays in its default memory, and a later check reports the item.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from firmwright.toolchain.platforms import Memory, Platform
 class MemoryChoices:
     """The recipe's and the platform's inputs for the choice of memories.
 
-    ``pins`` has the memories that the recipe requests, by the names of tensors, scratch buffers and
-    arrays. ``taken`` has the bytes of each memory for other uses: the stack, the code.
+    ``pins`` contains the memories that the recipe requests, by the names of tensors, scratch
+    buffers and arrays. ``taken`` contains the bytes of each memory for other uses, such as the
+    stack and the code.
     """
 
     platform: Platform
@@ -35,8 +36,9 @@ class MemoryChoices:
 
 @dataclass(frozen=True)
 class Item:
-    """A buffer or an array of constants; ``uses`` is the number of accessed bytes per byte of its
-    size.
+    """A buffer or an array of constants.
+
+    ``uses`` is the number of accessed bytes per byte of the item's size.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Item:
 
 @dataclass
 class Room:
-    """A memory to fill: the bytes ``left`` for the ``arena`` after its constants."""
+    """A memory to fill, which has ``left`` bytes for the ``arena`` after its constants."""
 
     memory: Memory
     left: int
@@ -67,10 +69,9 @@ class Room:
 
 @dataclass(frozen=True)
 class MemoryAssignment:
-    """The buffers with their memories, and the memories of constants that are not in the default
-    memory.
+    """The memories of buffers, and the memories of constants outside the default memory.
 
-    ``rooms`` are the memories with their remaining bytes.
+    ``rooms`` contains the memories with their remaining bytes.
     """
 
     buffers: tuple[Buffer, ...]
@@ -79,7 +80,7 @@ class MemoryAssignment:
 
 
 def pin_buffers(buffers: Iterable[Buffer], choices: MemoryChoices) -> list[Buffer]:
-    """Return the buffers, with the pinned memory for each buffer that the recipe pins."""
+    """Return the buffers with the memories to which the recipe pins them."""
     return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
 
 
@@ -92,8 +93,8 @@ def choose_memories(
 ) -> MemoryAssignment:
     """Choose the memory of every buffer in RAM that is not pinned, and of every constant.
 
-    ``holders`` names for each tensor without a buffer the buffer that contains it. The tensors
-    and constants that an accelerator reads or writes stay in their memories.
+    ``holders`` maps each tensor without a buffer to the buffer that contains it. The tensors and
+    constants that an accelerator reads or writes stay in their memories.
     """
     filling = Filling(choices)
     items = sorted(
@@ -116,7 +117,10 @@ def choose_memories(
 
 
 class Filling:
-    """The memories to fill; ``chosen`` has the memory of each item."""
+    """The memories to fill.
+
+    ``chosen`` contains the memory of each item.
+    """
 
     def __init__(self, choices: MemoryChoices) -> None:
         self.home = choices.platform.constants_memory
@@ -126,11 +130,11 @@ class Filling:
             for name, memory in choices.platform.memories.items()
         }
         costs = {n: r.memory.cost for n, r in self.rooms.items() if r.memory.cost is not None}
-        # If two memories cost the same, constants go to the memory that needs no copy at start-up.
+        # If two memories have equal costs, constants are placed in the memory that needs no copy at
+        # start-up.
         self.cheapest = sorted(costs, key=lambda n: (costs[n], not self.rooms[n].memory.read_only))
 
     def find_home(self, item: Item) -> str:
-        """Return the default memory of an item."""
         return RAM if item.buffer else self.home
 
     def choose(self, item: Item) -> str:
@@ -139,7 +143,10 @@ class Filling:
         return next(found, self.find_home(item))
 
     def serves(self, name: str, item: Item) -> bool:
-        """Return whether a memory supports an item: if there is flash, RAM has only variables."""
+        """Return whether a memory supports an item.
+
+        If there is flash, RAM contains only variables.
+        """
         if item.buffer:
             return not self.rooms[name].memory.read_only
         return name != RAM or self.home == RAM
@@ -157,8 +164,9 @@ class Filling:
                 self.rooms[room].put(item)
 
     def needs_copy(self, name: str, item: Item) -> bool:
-        """Return whether the start-up code copies the item from flash, so that flash contains it
-        too.
+        """Return whether the start-up code copies the item from flash.
+
+        Flash then also contains the item.
         """
         return item.buffer is None and name != self.home and not self.rooms[name].memory.read_only
 
@@ -166,7 +174,10 @@ class Filling:
 def list_items(
     partition: Partition, kernels: Kernels, buffers: Sequence[Buffer], holders: Mapping[str, str]
 ) -> list[Item]:
-    """Return all items to place; the accesses of a buffer include all tensors in it."""
+    """Return all items to place.
+
+    The accesses of a buffer include all tensors in the buffer.
+    """
     accesses = count_accesses(partition, kernels)
     for name, holder in holders.items():
         if name != holder:
@@ -190,7 +201,7 @@ def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform)
 
 
 def find_stored(partition: Partition, kernels: Kernels, platform: Platform) -> dict[str, str]:
-    """Return the ``read_only`` memory of each constant of an accelerator that reaches one."""
+    """Return the ``read_only`` memory of each constant whose accelerator has such a memory."""
     devices = {region.name: region.device for region in partition.regions}
     stored = platform.device_storage
     memories = [(k, stored.get(devices[k.region])) for k in kernels.kernels]
@@ -198,11 +209,11 @@ def find_stored(partition: Partition, kernels: Kernels, platform: Platform) -> d
 
 
 def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:
-    """Return the bytes that are read and written of each tensor, scratch buffer and array.
+    """Return the number of accessed bytes of each tensor, scratch buffer and array.
 
-    A multiply-accumulate reads one element of its layer's inputs and one of its weights, which are
-    the largest of its arrays. Other tensors are accessed once per element of the tensor or of the
-    results, whichever number is larger. The count ignores values that a kernel keeps in registers.
+    A multiply-accumulate reads one element of its layer's inputs and one element of its layer's
+    largest array. Other tensors are accessed once per element of the tensor or of the results,
+    whichever number is larger. The count ignores values that a kernel keeps in registers.
     """
     macs = {region.name: region.macs for region in partition.regions}
     roots = partition.view_roots

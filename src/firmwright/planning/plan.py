@@ -1,4 +1,4 @@
-"""Plans the location of every tensor (file ``plan/plan.json``)."""
+"""Plans the location of every tensor, which the file ``plan/plan.json`` contains."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ Location = Input | Output | Slot
 class Plan:
     """The schedule and the static memory plan.
 
-    ``locations`` has the location of every tensor and scratch buffer; a view has the location of
-    its source. A result that overwrites an input has the input's location and buffer.
+    ``locations`` contains the location of every tensor and scratch buffer. A view has the location
+    of its source. A result that overwrites an input has the input's location and buffer.
     ``output_copies`` are (output index, location) pairs for outputs that no region writes directly.
-    ``other_arenas`` has the bytes of the arenas in memories other than RAM. ``shared_functions``
-    are regions that call another region's function, because their C is equal. The states are in the
-    first ``state_bytes`` of the arena. ``state_copies`` are (state index, location) pairs: the
-    program copies the next value of a state that no region writes to the state's location.
-    ``constants`` has the memories of the arrays that are not with the other arrays in flash.
-    ``loops`` are calls that repeat: from one repetition to the next, each tensor moves by a
-    constant number of bytes, or stays.
+    ``other_arenas`` contains the bytes of the arenas in memories other than RAM.
+    ``shared_functions`` are regions that call another region's function, because their C code is
+    equal. The states are in the first ``state_bytes`` of the arena. ``state_copies`` are (state
+    index, location) pairs. If no region writes the next value of a state to the state's location,
+    the program copies the value. ``constants`` contains the memories of the arrays that are not in
+    flash with the other arrays. ``loops`` are calls that repeat. From one repetition to the next,
+    each tensor moves by a constant number of bytes, or stays.
     """
 
     schedule: Schedule
@@ -95,16 +95,17 @@ class Plan:
         return align(self.states[-1].end) if self.states else 0
 
     def name_functions(self, kernels: Kernels, prefix: str) -> dict[str, str]:
-        """Return the regions in the order of their calls, each with the C function it calls."""
+        """Return the C function that each region calls, in the order of the calls."""
         computed = {kernel.region for kernel in kernels.kernels}
         regions = [step.region for step in self.schedule.steps if step.region in computed]
         return {r: f"{prefix}_{self.shared_functions.get(r, r)}" for r in regions}
 
 
 def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | None = None) -> Plan:
-    """Return the schedule and each tensor's location; ``choices`` decide among several memories.
+    """Return the schedule and each tensor's location.
 
-    Inputs and outputs of the network are in the caller's buffers, all other tensors in arenas.
+    ``choices`` determine the choice among several memories. Inputs and outputs of the network are
+    in the caller's buffers, and all other tensors are in arenas.
     """
     schedule = schedule_regions(partition, kernels)
     views = partition.view_locations
@@ -178,10 +179,10 @@ def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Loca
 def place_in_memories(
     placement: MemoryAssignment, states: Sequence[Buffer]
 ) -> dict[str, list[Buffer]]:
-    """Return the placed buffers of each memory, sorted by memory; RAM is always included.
+    """Return the placed buffers of each memory, sorted by memory.
 
-    The buffers need no more bytes of a memory than the choice of memories has counted. In RAM, the
-    ``states`` come first.
+    RAM is always included. The buffers need no more bytes of a memory than the choice of memories
+    has counted. In RAM, the ``states`` come first.
     """
     arenas = {}
     for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
@@ -220,7 +221,7 @@ def list_outputs(partition: Partition) -> tuple[str, ...]:
 def find_output_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the outputs that no region writes directly, each with the location of its bytes."""
+    """Yield the outputs that no region writes directly, with the locations of their bytes."""
     for index, name in enumerate(list_outputs(partition)):
         if locations[name] != Output(index):
             yield index, locations[name]
@@ -229,9 +230,7 @@ def find_output_copies(
 def find_state_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the states whose next value is not in the state's location, each with that value's
-    location.
-    """
+    """Yield the states whose next value is elsewhere, with the next values' locations."""
     for index, (state, result) in enumerate(partition.state_pairs):
         if locations[result] != locations[state]:
             yield index, locations[result]
@@ -261,7 +260,7 @@ def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
 
 
 def list_scratch(partition: Partition, kernels: Kernels, schedule: Schedule) -> Iterator[Buffer]:
-    """Yield the kernels' scratch buffers, in order of execution."""
+    """Yield the kernels' scratch buffers in order of execution."""
     memories = {r.name: r.memory for r in partition.regions}
     scratch = {k.region: k.scratch for k in kernels.kernels}
     for number, step in enumerate(schedule.steps):
@@ -270,7 +269,10 @@ def list_scratch(partition: Partition, kernels: Kernels, schedule: Schedule) -> 
 
 
 def list_states(partition: Partition, schedule: Schedule) -> list[Buffer]:
-    """Return the states' buffers, one after the other; no other buffer overlaps them."""
+    """Return the states' buffers, one after the other.
+
+    No other buffer overlaps them.
+    """
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     buffers: list[Buffer] = []
     for state, _ in partition.state_pairs:
@@ -286,10 +288,10 @@ def find_written_states(
     schedule: Schedule,
     buffers: Sequence[Buffer],
 ) -> dict[str, str]:
-    """Return the buffers that can be in a state's location as its next value, each with the state.
+    """Return the buffers that can be in a state's location as its next value, with the states.
 
-    This requires that the state's last reader is done before, or that the kernel may overwrite
-    the state. All other next values are copied after the last step.
+    The state's last reader must be done before, or the kernel may overwrite the state. All other
+    next values are copied after the last step.
     """
     sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
     roots = partition.view_roots
@@ -309,7 +311,7 @@ def find_written_states(
 
 
 def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
-    """Return the step that reads each state last, or -1 if no step reads it.
+    """Return the step that reads each state last, or -1 if no step reads the state.
 
     A state that an output shows is read after the last step.
     """

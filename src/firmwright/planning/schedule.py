@@ -2,7 +2,7 @@
 
 A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
 order. A region on another device, or on the processor, waits for a job before it reads the job's
-result. If the job's device can signal the reader's device (an event), the processor starts the
+result. If the job's device can signal the reader's device with an event, the processor starts the
 reader at once, and the reader's device waits. Without such kernels, the order is the partition's
 order.
 """
@@ -27,11 +27,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """A region in the order of execution, and the waits before it.
+    """A region in the order of execution, and the waits before the region.
 
     ``events`` are calls that make the region's job wait until at most ``pending`` started jobs of
     another device remain. ``done_before`` is the index of the first step that may use this step's
-    results: the next step, unless this step only starts a job.
+    results. The value is the next step, unless this step only starts a job.
     """
 
     region: str
@@ -42,7 +42,7 @@ class ScheduleStep:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of an inference, with the views, and the waits after the last step."""
+    """The steps of an inference, including the views, and the waits after the last step."""
 
     steps: tuple[ScheduleStep, ...]
     last_waits: tuple[Wait, ...]
@@ -68,10 +68,9 @@ def schedule_regions(partition: Partition, kernels: Kernels) -> Schedule:
 class JobQueues:
     """Jobs that run in parallel to the processor, in one queue per function that waits for them.
 
-    ``started`` has the steps that start each queue's jobs. ``done_before`` has, for each of these
-    steps, the first step before which its job is known to be done. ``implied`` has, for each job of
-    a
-    queue, the number of jobs of other queues that are done once the job is done.
+    ``started`` contains the steps that start each queue's jobs. ``done_before`` maps each of these
+    steps to the first step before which its job is known to be done. ``implied`` contains, for each
+    job of a queue, the number of jobs of other queues that are done once the job is done.
     """
 
     def __init__(self, kernels: Kernels) -> None:
@@ -86,7 +85,7 @@ class JobQueues:
     def prepare(
         self, region: str, reads: Iterable[str], step: int
     ) -> tuple[tuple[Wait, ...], tuple[Wait, ...]]:
-        """Return the waits and the events before a region; start the region's job, if any."""
+        """Return the waits and the events before a region, and start the region's job."""
         needed = self.find_needed(region, reads)
         paths = self.events.get(region, {})
         waits = self.wait({q: n for q, n in needed.items() if q not in paths}, step)
@@ -106,8 +105,9 @@ class JobQueues:
         return waits, tuple(events)
 
     def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
-        """Return the number of jobs of each other queue that must be done before a region reads
-        ``reads``.
+        """Return the number of each other queue's jobs that a region needs.
+
+        These jobs must be done before the region reads ``reads``.
         """
         own = self.queue_of.get(region)
         needed: dict[str, int] = {}
@@ -118,7 +118,7 @@ class JobQueues:
         return needed
 
     def wait(self, needed: Mapping[str, int], step: int) -> tuple[Wait, ...]:
-        """Wait before a step until the needed number of jobs of each queue is done."""
+        """Return the waits before a step after which the needed jobs of each queue are done."""
         open_jobs = {q: n for q, n in needed.items() if n > self.done[q]}
         waits = []
         for queue, count in sorted(open_jobs.items()):
@@ -130,7 +130,7 @@ class JobQueues:
         return tuple(waits)
 
     def finish(self, queue: str, count: int, step: int) -> None:
-        """Record that jobs are done, and that the jobs they waited for are done, too."""
+        """Record that jobs are done, and that the jobs that they waited for are done."""
         done = self.done[queue]
         if count > done:
             self.done_before.update(dict.fromkeys(self.started[queue][done:count], step))
@@ -140,8 +140,9 @@ class JobQueues:
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
-    """Return for each region the regions that wrote its inputs; a view has the writers of its
-    source.
+    """Return for each region the regions that wrote its inputs.
+
+    A view has the writers of its source.
     """
     writers: dict[str, set[str]] = {}
     reads: dict[str, list[str]] = {}
@@ -153,10 +154,10 @@ def find_dependencies(partition: Partition) -> dict[str, list[str]]:
 
 
 def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
-    """Order regions by list scheduling: the next region is the one that can begin first.
+    """Return the regions in the order in which they can begin, based on list scheduling.
 
-    Ties are decided in this order: a region that does not occupy the processor, the longest path to
-    the end, the partition's order. A view comes before its first reader.
+    Ties are resolved in this order: a region that does not occupy the processor, the longest path
+    to the end, the partition's order. A view comes before its first reader.
     """
     regions = {region.name: region for region in partition.regions if not region.view}
     queue_of = {kernel.region: kernel.wait_function for kernel in kernels.kernels}
@@ -168,7 +169,6 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
     def begin(name: str) -> int:
-        """Return the time at which the processor may start a region."""
         awaited = [r for r in reads[name] if queue_of[r] not in (queue_of[name], *events[name])]
         return max([now, *(ends[r] for r in awaited)])
 
@@ -193,10 +193,10 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
 
 
 def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
-    """Return the cycles of a region by its device's cost model.
+    """Return the cycles of a region according to the device's cost model.
 
-    Without a model, assume one cycle per multiply-accumulate; a layer without them has
-    one cycle per element. Only the order of the regions depends on this estimate.
+    Without a model, the estimate is one cycle per multiply-accumulate, or one cycle per element if
+    the layer has no multiply-accumulates. Only the order of the regions depends on this estimate.
     """
     if kernel.cycles is not None:
         return kernel.cycles.total
@@ -206,7 +206,7 @@ def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor
 def longest_paths(
     regions: dict[str, Region], reads: Mapping[str, Sequence[str]], cost: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the cycles of the longest chain of regions that begins with each."""
+    """Return the cycles of the longest chain of regions that begins with each region."""
     behind = dict.fromkeys(regions, 0)
     for name in reversed(regions):
         for read in reads[name]:
@@ -215,7 +215,7 @@ def longest_paths(
 
 
 def insert_views(ordered: Sequence[Region], partition: Partition) -> list[Region]:
-    """Insert every view before the first region that reads it."""
+    """Return the regions with every view before the first region that reads the view."""
     view_of = {name: r for r in partition.regions if r.view for name in r.outputs}
     result: list[Region] = []
 

@@ -1,4 +1,4 @@
-"""Reads the descriptions of the build systems that a recipe names (``templates/exports``)."""
+"""Reads the descriptions of the build systems in ``templates/exports``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ class SampleKind(msgspec.Struct, frozen=True):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """The description of a package, next to its templates.
+    """The description of a package, which is next to its templates.
 
     ``network`` is the folder of the C files. ``reserved`` are names that the package cannot have,
-    because they have another meaning in the build system. ``families`` are the families of cores
-    for which it builds; empty for all. ``archive`` is the file in which all
-    other files are also packed, if there is one. ``samples`` lists networks whose samples are
-    loaded in another form than the form of the input. ``several`` states whether a package can have
-    several networks.
+    because they have another meaning in the build system. ``families`` are the supported families
+    of cores, or empty for all families. ``archive`` is the file in which all other files are also
+    packed, or ''. ``samples`` lists networks whose samples have another form than the input.
+    ``several`` states whether a package can contain several networks.
     """
 
     network: str
@@ -49,7 +48,7 @@ def load_export(name: str) -> Export:
 
 
 def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the prefix if a package cannot have this name."""
+    """Yield an error for a prefix that a package cannot have as its name."""
     prefix = data.get("c_prefix", load_schema()["properties"]["c_prefix"]["default"])
     for name in _list_known(data.get("export")):
         if prefix in load_export(name).reserved:
@@ -70,7 +69,7 @@ def find_joint_export_errors(stated: Any, prefix: str) -> Iterator[Finding]:
 
 
 def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str]:
-    """Yield an error for each build system that does not build for the platform's core."""
+    """Yield an error for each build system that does not support the platform's core."""
     family = find_family(platform.architecture)
     for name in names:
         fitting = load_export(name).families
@@ -85,8 +84,8 @@ def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str
 def list_plain_platforms(families: Sequence[str]) -> list[str]:
     """Return the platforms with cores of these families, without accelerators.
 
-    Cores with a vendor's instructions are not included. Their architecture has the name of an
-    extension that begins with x, as RISC-V names them.
+    Cores with a vendor's instructions are not included. In RISC-V, their architecture contains the
+    name of an extension that begins with x.
     """
     known = [p for p in map(load_platform, platform_names()) if "_x" not in p.architecture]
     plain = (p for p in known if not p.accelerators or p.architecture == "native")

@@ -18,7 +18,10 @@ from firmwright.toolchain.descriptions import suggest_name
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """The options of a device. A fallback accepts every operator."""
+    """The options of a device.
+
+    A fallback accepts every operator.
+    """
 
     options: Mapping[str, OptionValues]
     is_fallback: bool
@@ -26,9 +29,9 @@ class KnownDevice:
 
 @dataclass(frozen=True)
 class KnownPlatform:
-    """The toolchains, emulators and aliases of a platform. The default is first.
+    """The toolchains, emulators and aliases of a platform.
 
-    ``host`` is the platform that can replace this platform, or None.
+    The default is first. ``host`` is the platform that can replace this platform, or None.
     """
 
     toolchains: tuple[str, ...]
@@ -41,7 +44,7 @@ class KnownPlatform:
 class Catalog:
     """The installed platforms, toolchains, devices and emulators, by name.
 
-    ``digest`` identifies the platforms, if they are read only at their first use.
+    ``digest`` identifies the platforms if they are read only when they are used first.
     """
 
     platforms: Mapping[str, KnownPlatform]
@@ -52,11 +55,11 @@ class Catalog:
 
     @property
     def decisive(self) -> tuple[Any, ...]:
-        """Everything on which the check of a recipe depends."""
+        """All values that the check of a recipe depends on."""
         return (self.digest or self.platforms, self.toolchains, self.devices, self.emulators)
 
     def resolve_platform(self, name: str) -> str:
-        """Return the platform's name for one of its aliases. Other names are returned unchanged."""
+        """Return the platform's name for an alias, and any other name unchanged."""
         if name in self.platforms:
             return name
         return next((n for n, p in self.platforms.items() if name in p.aliases), name)
@@ -140,7 +143,7 @@ def _find_device_errors(
 def _find_order_errors(
     devices: Sequence[tuple[Pointer, DeviceSpec]], known: Mapping[str, KnownDevice]
 ) -> Iterator[Finding]:
-    """Yield the devices in the wrong position: only the last device must run every operator."""
+    """Yield the devices in a wrong position: only the last device must run every operator."""
     for position, (pointer, device) in enumerate(devices, 1):
         last, fallback = position == len(devices), known[device.name].is_fallback
         if last and not fallback:

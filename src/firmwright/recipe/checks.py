@@ -1,4 +1,4 @@
-"""Checks the rules between the keys of a recipe, which a schema cannot state.
+"""Checks the rules between the keys of a recipe that a schema cannot state.
 
 Values of the wrong type are skipped, because the schema has reported them.
 """
@@ -28,7 +28,6 @@ from firmwright.targets.custom import load_custom_target
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield every error that the schema cannot find."""
     stated = data.get("devices")
     own, mistakes = load_custom_devices(stated, path.parent, catalogue.devices)
     yield from mistakes
@@ -68,7 +67,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
 def load_custom_devices(
     devices: Any, folder: Path, installed: Collection[str]
 ) -> tuple[dict[str, KnownDevice], list[Finding]]:
-    """Import the devices of a recipe in ``folder``; return them by name, and the errors.
+    """Import the devices of a recipe in ``folder``, and return them by name, and the errors.
 
     Values of the wrong type and missing files are skipped, because other checks report them.
     """
@@ -92,7 +91,7 @@ def load_custom_devices(
 
 
 def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the key `files` of a recipe without Python code, because only such code reads them."""
+    """Yield the key `files` of a recipe without Python code, because only such code reads files."""
     if data.get("files") and not any(r.format.is_function for r in find_references(data)):
         yield Finding(
             ("files",), "the recipe names no Python function that reads these files; remove the key"
@@ -100,7 +99,10 @@ def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_format_errors(model: Any, folder: Path) -> Iterator[Finding]:
-    """Yield an error for a model of an unknown format. A folder is reported as no file."""
+    """Yield an error for a model of an unknown format.
+
+    A folder is reported as no file.
+    """
     source = defaults.complete_model(model)
     file = source["path"] or source["url"]
     path = folder / source["path"] if isinstance(source["path"], str) else None
@@ -110,7 +112,10 @@ def find_format_errors(model: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
-    """Yield an error if a local model has another digest. Downloads are checked later."""
+    """Yield an error if the digest of a local model differs.
+
+    Downloads are checked later.
+    """
     source = defaults.complete_model(model)
     file, stated = source["path"], source["sha256"]
     if not (isinstance(file, str) and isinstance(stated, str)):
@@ -123,10 +128,10 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield errors of class names: a count without names, or classes next to a detection.
+    """Yield errors of class names: a number without names, or classes next to a detection.
 
-    The names of a detector are the names in its labels, so each name must be unique. Some data
-    sets for classifiers have two classes with one name.
+    The labels of a detector contain class names, so each name must be unique. Some data sets for
+    classifiers have two classes with one name.
     """
     pointer: Pointer = ("postprocess", "classes")
     classes = get_value(data, pointer)
@@ -192,7 +197,7 @@ def find_transform_errors(transforms: Any) -> Iterator[Finding]:
 
 
 def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield libraries with one name, and their files with one name, as they share a folder."""
+    """Yield libraries with one name, and their files with one name, because they share a folder."""
     libraries = data.get("libraries")
     listed = enumerate(libraries if isinstance(libraries, list) else ())
     named = [(("libraries", i, "name"), e.get("name")) for i, e in listed if isinstance(e, dict)]
@@ -206,7 +211,7 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_device_calibration_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield calibration samples for devices that `quantize` makes useless."""
+    """Yield calibration samples for devices if `quantize` makes them useless."""
     if data.get("calibration") is not None and data.get("quantize") is not None:
         message = "`quantize` also has a calibration; remove one of the two keys"
         yield Finding(("calibration",), message)
@@ -308,11 +313,14 @@ READING = (
     "-fpass-plugin", "-fplugin", "-fprofile-instr-use", "-fprofile-use", "-idirafter", "-imacros",
     "-include", "-iprefix", "-iquote", "-isysroot", "-isystem", "-iwithprefix", "-specs",
 )  # fmt: skip
-"""The prefixes of flags that read files (manuals of GCC and Clang)."""
+"""The prefixes of flags that read files, from the manuals of GCC and Clang."""
 
 
 def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield flags that read files. The build misses their changes, and bundles lack the files."""
+    """Yield flags that read files.
+
+    The build does not detect changes of these files, and bundles do not contain them.
+    """
     flags = data.get("cflags")
     for number, flag in enumerate(flags if isinstance(flags, list) else ()):
         if isinstance(flag, str) and flag.startswith(READING):
@@ -324,9 +332,10 @@ def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_c_name_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield an error for each reserved or shared name. Values of the wrong type are skipped.
+    """Yield an error for each reserved or shared name.
 
-    The header has macros in capitals, so two names that differ only in case collide.
+    The header has macros in capitals, so two names that differ only in case collide. Values of the
+    wrong type are skipped.
     """
     for key in ("inputs", "outputs"):
         entries, taken = data.get(key), dict[str, str]()
@@ -352,11 +361,14 @@ IN_ONE_IMAGE: Mapping[Pointer, str] = {
     ("libraries",): "the RAM of your functions has no address that both images know",
     ("postprocess", "detection"): "the firmware finds boxes with numbers of one network",
 }
-"""Keys that do not work with a slot, each with the reason."""
+"""The keys that a slot does not support, and the reasons."""
 
 
 def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield keys that do not work with a slot. Values of the wrong type are skipped."""
+    """Yield the keys that a slot does not support.
+
+    Values of the wrong type are skipped.
+    """
     if not isinstance(data.get("slot"), Mapping):
         return
     if data.get("arena") != "caller":

@@ -1,4 +1,4 @@
-"""Derives values of a recipe from other keys, from its file name and from the catalog."""
+"""Derives values of a recipe from other keys, from the file name and from the catalog."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> di
 def find_default_tolerance(data: Mapping[str, Any]) -> dict[str, float]:
     """Return the tolerance for the errors of the reference's sums in float32.
 
-    The error of a float32 sum of n terms is at most n · 2^-24 of its magnitude. For a few
-    thousand terms, it is a ten-thousandth. If a result is near the middle of two quantized values
-    or 16-bit floats, the error can move it by one step.
+    The error of a float32 sum of n terms is at most n · 2^-24 of the sum's magnitude. For a few
+    thousand terms, this error is a ten-thousandth. If a result is near the middle of two quantized
+    values or 16-bit floats, the error can move the result by one step.
     """
     steps = float(data.get("rounding", find_default_rounding(data)) == "onnx")
     return {"absolute": 0.0, "relative": 0.0, "range": 1e-4, "steps": steps}
@@ -97,6 +97,9 @@ def describe_unknown_format(file: str) -> str:
 
 
 def find_default_rounding(data: Mapping[str, Any]) -> str:
-    """Return the rounding of the model. A model that firmwright quantizes is QDQ ONNX."""
+    """Return the rounding of the model.
+
+    A model that firmwright quantizes is QDQ ONNX.
+    """
     quantized_tflite = complete_model(data.get("model"))["format"] == "tflite"
     return "tflite" if quantized_tflite and "quantize" not in data else "onnx"

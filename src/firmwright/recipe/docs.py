@@ -53,7 +53,7 @@ _KINDS = {
     "board": "board",
     "board_access": "connected board",
 }
-"""The names of the files on the page, by their schemas."""
+"""The names of the files on the page, by schema."""
 
 _TYPES = {
     "string": "text",
@@ -95,7 +95,7 @@ def render_description_files() -> str:
 
 
 def _format_keys(schema: Schema, level: int) -> str:
-    """Return the keys as lists: first the keys without a block, then one section per block."""
+    """Return the keys without a block as a list, followed by one section per block."""
     keys = {key.name: key for key in _find_keys(schema, "", schema, set())}
     blocks: dict[str, list[str]] = {}
     for name in keys:
@@ -110,7 +110,7 @@ def _format_keys(schema: Schema, level: int) -> str:
 
 
 def _format_block(key: _Key, root: Schema) -> str:
-    """Return the sentence on a block, and its example as YAML."""
+    """Return the description of a block, and the block's example as YAML."""
     import yaml
 
     text = f"Type: {_format_type(key.schema, root)}, {_format_default(key)}. "
@@ -133,7 +133,7 @@ def _describe_overrides() -> str:
 def _find_keys(schema: Schema, prefix: str, root: Schema, described: set[str]) -> Iterator[_Key]:
     """Yield every key that a value of ``schema`` may contain, outer keys first.
 
-    A definition of the schema is described once. ``described`` has the references of the
+    Each definition of the schema is described once. ``described`` contains the references of the
     definitions that are already described.
     """
     referred = list(_resolve_forms(schema, root))
@@ -164,7 +164,7 @@ def list_required(form: Schema) -> list[str]:
 
 
 def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield every form of a value, with its reference or ''."""
+    """Yield every form of a value with its reference or ''."""
     outer = schema.get("$ref", "")
     whole = resolve_reference(schema, root)
     for form in [whole] if "type" in whole else whole.get("oneOf", [whole]):
@@ -176,7 +176,7 @@ def _has_other_keys(form: Schema) -> bool:
 
 
 def _format_key(key: _Key, root: Schema) -> str:
-    """Return the item of a list: the key, its type and default, its meaning and an example."""
+    """Return the list item of a key: name, type, default, description and example."""
     examples = key.schema.get("examples", ())
     example = f" Example: {_format_code(examples[0])}." if examples else ""
     kind = f"{_format_type(key.schema, root)}, {_format_default(key)}"
@@ -206,7 +206,10 @@ def _format_form(form: Schema, root: Schema) -> str:
 
 
 def _format_limits(form: Schema) -> str:
-    """Return the limits of a number. The limits of 32-bit integers are not shown."""
+    """Return the limits of a number.
+
+    The limits of 32-bit integers are not shown.
+    """
     least, most = form.get("minimum"), form.get("maximum", LARGE)
     if most >= LARGE:
         return "" if least is None else f" ≥ {least}"
@@ -224,7 +227,7 @@ PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_descrip
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the pages; return the exit code."""
+    """Write or check the pages, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="report stale pages without writing")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/reference"))

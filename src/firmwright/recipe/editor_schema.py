@@ -18,36 +18,39 @@ from firmwright.toolchain.emulator_names import emulator_names
 FILE_NAME = "recipe.schema.json"
 
 ADDED = "^\\+|\\+$"
-"""The keys that add items to a list of a base."""
+"""The pattern of keys that add items to a list of a base."""
 
 OWN_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
-"""A custom platform or toolchain, by its path."""
+"""The schema of the path of a custom platform or toolchain."""
 
 
 FIRST_LINE = f"# yaml-language-server: $schema={FILE_NAME}"
-"""The line from which an editor knows the location of a recipe's schema."""
+"""The comment from which an editor reads the location of a recipe's schema."""
 
 
 def list_platforms() -> list[str]:
-    """Return the names of the platforms, and their aliases."""
+    """Return the names and the aliases of the platforms."""
     names = platform_names()
     return [*names, *sorted(alias for name in names for alias in load_platform(name).aliases)]
 
 
 def list_targets() -> list[str]:
-    """Return the devices. A device that rejects some operators is followed by the fallback `c`."""
+    """Return the devices, with the fallback `c` after each device that rejects some operators."""
     return [
         name if load_target(name).is_fallback else f"{name}, c" for name in sorted(target_names())
     ]
 
 
 def allow_names(schema: Any, names: Sequence[str], *others: Schema) -> None:
-    """Change a schema so that its value is one of the names, or has another form."""
+    """Change a schema so that a value is one of the names, or has another form."""
     schema["anyOf"] = [{"enum": list(names)}, *others]
 
 
 def write_editor_schema(folder: Path) -> Path:
-    """Write the schema into a folder of recipes. Raises UserError if that fails."""
+    """Write the schema into a folder of recipes.
+
+    Raises UserError if the file cannot be written, or if it is firmwright's schema.
+    """
     path = folder / FILE_NAME
     if path.exists() and path.samefile(schema_file()):
         raise UserError(f"{path} is a file of firmwright; name the folder of your recipes")
@@ -83,9 +86,9 @@ def make_editor_schema() -> dict[str, Any]:
 
 
 def allow_parts(schema: Any) -> None:
-    """Change a schema so that each mapping may be incomplete, with ``null`` and ``key+``.
+    """Change a schema so that each mapping may be incomplete and may contain ``null`` and ``key+``.
 
-    A base of the recipe may complete it.
+    A base of the recipe may complete the mapping.
     """
     for key, part in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(part, dict | list) and key not in ("if", "then", "not"):

@@ -1,4 +1,7 @@
-"""Finds the user's files that a recipe names: values with one of FILE_FORMATS in the schema."""
+"""Finds the user's files that a recipe names.
+
+The schema marks the values that name files with one of FILE_FORMATS.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ from firmwright.recipe.schema import rewrite_data
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The rule by which a value names files.
+    """The relation between a value and the files that it names.
 
     ``find_required`` returns the path, relative to the recipe's folder, that must exist when the
     recipe is read, or None. ``list_files`` returns the existing files that the build reads. The
-    files of a function are its module and all modules in the folder that it imports.
+    files of a function are its module and all modules in the folder that the module imports.
     """
 
     find_required: Callable[[str], str | None] = lambda _: None
@@ -42,7 +45,7 @@ class FileFormat:
 
 @dataclass(frozen=True)
 class FileReference:
-    """A value that names files of the user, and its pointer in the recipe."""
+    """A value that names the user's files, and the value's pointer in the recipe."""
 
     pointer: Pointer
     value: Any
@@ -90,8 +93,10 @@ FILE_FORMATS = {
     ),
     "python-function": FileFormat(list_files=_list_modules, is_function=True),
 }
-"""The formats, by the schema's ``format``. A ``user-function`` is in the recipe's folder. A
-``python-function`` may be in an installed package."""
+"""The formats, by the schema's ``format``.
+
+A ``user-function`` is in the recipe's folder. A ``python-function`` may be in an installed package.
+"""
 
 
 DISTRIBUTIONS = {"skimage": "scikit-image", "sklearn": "scikit-learn"}
@@ -99,7 +104,10 @@ DISTRIBUTIONS = {"skimage": "scikit-image", "sklearn": "scikit-learn"}
 
 
 def find_references(data: Any) -> list[FileReference]:
-    """Return the values that name files in a recipe's data. Skip values of the wrong type."""
+    """Return the values that name files in a recipe's data.
+
+    Values of the wrong type are skipped.
+    """
     found: list[FileReference] = []
 
     def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
@@ -151,12 +159,15 @@ def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Findin
 
 
 def is_name(package: object) -> bool:
-    """Return whether an optional package name is valid. The schema reports invalid names."""
+    """Return whether an optional package name is valid.
+
+    The schema reports invalid names.
+    """
     return package is None or (isinstance(package, str) and package.isidentifier())
 
 
 def find_missing_package(reference: FileReference) -> Iterator[Finding]:
-    """Yield the Python package that contains the files of a reference, if it is not installed."""
+    """Yield the Python package that contains the files of a reference if it is not installed."""
     package = reference.value.get("package") if isinstance(reference.value, dict) else None
     if package and is_name(package) and not find_package_folder(package):
         advice = f"python -m pip install {DISTRIBUTIONS.get(package, package)}"

@@ -1,7 +1,4 @@
-"""Converts the files of a recipe to a Recipe, or reads the Recipe from a cache.
-
-All errors are reported at once.
-"""
+"""Converts the files of a recipe to a Recipe, or reads the Recipe from a cache."""
 
 from __future__ import annotations
 
@@ -38,9 +35,9 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` are values of the command line, as texts in YAML by their keys. Their paths start
-    at the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
-    DiagnosticError with all errors in YAML, schema, names, rules, and missing files.
+    ``overrides`` are values of the command line as YAML texts, by key. Their paths start at the
+    recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
+    DiagnosticError with all errors in YAML, schema, names and rules, and with all missing files.
     """
     layers = make_layers(source, overrides)
     given = (str(layers), layers.overrides)
@@ -91,9 +88,9 @@ def make_cache_key(decisive: Any) -> str:
 
 
 def read_cache(folder: Path, key: str, layers: Layers) -> Recipe | None:
-    """Return the recipe stored under ``key``.
+    """Return the recipe that is stored under ``key``, or None if it is missing or damaged.
 
-    Returns None if it is missing or damaged, or if one of the recipe's files has changed.
+    The result is also None if one of the recipe's files has changed.
     """
     content = read_checked(folder / f"{key}.json")
     if content is None:
@@ -109,7 +106,6 @@ def read_cache(folder: Path, key: str, layers: Layers) -> Recipe | None:
 
 
 def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
-    """Store a recipe under ``key``."""
     files = {str(file): digest for file, digest in recipe.chain.items()}
     known = {"files": files, "data": recipe.data}
     write_checked(folder / f"{key}.json", json.dumps(known).encode("ascii"))

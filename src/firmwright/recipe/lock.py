@@ -1,7 +1,8 @@
-"""Reads, writes and compares the lock of a recipe: the inputs that the recipe does not fix.
+"""Reads, writes and compares the lock of a recipe.
 
-The lock is a file ``<recipe>.lock`` next to the recipe, for version control. Its published schema
-is ``lock.schema.json``. With a lock, a build with different inputs fails and lists them.
+The lock records the inputs that the recipe does not fix. It is a file ``<recipe>.lock`` next to the
+recipe, for version control. The published schema is ``lock.schema.json``. If the inputs differ from
+the lock, a build fails and lists the differences.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
+    """The digests and versions of a build's inputs.
 
-    ``samples`` contains the digests of the samples that the network reads, under ``calibration``,
-    ``evaluate`` and ``run``. ``versions`` contains the versions of the tools that affect the bytes,
-    with toolchains and emulators by name. ``programs`` maps each compiler and processor to the
-    SHA-256 of all files that the compiler opens: programs, headers, libraries and start-up files.
-    ``bases`` are the recipe's overlays and the files that it extends. ``values`` are the values of
-    the command line, by key. Both are empty in a bundle, because the bundle's recipe is complete.
+    ``files`` maps the path of each file, relative to the recipe's folder, to its SHA-256.
+    ``samples`` contains the digests of the samples that the network reads, in order, under
+    ``calibration``, ``evaluate`` and ``run``. ``versions`` contains the versions of the tools that
+    affect the bytes, with toolchains and emulators by name. ``programs`` maps each compiler and
+    processor to the SHA-256 of all files that the compiler opens: programs, headers, libraries and
+    start-up files. ``bases`` are the recipe's overlays and the files that it extends. ``values``
+    are the values of the command line, by key. Both are empty in a bundle, because the bundle's
+    recipe is complete.
     """
 
     lock_version: int
@@ -60,7 +63,7 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of the installed packages among ``names``, sorted."""
     found = {}
     for name in sorted(names):
-        with suppress(PackageNotFoundError):  # the stage that needs the package reports the remedy
+        with suppress(PackageNotFoundError):  # the stage reports a missing package
             found[name] = read_version(name)
     return found
 
@@ -86,7 +89,10 @@ def name_files(
 
 
 def read_lock(recipe: Path) -> Lock | None:
-    """Read a recipe's lock; None without one. Raises UserError if it cannot be read."""
+    """Return a recipe's lock, or None if there is no lock.
+
+    Raises UserError if the lock cannot be read.
+    """
     path = lock_path(recipe)
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
@@ -105,7 +111,7 @@ def read_lock(recipe: Path) -> Lock | None:
 
 
 def write_lock(recipe: Path, lock: Lock) -> bool:
-    """Write a recipe's lock completely or not at all; return whether it has changed."""
+    """Write a recipe's lock completely or not at all, and return whether the lock has changed."""
     from firmwright.ir.records import encode_record
 
     return write_whole(lock_path(recipe), encode_record(lock))
@@ -114,7 +120,7 @@ def write_lock(recipe: Path, lock: Lock) -> bool:
 def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
     """Return a sentence for each difference between ``found``, the build's inputs, and the lock.
 
-    A lock may have ``alternatives``, toolchains and emulators, that the build does not use.
+    A lock may contain ``alternatives``, toolchains and emulators, that the build does not use.
     """
     return [
         *compare_files(lock.files, found.files),
@@ -137,7 +143,10 @@ def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterat
 
 
 def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str]:
-    """Yield the differences of samples. A run may use fewer samples than the lock has."""
+    """Yield the differences of samples.
+
+    A run may use fewer samples than the lock contains.
+    """
     for purpose in sorted({*locked, *found}):
         ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
         if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):
@@ -163,7 +172,10 @@ def compare_versions(
 
 
 def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
-    """Yield the compilers whose files differ. A lock may have compilers that the build lacks."""
+    """Yield the compilers whose files differ.
+
+    A lock may contain compilers that the build does not use.
+    """
     for name, digest in sorted(found.items()):
         if name not in locked:
             yield f"the files that {name} opens are not in the lock"
@@ -177,7 +189,7 @@ def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Ite
 def compare_bases(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
     """Yield the files of the recipe that differ.
 
-    A lock may have bases that the recipe no longer extends, because the recipe is not locked.
+    A lock may contain bases that the recipe no longer extends, because the recipe is not locked.
     """
     for name, digest in sorted(found.items()):
         if name not in locked:
@@ -193,5 +205,5 @@ def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Itera
             yield f"command line: {key} is not in the lock"
             continue
         ours, theirs = (json.dumps(each.get(key), sort_keys=True) for each in (found, locked))
-        if ours != theirs:  # compared as texts, because 1 equals 1.0 and True in Python
+        if ours != theirs:  # texts, because 1 equals 1.0 and True in Python
             yield f"{key} is {ours}; the lock has {theirs}"

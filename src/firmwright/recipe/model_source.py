@@ -1,4 +1,4 @@
-"""Defines the source of a recipe's model: the key ``model``."""
+"""Defines the source of a recipe's model, which is the key ``model``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class CustomOperatorSource(msgspec.Struct, frozen=True):
-    """The definition of a custom operator: a C function, and Python functions.
+    """The definition of a custom operator: a C function and Python functions.
 
-    ``reference`` computes the results, and ``shapes`` their shapes and types; both are
-    ``module:function``.
+    ``reference`` computes the results, and ``shapes`` returns the shapes and types of the results.
+    Both are ``module:function``.
     """
 
     function: str
@@ -20,12 +20,12 @@ class CustomOperatorSource(msgspec.Struct, frozen=True):
 
 
 class ModelSource(msgspec.Struct, frozen=True):
-    """The source of the model: one of ``path``, ``url`` and ``python``; the other two are None.
+    """The source of the model: a ``path``, a ``url`` or a ``python`` function.
 
-    A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that the
-    function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the file
-    with its key. A recipe states both keys, or neither. ``signature_name`` selects one network of a
-    TFLite file.
+    The other two values are None. A URL has a ``sha256``. ``python`` is ``module:function``, and
+    ``files`` are the files that the function reads. ``signature`` is the file with the supplier's
+    signature, and ``key`` is the file with the supplier's key. A recipe states both keys, or
+    neither. ``signature_name`` selects one network of a TFLite file.
     """
 
     path: str | None
@@ -41,4 +41,4 @@ class ModelSource(msgspec.Struct, frozen=True):
     custom_operators: Mapping[str, CustomOperatorSource] = msgspec.field(default_factory=dict)
     """The custom operators of a TFLite file, by name."""
     state: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The inputs that are kept between runs, each with the output that is its next value."""
+    """The inputs that are kept between runs, and the outputs that are their next values."""

@@ -1,8 +1,4 @@
-"""Converts paths that a file other than the recipe states relative to its folder.
-
-The paths of a recipe start at the recipe's folder, so other paths are rewritten to start at this
-folder.
-"""
+"""Converts the paths in other files of a recipe to paths from the recipe's folder."""
 
 from __future__ import annotations
 
@@ -53,11 +49,11 @@ def find_far_functions(
 
 
 def rebase_argument(key: str, text: str, start: Path, home: Path) -> str:
-    """Return a value of the command line with paths from ``home``, not from ``start``."""
+    """Return a value of the command line with paths from ``home`` instead of ``start``."""
     document, found = read_values({key: text})
     moved = move_paths(document.data, lambda _: start, home)
     if found or moved == document.data:
-        return text  # the reader of the recipe reports errors
+        return text  # the reader of the recipe reports the errors
     value: Any = moved
     for part in parse_key(key):
         value = value[part]

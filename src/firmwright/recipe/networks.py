@@ -1,4 +1,4 @@
-"""Reads a recipe of several networks: the recipes and the platform of one firmware."""
+"""Reads the recipes and the platform of one firmware with several networks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from firmwright.toolchain.descriptions import is_own_file
 
 @dataclass(frozen=True)
 class Networks:
-    """Several networks in one firmware: ``recipes`` by the prefix of their C names.
+    """Several networks in one firmware.
 
-    Paths are relative to the current folder. If ``concurrent`` is true, the networks run at the
-    same time.
+    ``recipes`` maps the prefix of the C names to the recipe. Paths are relative to the current
+    folder. If ``concurrent`` is true, the networks run at the same time.
     """
 
     layers: Layers
@@ -62,7 +62,6 @@ class Networks:
         }
 
     def make_member(self, prefix: str, recipe: Recipe) -> Recipe:
-        """Return the recipe of a network as a part of this firmware."""
         name = f"{self.name}-{prefix}"
         own = {"name": name, "c_prefix": prefix, "arena": "caller"}
         return recipe.replace_data({**recipe.data, **own})
@@ -80,15 +79,14 @@ def select_exports(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def names_networks(layers: Layers) -> bool:
-    """Return whether a recipe names several networks."""
     return "networks" in layers.chain.document.data
 
 
 def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     """Read and check a recipe of several networks, but not the recipes that it names.
 
-    Values of the command line belong to those recipes, except `export`. Raises DiagnosticError with
-    all errors.
+    Values of the command line, except `export`, belong to the named recipes. Raises DiagnosticError
+    with all errors.
     """
     chain = read_chain(replace(layers, overrides=select_exports(layers.overrides)))
     document, found = complete_document(
@@ -132,7 +130,10 @@ def rebase_names(document: Document, folder: Path) -> Document:
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield the errors that the schema cannot find. Values of the wrong type are skipped."""
+    """Yield the errors that the schema cannot find.
+
+    Values of the wrong type are skipped.
+    """
     schema = load_schema()["properties"]["c_prefix"]
     name = data.get("name", path.stem)
     networks = data.get("networks")
@@ -160,7 +161,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
                 f"no such file: {missing[0]}; a relative path starts at the recipe's folder",
             )
             continue
-        with suppress(DiagnosticError):  # the loader of the recipe reports the error
+        with suppress(DiagnosticError):  # the recipe's loader reports the error
             if names_networks(recipe):
                 yield Finding(
                     pointer, f"{recipe} is a recipe of several networks; list its networks instead"

@@ -1,4 +1,7 @@
-"""Writes resolved recipes, with the origin of each value: a line, the command line, a default."""
+"""Writes resolved recipes with the origin of each value.
+
+An origin is a line of a file, the command line, or a default.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LONGEST_LINE, LONGEST_COLUMN = 100, 60
 
 @dataclass(frozen=True)
 class Origins:
-    """The complete data of a recipe, and the chain of files with its values."""
+    """The complete data of a recipe, and the chain of files that contains its values."""
 
     data: Mapping[str, Any]
     chain: Chain
@@ -33,7 +36,7 @@ class Origins:
         return format_origin(self.chain.document.positions[stated])
 
     def find_stated(self, pointer: Pointer) -> Pointer | None:
-        """Return the key that states a value in the files; None if no file states it.
+        """Return the key that states a value in the files, or None if no file states the value.
 
         For a model that is stated as a path, the key of ``model.path`` is ``model``.
         """
@@ -44,13 +47,13 @@ class Origins:
         return above if is_short and pointer[-1] == "path" else None
 
     def list_values(self) -> Iterator[tuple[Pointer, Any]]:
-        """Yield all values that are not mappings, in order."""
         yield from list_leaves(self.data, ())
 
     def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
-        """Return the values of a key, each with its origin. The last value is used.
+        """Return the values of a key with their origins.
 
-        None is a ``null`` that removed the key. The list is empty for a key without a value.
+        The last value is used. None is a ``null`` that removed the key. The list is empty if the
+        key has no value.
         """
         key_pointer = self.find_stated(pointer)
         removed = self.chain.removed.get(pointer)
@@ -90,7 +93,7 @@ def list_leaves(value: Any, pointer: Pointer) -> Iterator[tuple[Pointer, Any]]:
 
 
 def find_node(root: Node, pointer: Pointer) -> Node | None:
-    """Return the node of a key, None if no file states it."""
+    """Return the node of a key, or None if no file states the key."""
     node: Node | None = root
     for part in pointer:
         is_mapping = node is not None and isinstance(node.value, dict)
@@ -110,7 +113,7 @@ def get_value(data: Any, pointer: Pointer) -> Any:
 
 
 def format_recipe(origins: Origins) -> str:
-    """Return the recipe as YAML. A comment on each line has the origin of its value."""
+    """Return the recipe as YAML, with the origin of each value in a comment on the value's line."""
     lines = list(format_lines(origins, origins.data, (), ""))
     width = min(max((len(text) for text, _ in lines), default=0), LONGEST_COLUMN)
     return "\n".join(f"{text:<{width}}  # {note}" if note else text for text, note in lines)
@@ -119,7 +122,7 @@ def format_recipe(origins: Origins) -> str:
 def format_lines(
     origins: Origins, data: Any, pointer: Pointer, indent: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a mapping's keys or of a list's items, each with its origin."""
+    """Yield the lines of a mapping's keys or of a list's items, with the origins of the values."""
     parts = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in parts:
         key_pointer = (*pointer, key)
@@ -144,15 +147,14 @@ def is_flat(value: Any) -> bool:
 
 
 def format_scalar(value: Any) -> str:
-    """Return a value as YAML on one line."""
     text = write_yaml([value], default_flow_style=True, width=float("inf"), sort_keys=False)
     return text.strip()[1:-1]
 
 
 def format_history(origins: Origins, pointer: Pointer) -> str:
-    """Return a key with its value, and lines for all values that it had; empty without values.
+    """Return a key with its value, and lines for all values that the key had.
 
-    A mapping has a paragraph for each value in it.
+    A mapping has a paragraph for each value. The text is empty without values.
     """
     value = get_value(origins.data, pointer)
     if isinstance(value, dict) and value:
@@ -184,7 +186,7 @@ def format_difference(before: Origins, after: Origins) -> list[str]:
 def serialize(recipe: Recipe) -> str:
     """Return a recipe's YAML with the values of the command line, sorted, without comments.
 
-    Defaults of the schema are left out. Only the file name of each absolute path stays.
+    Defaults of the schema are omitted. Only the file name of each absolute path stays.
     """
     stated = drop_empty(rewrite_data(recipe.portable, forget_default))
     return write_yaml(stated, sort_keys=True, width=100)
@@ -199,7 +201,7 @@ SUPPLIED = (
 
 
 def forget_default(pointer: Pointer, value: Any, schema: Schema) -> Any:
-    """Return None for a default value, unless readers need to see the value."""
+    """Return None for a default value, unless readers need the value."""
     if pointer in SHOWN or pointer[:2] == ("run", "tolerance"):
         return value  # a tolerance of 0 differs from the default
     is_default = "default" in schema and value == schema["default"]

@@ -1,4 +1,4 @@
-"""Defines the recipe keys of the command line: every key by name, some by a short name."""
+"""Defines the recipe keys of the command line, some of which have a short name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from firmwright.recipe.schema import load_schema
 
 @dataclass(frozen=True)
 class Override:
-    """A key with a short name: its pointer, the schema of its value, and a sentence of help."""
+    """A key with a short name: its pointer, the schema of its value, and its help text."""
 
     pointer: Pointer
     schema: Schema
     help: str
 
     def find_file(self, text: str) -> str | None:
-        """Return the path of the file that the text must name; None for other texts."""
+        """Return the path of the file that the text must name, or None for other texts."""
         kind = FILE_FORMATS.get(self.schema.get("format", ""))
         return kind.find_required(text) if kind else None
 
     def find_errors(self, text: str) -> Iterator[str]:
-        """Yield the errors of a value."""
         document, found = read_values({"value": text})
         yield from (each.message.removeprefix("value: ") for each in found)
         if not found:
@@ -39,7 +38,7 @@ class Override:
 
 @cache
 def list_overrides() -> Mapping[str, Override]:
-    """Return the keys with a short name, by this name, in the order of the schema."""
+    """Return the keys with a short name, by short name, in the order of the schema."""
     schema = load_schema()
     return dict(_find_overrides(schema, (), schema["$defs"]))
 
@@ -55,7 +54,7 @@ def _find_overrides(
 
 
 def complete_key(name: str) -> str:
-    """Return the key of a name in the command line: ``run.samples`` for ``samples``."""
+    """Return the key of a name in the command line, such as ``run.samples`` for ``samples``."""
     known = list_overrides().get(name)
     return name if known is None else format_pointer(known.pointer)
 
@@ -71,7 +70,10 @@ def is_key(name: str) -> bool:
 
 
 def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
-    """Raise UserError for a name that is not a key of recipes; ``others`` are known names."""
+    """Raise UserError if a name is not a key of recipes.
+
+    ``others`` are known names for the hint.
+    """
     if name.strip("+") == EXTENDS:
         raise UserError(f"{name}=: write overlays after the recipe: recipe=a.yaml:b.yaml")
     if not is_key(name):

@@ -1,4 +1,4 @@
-"""Finds the parts of a recipe that run code on this machine, before the code runs."""
+"""Finds the parts of a recipe that run code on this machine before the code runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ COMPILED = {
     "cflags": "flags can make a compiler run programs",
     "libraries": "the C of a recipe is compiled, and runs on this machine for the platform `host`",
 }
-"""Keys by which a recipe runs code other than Python."""
+"""Keys that make a recipe run code other than Python code."""
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Code of a recipe: its location with a sentence, and the name of the Python code, if any."""
+    """Code of a recipe: a sentence at a location, and the name of Python code, or None."""
 
     location: Diagnostic
     python: str | None
 
 
 def find_own_code(source: Path | Layers) -> list[OwnCode]:
-    """Return the code of a recipe. For an invalid recipe, return the code that can be found.
+    """Return the code of a recipe.
 
-    Raises DiagnosticError for a file that is not a mapping in YAML.
+    For an invalid recipe, the function returns the code that it can find. Raises DiagnosticError if
+    a file is not a mapping in YAML.
     """
     layers = source if isinstance(source, Layers) else Layers(source)
     document = layers.chain.document
@@ -56,7 +57,7 @@ def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
 
 
 def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
-    """Yield keys that run other code: custom platforms and toolchains, boards, flags, C."""
+    """Yield keys that run other code: custom platforms and toolchains, boards, flags, C code."""
     for key in ("platform", "toolchain"):
         if isinstance(data.get(key), str) and is_description_file(data[key]):
             yield (key,), "a description names programs and templates that run", None

@@ -1,4 +1,4 @@
-"""Checks the key ``memory``: memories for all data of a kind, or for layers."""
+"""Checks the key ``memory``, which selects memories for all data of a kind, or for layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ KINDS = (WEIGHTS, ARENA)
 
 
 class PinError(UserError):
-    """An invalid pin. ``key`` is the recipe's key for the pinned data."""
+    """An invalid pin.
+
+    ``key`` is the recipe's key for the pinned data.
+    """
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key

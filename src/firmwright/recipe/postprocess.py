@@ -1,4 +1,4 @@
-"""Defines the part of a recipe on the boxes that a detector's outputs encode."""
+"""Defines the part of a recipe that describes the boxes in a detector's outputs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from firmwright.data.sample_sources import DataFile
 
 
 class Head(msgspec.Struct, frozen=True):
-    """One grid of cells: a part of an output, or an output (None: the network's only output).
+    """One grid of cells, which is an output or a part of an output.
 
-    ``stride`` is the distance of two cells in pixels. It is needed if the output's shape does not
-    define the grid. ``anchors`` are (width, height) in pixels, one per box of each cell.
+    ``output`` None is the network's only output. ``stride`` is the distance of two cells in pixels.
+    It is needed if the output's shape does not define the grid. ``anchors`` are (width, height) in
+    pixels, one per box of each cell.
     """
 
     output: str | None = None
@@ -28,9 +29,10 @@ class Confidence(msgspec.Struct, frozen=True):
 
 
 class BoxCode(msgspec.Struct, frozen=True):
-    """The encoding of a box: ``encoding`` names a rule of docs/howto/detection.md.
+    """The encoding of a box.
 
-    ``channel`` is its first channel. ``bins`` is the number of values per distance distribution.
+    ``encoding`` names a rule of docs/howto/detection.md. ``channel`` is the first channel of the
+    box. ``bins`` is the number of values per distance distribution.
     """
 
     encoding: str
@@ -47,7 +49,10 @@ class Classes(msgspec.Struct, frozen=True):
 
 
 class Detection(msgspec.Struct, frozen=True):
-    """The decoding of outputs to boxes. ``picture`` is the network's input (width, height)."""
+    """The decoding of outputs to boxes.
+
+    ``picture`` is the size (width, height) of the network's input.
+    """
 
     picture: tuple[int, int]
     layout: str

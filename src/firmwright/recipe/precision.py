@@ -1,4 +1,4 @@
-"""Reads and writes the types of a recipe's weights, which a search found.
+"""Reads and writes the types of a recipe's weights that a search found.
 
 The file ``<recipe>.precision`` is next to the recipe, for version control. It is YAML, and its
 schema is ``recipes/precision.schema.json``.
@@ -27,8 +27,8 @@ version: 1
 class LayerPrecision:
     """The type of a layer's weights, their bytes, and the relative error of the outputs.
 
-    The error is the energy of the difference over the energy of the outputs, if only this layer
-    has weights of this type.
+    The error is the energy of the difference divided by the energy of the outputs, if only this
+    layer has weights of this type.
     """
 
     weights: str
@@ -41,7 +41,7 @@ class Precision:
     """The result of a search: the digest of the network, the limits, and the layers by name.
 
     ``flash`` and ``accuracy`` are the limits of the recipe. ``firmware`` is the flash of the
-    firmware in bytes, and ``loss`` the lost accuracy in points, None without labels.
+    firmware in bytes. ``loss`` is the lost accuracy in points, or None without labels.
     """
 
     network: str
@@ -62,12 +62,11 @@ def read_precision(path: Path) -> tuple[Document, Precision]:
 
 
 def write_precision(path: Path, found: Precision) -> bool:
-    """Write a precision file completely or not at all; return whether it has changed."""
+    """Write a precision file completely or not at all, and return whether it has changed."""
     return write_whole(path, format_precision(found).encode())
 
 
 def format_precision(found: Precision) -> str:
-    """Return the text of a precision file, with the layers in their order."""
     lines = [HEAD + f"network: {quote(found.network)}"]
     for key in ("flash", "accuracy", "firmware", "loss"):
         value = getattr(found, key)
@@ -85,6 +84,6 @@ def format_precision(found: Precision) -> str:
 
 
 def format_number(value: float) -> str:
-    """Return a number that YAML reads as a number: 1.0e-05 instead of 1e-05."""
+    """Return a number in a form that YAML reads as a number, such as 1.0e-05 instead of 1e-05."""
     mantissa, e, exponent = str(value).partition("e")
     return f"{mantissa}.0{e}{exponent}" if e and "." not in mantissa else str(value)

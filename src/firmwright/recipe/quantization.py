@@ -1,4 +1,4 @@
-"""Defines the part of a recipe on the quantization of float networks and its limits."""
+"""Defines the part of a recipe that describes the quantization of float networks and its limits."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ Inputs = str | dict[str, DataSource]
 
 
 class CalibrationSamples(msgspec.Struct, frozen=True):
-    """The samples with which a device quantizes float layers; None in ``samples`` means all."""
+    """The samples with which a device quantizes float layers.
+
+    None in ``samples`` means all samples.
+    """
 
     inputs: Inputs
     samples: int | None = None
 
 
 class CalibrationOptions(msgspec.Struct, frozen=True):
-    """The samples that show each tensor's values, and the method that selects its range.
+    """The samples that show each tensor's values, and the method that selects the tensor's range.
 
-    ``samples`` is the maximum number of samples; None means all. ``percentile`` is only for the
-    method ``percentile``. The method ``model`` uses the ranges of a quantized model, without
-    ``inputs``.
+    ``samples`` is the maximum number of samples, or None for all samples. Only the method
+    ``percentile`` uses ``percentile``. The method ``model`` uses the ranges of a quantized model
+    instead of ``inputs``.
     """
 
     method: str
@@ -32,7 +35,10 @@ class CalibrationOptions(msgspec.Struct, frozen=True):
 
 
 class LayerTypes(msgspec.Struct, frozen=True):
-    """Integer types for the layers whose name matches a shell pattern; None keeps the default."""
+    """Integer types for the layers whose name matches a shell pattern.
+
+    None keeps the default.
+    """
 
     match: str
     activations: str | None = None
@@ -40,17 +46,17 @@ class LayerTypes(msgspec.Struct, frozen=True):
 
 
 class KeepFloat(msgspec.Struct, frozen=True):
-    """The parts that stay float32: layers by shell patterns of their names, and operators by
-    type."""
+    """The parts that stay float32: layers by shell pattern, and operators by type."""
 
     layers: tuple[str, ...]
     operators: tuple[str, ...]
 
 
 class SearchOptions(msgspec.Struct, frozen=True):
-    """The limits of a search for the types of weights, and the types that are tried.
+    """The limits of a search for the types of weights, and the types to try.
 
-    ``accuracy`` is the maximum loss in points, ``flash`` the maximum bytes of the firmware's flash.
+    ``accuracy`` is the maximum loss in points. ``flash`` is the maximum flash of the firmware in
+    bytes.
     """
 
     types: tuple[str, ...]
@@ -59,10 +65,11 @@ class SearchOptions(msgspec.Struct, frozen=True):
 
 
 class QuantizeOptions(msgspec.Struct, frozen=True):
-    """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
+    """The options of static post-training quantization.
 
-    ``arithmetic`` is ``onnx`` (real results, rounded to quantized values) or ``shift``.
-    ``io`` is ``integer`` (the firmware's inputs and outputs are quantized) or ``float32``.
+    ``scheme`` is ``affine`` or ``pow2``. ``arithmetic`` is ``onnx`` (real results, rounded to
+    quantized values) or ``shift``. ``io`` is ``integer`` (the firmware's inputs and outputs are
+    quantized) or ``float32``.
     """
 
     scheme: str
@@ -82,17 +89,17 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
     @property
     def sees_samples(self) -> bool:
-        """Whether weights or biases depend on layer results for the calibration samples."""
+        """Return whether weights or biases depend on layer results for the calibration samples."""
         return self.bias_correction or self.compensate_rounding
 
     @property
     def accepts_quantized(self) -> bool:
-        """Whether a quantized model becomes a float network first, which is quantized again."""
+        """Return whether a quantized model is converted to a float network and quantized again."""
         return self.arithmetic == "shift" or self.search is not None
 
     @property
     def has_newer_types(self) -> bool:
-        """Whether any tensor has 16 or 4 bits, which ONNX supports since operator set 21."""
+        """Return whether any tensor has 16 or 4 bits, which ONNX supports since operator set 21."""
         types = [self.activations, self.weights]
         types += [t for entry in self.layers for t in (entry.activations, entry.weights) if t]
         types += self.search.types if self.search else ()
@@ -100,7 +107,10 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):
-    """Limits for boxes, or None. Two boxes match if their overlap is at least ``iou``."""
+    """Limits for boxes, or None.
+
+    Two boxes match if their overlap is at least ``iou``.
+    """
 
     iou: float
     recall: float | None = None
@@ -109,11 +119,12 @@ class BoxThresholds(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """The build fails if a value is outside these limits; None means no limit.
+    """Limits of values, or None for no limit.
 
-    ``top1`` is in percent. ``top1_loss`` is in percentage points below the reference network: the
-    float network, or the model in its runtime. ``snr`` in dB and ``cosine`` hold for every output.
-    ``metric`` is the minimum value of the custom metric.
+    The build fails if a value is outside its limit. ``top1`` is in percent. ``top1_loss`` is in
+    percentage points below the reference network, which is the float network, or the model in its
+    runtime. ``snr`` in dB and ``cosine`` are limits for every output. ``metric`` is the minimum
+    value of the custom metric.
     """
 
     top1: float | None = None
@@ -125,10 +136,10 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class EvaluateOptions(msgspec.Struct, frozen=True):
-    """The samples on which networks are compared.
+    """The samples for comparisons of networks.
 
-    ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes. ``metric`` is
-    ``module:function`` of a module next to the recipe.
+    ``labels`` is a ``.npy`` file of class numbers, or a ``.json`` file of boxes. ``metric`` is
+    ``module:function`` in a module next to the recipe.
     """
 
     inputs: Inputs

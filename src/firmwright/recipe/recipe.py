@@ -45,15 +45,15 @@ BESIDE_THE_NETWORK = frozenset(
         "tune",
     }
 )
-"""The keys that evaluate, run or pack the network, but are not part of it."""
+"""The keys that evaluate, run or pack the network, but are not part of the network."""
 
 
 class InputOptions(msgspec.Struct, frozen=True):
     """The options of an input that the model does not fix.
 
-    ``shape`` has the elements along each axis. ``integers``: the floats of the input are whole
-    numbers from the first to the second number. ``value``: a number or a list that makes the input
-    constant. ``c_name`` is the name in the generated C.
+    ``shape`` is the number of elements along each axis. ``integers`` states that the floats of the
+    input are whole numbers from the first to the second number. ``value`` is a number or a list
+    that makes the input constant. ``c_name`` is the name in the generated C code.
     """
 
     shape: tuple[int, ...] | None = None
@@ -63,17 +63,20 @@ class InputOptions(msgspec.Struct, frozen=True):
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
-    """The options of an output. ``c_name`` is the name in the generated C."""
+    """The options of an output.
+
+    ``c_name`` is the name in the generated C code.
+    """
 
     c_name: str
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """Allowed difference from the reference, the sum of four parts.
+    """The allowed difference from the reference, which is the sum of four parts.
 
-    ``absolute`` is in units of the output; for integers, in steps of the last digit. ``relative``
-    is a fraction of the reference's value, and ``range`` a fraction of the range of its values, for
-    outputs in floating point. ``steps`` are steps of the last quantized tensor.
+    ``absolute`` is in units of the output, or in steps of the last digit for integers. For outputs
+    in floating point, ``relative`` is a fraction of the reference's value, and ``range`` is a
+    fraction of the range of the values. ``steps`` are steps of the last quantized tensor.
     """
 
     absolute: float
@@ -94,7 +97,7 @@ class BatchRequest(msgspec.Struct, frozen=True):
 
 
 class TransformOptions(msgspec.Struct, frozen=True):
-    """Rewrites by name, switched on and off, and custom rewrites as ``module:function``."""
+    """The names of enabled and disabled rewrites, and custom rewrites as ``module:function``."""
 
     switched_on: tuple[str, ...] = msgspec.field(name="with", default=())
     switched_off: tuple[str, ...] = msgspec.field(name="without", default=())
@@ -130,7 +133,7 @@ class DemoOptions(msgspec.Struct, frozen=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True):
-    """The build systems that the network is packaged for, the version and page of the packages."""
+    """The build systems of the network's packages, and the packages' version and web page."""
 
     to: tuple[str, ...]
     version: str = "0.1.0"
@@ -138,10 +141,10 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 
 class SlotOptions(msgspec.Struct, frozen=True):
-    """The network as a separate image: ``size`` bytes of flash, starting at ``address``.
+    """The network as a separate image with ``size`` bytes of flash from ``address`` on.
 
-    ``workspace`` is the size in bytes of the working memory that the firmware provides. None
-    means the size that the network needs.
+    ``workspace`` is the size in bytes of the working memory that the firmware provides. None means
+    the size that the network needs.
     """
 
     address: int
@@ -151,8 +154,10 @@ class SlotOptions(msgspec.Struct, frozen=True):
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """The search for the fastest variants: the maximum number of ``trials``, or None for all
-    variants."""
+    """The search for the fastest variants.
+
+    ``trials`` is the maximum number of trials, or None for all variants.
+    """
 
     trials: int | None = None
 
@@ -165,7 +170,7 @@ class CompressOptions(msgspec.Struct, frozen=True):
 
 
 class Library(msgspec.Struct, frozen=True):
-    """C code of the user: ``sources`` or an ``archive``, with its ``includes``; file paths."""
+    """The user's C code: paths of ``sources`` or of an ``archive``, and of ``includes``."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -176,7 +181,7 @@ class Library(msgspec.Struct, frozen=True):
 class Budget(msgspec.Struct, frozen=True):
     """The limits: bytes of ``flash``, ``ram`` and ``stack``, and the time of one inference.
 
-    ``latency`` is in milliseconds, ``energy`` in microjoules.
+    ``latency`` is in milliseconds. ``energy`` is in microjoules.
     """
 
     flash: int | None = None
@@ -190,8 +195,9 @@ class Budget(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe. ``path`` is its file as the user typed it; other paths are as in the file.
+    """One recipe.
 
+    ``path`` is the recipe's file as the user typed it, and other paths are as in the file.
     ``toolchain`` is None for a custom platform, whose file names the default toolchain first.
     """
 
@@ -209,21 +215,24 @@ class Recipe:
     batch: BatchRequest | None
     run: RunOptions
     compile_for_device: bool = True
-    """If it is false, the platform's host replaces the platform."""
+    """False replaces the platform with the platform's host."""
     fuse_layers: bool = True
     placement: str = "order"
-    """The choice of devices: by the ``order`` of the target, or by ``cost``."""
+    """The choice of devices: ``order`` for the order of the target, or ``cost``."""
     allow_fallback: bool = True
     require_offload: float | None = None
-    """The percentage of multiply-accumulates that the devices before the last must run."""
+    """The percentage of multiply-accumulates that the devices before the last device must run."""
     budget: Budget | None = None
     clock: int | None = None
-    """The clock frequency of the processor in Hz, if it differs from the platform's."""
+    """The clock frequency of the processor in Hz if it differs from the platform's clock."""
     counter: int | None = None
-    """The counter for receivers, whose policy rejects bundles with a lower counter."""
+    """The counter for receivers whose policy rejects bundles with a lower counter."""
     release: Release | None = None
     classes: Classes | None = None
-    """The names of a classifier's classes. A detector has separate classes."""
+    """The names of a classifier's classes.
+
+    A detector has separate classes.
+    """
     detection: Detection | None = None
     calibration: CalibrationSamples | None = None
     """The samples for devices that quantize the layers that they accept."""
@@ -231,22 +240,22 @@ class Recipe:
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Custom devices by name, each as ``module:function``."""
+    """Custom devices as ``module:function``, by name."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
     export: ExportOptions | None = None
     arena: str = "static"
     """The owner of the network's working memory: ``static`` or ``caller``."""
     memory: Mapping[str, str] = field(default_factory=dict)
-    """The memories of all ``weights``, of the ``arena``, and of layers by their names."""
+    """The memories of all ``weights``, of the ``arena``, and of layers by name."""
     hooks: bool = False
     """Whether the network calls functions of the program around each layer."""
     selftest: int = 0
     """The number of golden samples in the firmware."""
     slot: SlotOptions | None = None
-    """The location of the network, if it is not part of the firmware."""
+    """The location of the network if the network is not part of the firmware."""
     extensions: tuple[str, ...] = ()
-    """Custom strategies, each as ``module:function``."""
+    """Custom strategies as ``module:function``."""
     files: tuple[str, ...] = ()
     """The files that the recipe's Python code reads, in addition to files of other keys."""
     libraries: tuple[Library, ...] = ()
@@ -261,7 +270,7 @@ class Recipe:
     layers: Layers = field(default=Layers(Path()), compare=False, repr=False)
     """The files and values that the user named."""
     chain: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
-    """The SHA-256 of all files of the recipe, with its bases, in the order in which they merge."""
+    """The SHA-256 of all files of the recipe, including its bases, in the order of merging."""
 
     @property
     def source_files(self) -> list[Path]:
@@ -275,29 +284,30 @@ class Recipe:
 
     @cached_property
     def document(self) -> Document:
-        """The recipe as its files write it, without defaults, with the position of each value."""
+        """The recipe as in its files, without defaults, with the position of each value."""
         return self.layers.chain.document
 
     def make_diagnostic(self, pointer: Pointer, message: str) -> Diagnostic:
-        """Return ``message`` at the position of a value, in the file that wrote it."""
+        """Return ``message`` at the position of a value in the file that contains the value."""
         return self.document.make_diagnostic(pointer, message)
 
     def states(self, pointer: Pointer) -> bool:
-        """Return whether a file or the command line states a value, so it is not a default."""
+        """Return whether a file or the command line states a value."""
         return pointer in self.document.positions
 
     def replace_data(self, data: Mapping[str, Any]) -> Recipe:
-        """Return the recipe with other complete, valid data, and with the same files."""
+        """Return the recipe with other complete, valid data, and with the original files."""
         return replace(read_recipe(self.path, data), layers=self.layers, chain=self.chain)
 
     def resolve(self, path: str) -> Path:
-        """Return a path of the recipe (relative to its folder, or absolute) for opening."""
+        """Return a path of the recipe, relative to its folder or absolute, for opening."""
         return self.path.parent / path
 
     def list_files(self, *keys: str) -> list[Path]:
-        """Return the user's files that the recipe names under ``keys``, or anywhere.
+        """Return the user's files that the recipe names under ``keys``, or anywhere without keys.
 
-        A nested key is written ``evaluate.inputs``. A function adds the files of the key ``files``.
+        ``evaluate.inputs`` is an example of a nested key. A function adds the files of the key
+        ``files``.
         """
         prefixes = [tuple(key.split(".")) for key in keys] or [()]
         named = [
@@ -312,7 +322,7 @@ class Recipe:
 
     @property
     def functions(self) -> list[str]:
-        """The Python functions that the recipe names, each as ``module:function``."""
+        """The Python functions that the recipe names as ``module:function``."""
         return [each.value for each in self.references if each.format.is_function]
 
     @cached_property
@@ -330,7 +340,7 @@ class Recipe:
     def canonical(self) -> dict[str, Any]:
         """The recipe as plain data, with only the file name of each absolute path.
 
-        Keys without a value in the recipe or its schema are left out, so a new key does not change
+        Keys without a value in the recipe or its schema are omitted, so a new key does not change
         the digest of old recipes.
         """
         normal = normalize_data(self.portable)
@@ -341,12 +351,12 @@ class Recipe:
 
     @property
     def sha256(self) -> str:
-        """Digest of the canonical form: independent of comments, order and folder."""
+        """The digest of the canonical form, which does not depend on comments, order and folder."""
         return digest_plain(self.canonical)
 
     @property
     def network_sha256(self) -> str:
-        """Digest of the canonical form without the keys in :data:`BESIDE_THE_NETWORK`."""
+        """The digest of the canonical form without the keys in :data:`BESIDE_THE_NETWORK`."""
         kept = {k: v for k, v in self.canonical.items() if k not in BESIDE_THE_NETWORK}
         return digest_plain(kept)
 
@@ -358,7 +368,7 @@ def digest_plain(data: Mapping[str, Any]) -> str:
 
 
 def read_recipe(path: Path, data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of complete, valid data in the form of its schema."""
+    """Return the recipe of complete, valid data in the form of the schema."""
     return replace(convert_recipe(path, normalize_data(data)), data=data)
 
 
@@ -368,15 +378,15 @@ def convert_recipe(path: Path, normal: Mapping[str, Any]) -> Recipe:
 
 
 def lock_path(recipe: Path) -> Path:
-    """Return the path of a recipe's lock; see :mod:`firmwright.recipe.lock`."""
+    """Return the path of a recipe's lock, which :mod:`firmwright.recipe.lock` describes."""
     return recipe.with_suffix(".lock")
 
 
 def precision_path(recipe: Path) -> Path:
-    """Return the path of a recipe's precision file; see :mod:`firmwright.recipe.precision`."""
+    """Return the path of a precision file, which :mod:`firmwright.recipe.precision` describes."""
     return recipe.with_suffix(".precision")
 
 
 def tuned_path(recipe: Path) -> Path:
-    """Return the path of a recipe's tuned file; see :mod:`firmwright.recipe.tuned`."""
+    """Return the path of a tuned file, which :mod:`firmwright.recipe.tuned` describes."""
     return recipe.with_suffix(".tuned")

@@ -1,4 +1,4 @@
-"""Defines the facts of a release, and rejects facts that would make its SBOM invalid."""
+"""Defines the facts of a release, and rejects facts that would make the SBOM invalid."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ import msgspec
 from firmwright.documents.schema_check import Finding, quote
 
 NAME = re.compile(r"(DocumentRef-[A-Za-z0-9.-]+:(?=LicenseRef-))?[A-Za-z0-9.-]*[A-Za-z0-9]\+?")
-"""The name of a license or of an exception; a list of all names would miss later licenses."""
+"""The name of a license or of an exception.
+
+A list of all names would not contain later licenses.
+"""
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The facts of a release for the SBOM; ``time`` is in UTC, licenses are SPDX expressions."""
+    """The facts of a release for the SBOM.
+
+    ``time`` is in UTC. Licenses are SPDX expressions.
+    """
 
     version: str
     supplier: str
@@ -48,7 +54,7 @@ def find_release_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def is_time(text: str) -> bool:
-    """Return whether a time in UTC, as ISO 8601, exists."""
+    """Return whether a UTC time in ISO 8601 exists."""
     try:
         datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:

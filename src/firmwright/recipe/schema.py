@@ -18,7 +18,7 @@ from firmwright.documents.schema_check import Schema, resolve_reference
 from firmwright.documents.yaml_text import Pointer
 
 Visit = Callable[[Pointer, Any, Schema], Any]
-"""A function that gets a value's pointer, the value and its schema, and returns a new value."""
+"""A function that receives a value's pointer, the value and its schema, and returns a new value."""
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "boolean": bool,
@@ -39,7 +39,6 @@ def load_schema(name: str = "recipe") -> Schema:
 
 @cache
 def digest_schema() -> str:
-    """Return a digest of the schema of a recipe."""
     return hashlib.sha256(schema_file().read_bytes()).hexdigest()
 
 
@@ -49,7 +48,7 @@ def schema_file(name: str = "recipe") -> Path:
 
 
 def rewrite_data(data: Any, visit: Visit) -> Any:
-    """Return a recipe's data as changed by ``visit``, which gets inner values before outer values.
+    """Return a recipe's data as changed by ``visit``, which receives inner values first.
 
     Mappings in the result are sorted. Invalid data is visited as far as it matches the schema.
     """

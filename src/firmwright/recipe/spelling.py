@@ -1,4 +1,4 @@
-"""Converts each value of a recipe to one spelling: the form in a ``Recipe``."""
+"""Converts each value of a recipe to one spelling, which is the form in a ``Recipe``."""
 
 from __future__ import annotations
 

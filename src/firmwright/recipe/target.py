@@ -1,4 +1,4 @@
-"""Parses the target: TVM's one-line notation, or the equivalent YAML list."""
+"""Parses the target: TVM's one-line notation, or an equivalent YAML list."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def parse_target(text: str) -> tuple[DeviceSpec, ...]:
 def read_target(
     value: Any, key: str = "target"
 ) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
-    """Return the devices of a target with their pointers, and its errors.
+    """Return the devices of a target with their pointers, and the errors of the target.
 
-    ``value`` is the value of ``key``. Entries of the wrong type are skipped, because the schema
-    has reported them.
+    ``value`` is the value of ``key``. Entries of the wrong type are skipped, because the schema has
+    reported them.
     """
     devices: list[tuple[Pointer, DeviceSpec]] = []
     findings: list[Finding] = []
@@ -105,7 +105,8 @@ def _read_mapping(entry: Any) -> DeviceSpec | None:
 
 
 def _format_option(value: Any) -> str:
-    # `-fast=1` and `fast: true` need one spelling, because the recipe's digest includes it.
+    # `-fast=1` and `fast: true` need one spelling, because the recipe's digest includes the
+    # spelling.
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
     return str(int(value)) if isinstance(value, bool) else str(value)

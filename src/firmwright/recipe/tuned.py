@@ -1,4 +1,4 @@
-"""Reads and writes the fastest variants of a recipe's layers, which a search found.
+"""Reads and writes the fastest variants of a recipe's layers that a search found.
 
 The file ``<recipe>.tuned`` is next to the recipe, for version control. It is YAML, and its schema
 is ``recipes/tuned.schema.json``. The file has a part for each platform, because variants differ.
@@ -29,7 +29,7 @@ platforms:
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """A layer's variant and the default variant, with the numbers per inference of both.
+    """A layer's variant and default variant, with the counts of both per inference.
 
     The cycles are None if the platform has no cycle table.
     """
@@ -54,14 +54,17 @@ class TunedNetwork:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """The networks of a file by platform, and the document, which has the positions."""
+    """The networks of a file by platform, and the document, which contains the positions."""
 
     document: Document
     platforms: Mapping[str, TunedNetwork]
 
 
 def read_tuned(path: Path) -> TunedFile:
-    """Read a tuned file. Raises DiagnosticError with all values that do not match the schema."""
+    """Return the content of a tuned file.
+
+    Raises DiagnosticError with all values that do not match the schema.
+    """
     document = load_document(path, load_schema("tuned"))
     found: Mapping[str, Any] = document.data["platforms"]
     platforms = msgspec.convert(found, dict[str, TunedNetwork])
@@ -69,12 +72,12 @@ def read_tuned(path: Path) -> TunedFile:
 
 
 def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
-    """Write a tuned file completely or not at all; return whether it has changed."""
+    """Write a tuned file completely or not at all, and return whether the file has changed."""
     return write_whole(path, format_tuned(platforms).encode())
 
 
 def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
-    """Return the text of a tuned file, with the platforms in order of their names."""
+    """Return the text of a tuned file, with the platforms sorted by name."""
     lines = [HEAD.format(version=FORMAT_VERSION).rstrip("\n")]
     for name, found in sorted(platforms.items()):
         lines += [
@@ -99,5 +102,5 @@ def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text in a form that YAML always reads as the same text."""
+    """Return text in a form that YAML always reads unchanged."""
     return to_printable(msgspec.json.encode(text).decode())

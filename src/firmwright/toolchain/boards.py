@@ -42,15 +42,15 @@ class Sdk:
 
 @dataclass(frozen=True)
 class Board:
-    """A board, as its ``board.yaml`` describes it.
+    """The content of a board's ``board.yaml``.
 
     ``families`` are the families of architectures that the board's code supports. ``machine`` is
     the machine of the emulator unicorn, or empty if unicorn has no such machine. ``data_section``
     is the linker script's section of weights and activations, or empty for the default sections.
-    ``sdk`` is set for a board that another build system builds. ``least_stack`` is the minimum
+    ``sdk`` is set if another build system builds for the board. ``least_stack`` is the minimum
     stack of the linker script in bytes. ``vectors`` is the offset of the vector table in flash, in
-    bytes. ``data_window`` says whether the chip reads the data of its flash at other addresses
-    than its instructions.
+    bytes. ``data_window`` states whether the chip reads flash data at other addresses than
+    instructions.
     """
 
     description: str
@@ -70,12 +70,15 @@ def board_names() -> tuple[str, ...]:
 
 
 def is_own_board(name: str) -> bool:
-    """Return whether a board is a user's folder, not a built-in name."""
+    """Return whether a board is a user's folder and not a built-in name."""
     return "/" in name
 
 
 def find_board(name_or_path: str) -> Traversable:
-    """Return a board's folder. Raises UserError if the board does not exist."""
+    """Return a board's folder.
+
+    Raises UserError if the board does not exist.
+    """
     if is_own_board(name_or_path):
         folder = Path(name_or_path)
         if not folder.is_dir():
@@ -91,7 +94,7 @@ def find_board(name_or_path: str) -> Traversable:
 def load_board(name_or_path: str) -> Board:
     """Return the board of this name, or of a custom folder.
 
-    Raises UserError for an unknown name, and DiagnosticError for an invalid description.
+    Raises UserError if the name is unknown, and DiagnosticError if the description is not valid.
     """
     if not is_own_board(name_or_path):
         return _load_ready(name_or_path)
@@ -120,13 +123,13 @@ def list_board_files(name_or_path: str) -> list[Traversable]:
 
 
 def has_board_file(name_or_path: str, name: str) -> bool:
-    """Return whether a board has a file of this name for a project."""
+    """Return whether a board has a file with this name for a project."""
     names = {file.name.removesuffix(TEMPLATE_SUFFIX) for file in list_board_files(name_or_path)}
     return name in names
 
 
 def list_own_files(name_or_path: str) -> list[Path]:
-    """Return all files of a custom board that a build reads; empty for a built-in board."""
+    """Return all files of a custom board that a build reads, or [] for a built-in board."""
     if not is_own_board(name_or_path):
         return []
     files = [Path(name_or_path, file.name) for file in list_board_files(name_or_path)]
@@ -134,7 +137,7 @@ def list_own_files(name_or_path: str) -> list[Path]:
 
 
 def is_built_elsewhere(name_or_path: str) -> bool:
-    """Return whether another build system builds for a board, which then has a Makefile."""
+    """Return whether another build system, which needs a Makefile, builds for a board."""
     return (find_board(name_or_path) / MAKEFILE).is_file()
 
 

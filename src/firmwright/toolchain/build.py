@@ -1,8 +1,8 @@
 """Compiles and links one firmware.
 
-The functions that return command lines are pure, and the Makefile of the generated project is
-written from the same functions. Every command runs in the project folder with relative paths, so
-objects contain no path of the machine.
+The functions that return command lines are pure, and they also create the Makefile of the generated
+project. Every command runs in the project folder with relative paths, so objects contain no path of
+the machine.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, loa
 T = TypeVar("T")
 
 THREADS = "FIRMWRIGHT_THREADS"
-"""The environment variable for the number of parallel compilations; the default is one per core."""
+"""The environment variable for the number of parallel compilations, by default one per core."""
 
 LINKER_SCRIPT = f"{BOARD}/link.ld"
 SLOT_SCRIPT = f"{NETWORK}/slot.ld"
 """The script that links the network as a separate image."""
 RUNTIME_OBJECT = "compiler_rt.o"
 
-# Extra compiler flags for a host build that stops at the first undefined behavior (gcc, clang).
+# Extra flags of gcc and clang for a host build that stops at the first undefined behavior.
 SANITIZERS = (
     "-g1",
     "-fno-omit-frame-pointer",
@@ -51,7 +51,8 @@ SANITIZERS = (
 class Build:
     """The inputs that affect the objects: toolchain, platform, and the user's extra flags.
 
-    ``include`` are the folders with headers, relative to the folder in which the compiler runs.
+    ``include`` contains the folders with headers, relative to the folder in which the compiler
+    runs.
     """
 
     toolchain: Toolchain
@@ -66,7 +67,7 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation after ``compile``; the user's flags are last."""
+        """All flags of a compilation after ``compile``, ending with the user's flags."""
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
@@ -79,7 +80,6 @@ def make_host_build(platform: Platform) -> Build:
 
 
 def compile_command(build: Build, compiler: Compiler, source: str, output: str) -> tuple[str, ...]:
-    """Return the command line that compiles one source."""
     return (
         *compiler.command,
         *driver_words(build, compiler),
@@ -113,7 +113,7 @@ def link_command(
     build: Build, compiler: Compiler, objects: Sequence[str], elf: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
     """Return the command line that links objects in this order to ``elf`` and the map."""
-    # A driver also needs the compiler's flags, because it selects its libraries by them.
+    # A driver also needs the compiler's flags, because they determine the libraries.
     driver = driver_words(build, compiler)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
@@ -149,7 +149,7 @@ def compile_object(
 def compile_project(
     build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path
 ) -> list[Path]:
-    """Compile all sources of a generated project; return the objects in link order."""
+    """Compile all sources of a generated project, and return the objects in link order."""
 
     def compile_one(source: str) -> Path:
         target = folder / object_path(source)
@@ -167,7 +167,7 @@ def object_path(source: str) -> str:
 def compile_each(
     compile_one: Callable[[str], T], project: Path, sources: Collection[str]
 ) -> list[T]:
-    """Call a function for every source in threads; return the results in order.
+    """Call a function for every source in threads, and return the results in order.
 
     The largest sources of the ``project`` start first, so that all cores finish at about the same
     time. If several calls fail, the error of the first source is raised.
@@ -178,11 +178,14 @@ def compile_each(
         begun = {source: pool.submit(compile_one, source) for source in largest_first}
         return [each.result() for each in track([begun[s] for s in sources], "files")]
     finally:
-        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C no new job starts
+        pool.shutdown(cancel_futures=True)  # no new job starts after a failure or Ctrl-C
 
 
 def count_threads() -> int:
-    """Return the number of parallel compilations. Raises UserError if THREADS is not a number."""
+    """Return the number of parallel compilations.
+
+    Raises UserError if THREADS is not a number.
+    """
     text = os.environ.get(THREADS) or str(count_cores())
     if not (text.isascii() and text.isdigit() and int(text)):
         raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")
@@ -193,11 +196,11 @@ def link_firmware(
     build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path,
     cache: Path, script: str = LINKER_SCRIPT,
 ) -> None:  # fmt: skip
-    """Link objects to ``elf``, and write its map (``.map``) next to it.
+    """Link objects in this order to ``elf``, and write the map (``.map``) next to ``elf``.
 
-    ``project`` is the folder with the linker ``script``. Objects are linked in this order. If the
-    toolchain needs a run-time library, the library is built once per user. Raises ToolError if the
-    linker fails, and UserError for soft-float code that is labelled hard-float.
+    ``project`` is the folder with the linker ``script``. If the toolchain needs a run-time library,
+    the library is built once per user. Raises ToolError if the linker fails, and UserError if
+    soft-float code is labeled as hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
@@ -219,7 +222,7 @@ def link_firmware(
 
 
 def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
-    """Return the run-time object from the user's cache; build a missing object."""
+    """Return the run-time object from the user's cache, and build a missing object."""
     recipe = [compiler.version, *build.settings.runtime, *build.settings.runtime_flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
     library = find_library_cache(cache)
@@ -260,9 +263,7 @@ def drop_folder(map_file: Path, project: Path) -> None:
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """Return a path relative to a folder."""
-    # Resolve both first, because `..` after a symbolic link to a folder leads to a different
-    # folder.
+    # Resolve both paths first, because `..` after a symbolic link leads to a different folder.
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 

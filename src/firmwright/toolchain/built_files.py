@@ -1,4 +1,4 @@
-"""Stores files whose build takes long, so that all builds share them.
+"""Stores files that take long to build, so that all builds share them.
 
 A damaged file counts as missing.
 """
@@ -9,17 +9,20 @@ import hashlib
 from pathlib import Path
 
 DIGITS = 16
-"""Hexadecimal digits of a digest in a file's name."""
+"""The number of hexadecimal digits of a digest in a file's name."""
 
 
 def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
-    """Return the file that is stored under a name; None if it is missing or damaged."""
+    """Return the file that is stored under a name, or None if the file is missing or damaged."""
     found = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
     return next((path for path in found if path == name_result(path, folder, name, suffix)), None)
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Store a file under a name; several processes may call this function at once."""
+    """Store a file under a name.
+
+    Several processes may call this function at once.
+    """
     return unfinished.replace(name_result(unfinished, folder, name, suffix))
 
 

@@ -20,7 +20,7 @@ from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 from firmwright.user_folders import find_cache_folder
 
-# The environment variables of a compiler. CPATH, CFLAGS, LANG and others would change its output.
+# The environment variables of a compiler. CPATH, CFLAGS, LANG and others would change the output.
 _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
@@ -38,7 +38,10 @@ class Compiler:
 
 
 UNREADABLE = re.compile("[%:\n]")
-"""Characters that zig and its linker misread in a path; a symbolic link replaces such a path."""
+"""Characters that zig and its linker misread in a path.
+
+A symbolic link replaces such a path.
+"""
 
 Question = tuple[str | int, ...]
 """A command line, and the identity of the program's installation."""
@@ -66,7 +69,7 @@ class ToolError(UserError):
 
 
 def find_errors(output: str) -> list[str]:
-    """Return the first lines with an error; the last lines if the output has no such line."""
+    """Return the first lines with an error, or the last lines if the output has no such line."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if ERROR_LINE.search(line)]
     if not errors:
@@ -76,11 +79,12 @@ def find_errors(output: str) -> list[str]:
 
 
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
-    """Return the toolchain's compiler, or raise a UserError that says how to install it.
+    """Return the toolchain's compiler.
 
-    The message names the installed toolchains that support ``architecture``. A compiler version
-    that does not support the architecture is rejected. If the toolchain is a folder, the version
-    includes the digest of its files.
+    A missing compiler raises a UserError with instructions for its installation. The message names
+    the installed toolchains that support ``architecture``. A compiler version that does not support
+    the architecture is rejected. If the toolchain is a folder, the version includes the digest of
+    the folder's files.
     """
     command = find_command(toolchain)
     if command is None:
@@ -95,12 +99,12 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
 
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
-    """Return how to install a toolchain's compiler; "" if it is installed."""
+    """Return instructions to install a toolchain's compiler, or '' if it is installed."""
     return "" if find_command(toolchain) else _describe_missing(toolchain, architecture)
 
 
 def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
-    """Return the folder of a toolchain that a variable names; None if the variable is not set.
+    """Return the folder of a toolchain that a variable names, or None if the variable is not set.
 
     Raises UserError if the folder lacks a file that every build or the architecture needs.
     """
@@ -111,10 +115,11 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
-    """Run a compiler in a folder and return its output. Raises CalledProcessError.
+    """Run a compiler in a folder, and return the output.
 
-    Zig stores libraries in ``cache`` if the user has no cache folder. Zig would also cache objects
-    without detecting damage, so objects are written to a folder that only this call uses.
+    Raises CalledProcessError if the compiler fails. Zig stores libraries in ``cache`` if the user
+    has no cache folder. Zig would also cache objects without detecting damage, so objects are
+    written to a folder that only this call uses.
     """
     with TemporaryDirectory(prefix="firmwright-zig-") as own:
         libraries = find_library_cache(cache.resolve() / "zig")
@@ -149,8 +154,8 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
 def find_library_cache(local: Path) -> Path:
     """Return the folder of the libraries that a compiler builds, one per core, by content.
 
-    A library needs up to 25 s and 75 MB, so all recipes of a user share them. If the user's cache
-    folder is not writable, the folder is ``local``.
+    A library needs up to 25 s and 75 MB, so all recipes of a user share the libraries. If the
+    user's cache folder is not writable, the folder is ``local``.
     """
     folder = find_cache_folder()
     if folder is None:
@@ -162,12 +167,12 @@ def find_library_cache(local: Path) -> Path:
 
 
 def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
-    """Return the first arguments of a compiler's command line; None if it is not installed."""
+    """Return the first arguments of a compiler's command line, or None if it is not installed."""
     if toolchain.variable:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
-        # Do not use `python -m`, because a start of Python needs as much time as the compilation.
+        # Do not use `python -m`, because Python's start needs as much time as the compilation.
         module = _find_module_folder(toolchain.python_module)
         return (str(module / toolchain.program),) if module else None
     return (toolchain.program,) if shutil.which(toolchain.program) else None
@@ -194,7 +199,7 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
 
 
 def _check_version(toolchain: Toolchain, version: str, architecture: str) -> None:
-    """Raise UserError if the compiler is older than its support for the architecture."""
+    """Raise UserError if the compiler is too old for the architecture."""
     since = toolchain.settings_for(architecture).since
     found = re.search(r"\d+(\.\d+)+", version)
     if since and found and _parse_version(found[0]) < _parse_version(since):
@@ -209,7 +214,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def stamp_program(name: str) -> list[str | int]:
-    """Return a program's name, size (bytes) and modification time (ns).
+    """Return a program's name, size in bytes and modification time in ns.
 
     If the program is missing, only the name is returned.
     """
@@ -221,7 +226,10 @@ def stamp_program(name: str) -> list[str | int]:
 
 
 def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
-    """Return the output of a program; a process calls each program only once."""
+    """Return the output of a program.
+
+    A process calls each program only once.
+    """
     question = (*command, *stamp)
     if question not in ANSWERS:
         try:
@@ -258,6 +266,6 @@ def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
 def _supports(toolchain: Toolchain, architecture: str) -> bool:
     if architecture not in toolchain.architectures:
         return False
-    with suppress(UserError):  # an incomplete installation
+    with suppress(UserError):  # the installation is incomplete
         return find_command(toolchain) is not None
     return False

@@ -13,7 +13,7 @@ from firmwright.toolchain.image import Section, read_sections
 
 
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
-    """Return the bytes in the counted sections by name, the largest first.
+    """Return the number of bytes in the counted sections by name, the largest number first.
 
     A symbol within another symbol counts as part of the outer symbol. Bytes without a symbol are
     listed by section.
@@ -27,9 +27,7 @@ def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tupl
         reached, end = section.address, section.address + section.bytes
         unnamed = section.bytes
         for address, (size, name) in symbols:
-            if (
-                reached <= address < end
-            ):  # a symbol within another symbol counts as part of this symbol
+            if reached <= address < end:  # an inner symbol counts as part of the outer symbol
                 taken[name] += size
                 unnamed -= size
                 reached = address + size

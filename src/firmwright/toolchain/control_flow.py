@@ -1,4 +1,4 @@
-"""Decodes the instructions of a program that change its flow or its stack pointer.
+"""Decodes the instructions of a program that change the flow or the stack pointer.
 
 ``toolchains/control_flow`` contains the encodings.
 """
@@ -23,12 +23,15 @@ Number = tuple[tuple[int, int, int], ...]
 """The parts of a constant: lowest bit in the instruction, width, lowest bit in the constant."""
 
 FAR = {"computed_jump": "jump", "computed_call": "call"}
-"""The kinds of RISC-V's jumps by a register that auipc has set."""
+"""The kinds of RISC-V's jumps to a register that auipc has set."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Instructions that change the flow; ``far`` marks Thumb's encoding with two sign bits."""
+    """Instructions that change the flow.
+
+    ``far`` marks Thumb's encoding with two sign bits.
+    """
 
     kind: str
     match: int
@@ -40,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Move:
-    """Instructions that change the stack pointer; see ``thumb.yaml``."""
+    """Instructions that change the stack pointer, which ``thumb.yaml`` describes."""
 
     match: int
     mask: int
@@ -53,7 +56,7 @@ class Move:
 
 @dataclass(frozen=True)
 class ControlFlow:
-    """The encodings of an instruction set, for the ``families`` of architectures."""
+    """The encodings of an instruction set for the ``families`` of architectures."""
 
     families: tuple[str, ...]
     base: int
@@ -63,13 +66,12 @@ class ControlFlow:
 
 @cache
 def load_control_flow(instruction_set: str) -> ControlFlow:
-    """Return the encodings of an instruction set."""
     file = files("firmwright.toolchains") / "control_flow" / f"{instruction_set}.yaml"
     return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), ControlFlow)
 
 
 def find_instruction_set(architecture: str) -> str | None:
-    """Return the instruction set of an architecture; None if its encodings are not known."""
+    """Return the instruction set of an architecture, or None if its encodings are not known."""
     family = find_family(architecture)
     known = ("riscv", "thumb")
     return next((name for name in known if family in load_control_flow(name).families), None)
@@ -77,10 +79,11 @@ def find_instruction_set(architecture: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A relevant instruction with its kind of flow; "" if it only moves the stack pointer.
+    """A relevant instruction.
 
-    ``target`` is the address of a jump. ``move`` is the number of bytes that are added to the stack
-    pointer; None if it is unknown. ``next`` is the address after the instruction. Thumb's ``it``
+    ``kind`` is the kind of flow, or '' if the instruction only moves the stack pointer. ``target``
+    is the address of a jump. ``move`` is the number of bytes that are added to the stack pointer,
+    or None if the number is unknown. ``next`` is the address after the instruction. Thumb's ``it``
     and its ``block`` count as one instruction. The block contains the addresses of the conditional
     instructions, and whether each instruction runs if the condition is true.
     """
@@ -93,7 +96,10 @@ class Instruction:
 
 
 class Section:
-    """The executable bytes at an address; instructions are decoded when they are read."""
+    """The executable bytes at an address.
+
+    Instructions are decoded when they are read.
+    """
 
     def __init__(self, address: int, content: bytes, instruction_set: str) -> None:
         code = decode(instruction_set, content)
@@ -112,7 +118,6 @@ class Section:
         return self.address + 2 * index
 
     def read(self, address: int) -> Instruction:
-        """Return the instruction at an address."""
         index = (address - self.address) // 2
         word, following = self._words[index], self.address + 2 * self._next[index]
         move = read_move(self._encodings.moves[m], word) if (m := self._moves[index]) >= 0 else 0
@@ -139,7 +144,7 @@ class Section:
         return Instruction("", following)
 
     def _read_block(self, word: int, following: int) -> Instruction:
-        """Return a block of Thumb's ``it``; the block is empty for nop and hints.
+        """Return a block of Thumb's ``it``, which is empty for nop and hints.
 
         Source: Armv7-M ARM, A7.3.2.
         """
@@ -153,7 +158,7 @@ class Section:
 
 
 def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
-    """Return the number of each instruction's first matching encoding, -1 without a match."""
+    """Return the number of each instruction's first matching encoding, or -1 without a match."""
     found = np.full(len(code.words), -1)
     for number, encoding in reversed([*enumerate(encodings)]):
         found[code.find(encoding)] = number
@@ -162,14 +167,13 @@ def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
 
 
 def read_sections(image: ELFFile, instruction_set: str) -> Iterator[Section]:
-    """Yield the executable sections of an ELF."""
+    """Yield the executable sections of an ELF image."""
     for section in image.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] != "SHT_NOBITS":
             yield Section(int(section["sh_addr"]), section.data(), instruction_set)
 
 
 def read_number(number: Number, word: int, signed: bool) -> int:
-    """Return the constant of an instruction."""
     value, top = 0, 0
     for bit, width, position in number:
         value |= (word >> bit & (1 << width) - 1) << position
@@ -178,14 +182,16 @@ def read_number(number: Number, word: int, signed: bool) -> int:
 
 
 def read_offset(flow: Flow, word: int) -> int:
-    """Return the distance of a jump in bytes."""
     if flow.far and not word >> 26 & 1:
         word ^= 1 << 11 | 1 << 13  # Armv7-M ARM, A7.7.12: I1 = NOT(J1 XOR S)
     return read_number(flow.number, word, flow.signed)
 
 
 def read_move(move: Move, word: int) -> int | None:
-    """Return the bytes that an instruction adds to the stack pointer; None if unknown."""
+    """Return the number of bytes that an instruction adds to the stack pointer, or None.
+
+    None means that the number is unknown.
+    """
     if not move.bytes:
         return None
     if move.registers:
@@ -195,7 +201,10 @@ def read_move(move: Move, word: int) -> int | None:
 
 
 def expand(number: int) -> int:
-    """Return Thumb's modified constant. Source: Armv7-M ARM, A5.3.2."""
+    """Return Thumb's modified constant.
+
+    Source: Armv7-M ARM, A5.3.2.
+    """
     low = number & 0xFF
     if number >> 10:
         turned, by = 0x80 | low & 0x7F, number >> 7

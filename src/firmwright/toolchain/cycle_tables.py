@@ -33,13 +33,14 @@ class InstructionCost:
 
 @dataclass(frozen=True)
 class CycleTable:
-    """The cycles of a core by kind of instruction; ``other`` is for all other kinds.
+    """The cycles of a core by kind of instruction.
 
-    ``refill`` is the number of additional cycles of a branch that jumps. The costs of instructions
-    that always jump include these cycles. ``misaligned`` is added if the jump leads to a 32-bit
-    instruction at an address that is not a multiple of 4. ``lacks`` are the kinds of instructions
-    that the core does not have. ``architectures`` are the architectures of the core. An empty list
-    means every architecture of the instruction set.
+    ``other`` is the kind of all other instructions. ``refill`` is the number of additional cycles
+    of a branch that jumps. The costs of instructions that always jump include these cycles.
+    ``misaligned`` is added if the jump leads to a 32-bit instruction at an address that is not a
+    multiple of 4. ``lacks`` are the kinds of instructions that the core does not have.
+    ``architectures`` are the architectures of the core. An empty list means every architecture of
+    the instruction set.
     """
 
     core: str
@@ -56,8 +57,9 @@ class Pattern:
     """The encodings of a kind of instruction, which equal ``match`` in the bits of ``mask``.
 
     ``registers`` is the mask of a list of registers, and ``words`` is the mask of the number of
-    registers. If ``jump`` is set, the instruction always jumps. ``result`` is the lowest bit of the
-    number of the register that a load writes. A ``short`` number has three bits and counts from 8.
+    registers. If ``jump`` is true, the instruction always jumps. ``result`` is the lowest bit of
+    the number of the register that a load writes. A ``short`` number has three bits and counts from
+    8.
     """
 
     kind: str
@@ -72,7 +74,10 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Sources:
-    """The lowest bits of the numbers of the registers that instructions read; see Pattern."""
+    """The lowest bits of the numbers of the registers that instructions read.
+
+    The other fields are fields of :class:`Pattern`.
+    """
 
     match: int
     mask: int
@@ -84,7 +89,7 @@ class Sources:
 class InstructionSet:
     """The patterns of an instruction set, in the order in which they are tried.
 
-    ``family`` is the family of its architectures.
+    ``family`` is the family of the instruction set's architectures.
     """
 
     family: str
@@ -120,13 +125,12 @@ CYCLE_TABLES = DescriptionKind("cycle table", "cycles", "cycles.schema.json", fi
 def load_cycle_table(name_or_path: str, relative_to: Path | None = None) -> CycleTable:
     """Return the table of this name, or of a custom YAML file.
 
-    Raises UserError for an unknown name, and DiagnosticError for a file with errors.
+    Raises UserError if the name is unknown, and DiagnosticError if the file has errors.
     """
     return msgspec.convert(CYCLE_TABLES.load(name_or_path, relative_to), CycleTable)
 
 
 @cache
 def load_instruction_set(name: str) -> InstructionSet:
-    """Return the instruction set of this name."""
     file = files("firmwright.toolchains") / "instruction_sets" / f"{name}.yaml"
     return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), InstructionSet)

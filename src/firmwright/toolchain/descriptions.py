@@ -26,12 +26,12 @@ T = TypeVar("T", covariant=True)
 
 
 def is_own_file(name: str) -> bool:
-    """Return whether a reference is the path of a custom file, not a built-in name."""
+    """Return whether a reference is the path of a custom file and not a built-in name."""
     return Path(name).suffix in (".yaml", ".yml")
 
 
 class Loader(Protocol[T]):
-    """A function that loads a description by its name, or from a custom file in a folder."""
+    """A function that loads a description by name, or from a custom file in a folder."""
 
     def __call__(self, name_or_path: str, relative_to: Path | None = None) -> T: ...
 
@@ -73,7 +73,6 @@ def read_own_yaml(text: str) -> dict[str, Any]:
 
 
 def list_names(folder: Traversable) -> Iterator[str]:
-    """Yield the names of the descriptions in a folder."""
     entries = (Path(entry.name) for entry in folder.iterdir())
     return (entry.stem for entry in entries if entry.suffix == ".yaml")
 
@@ -114,7 +113,7 @@ class DescriptionKind:
     def installed_folders(self) -> dict[str, Traversable]:
         """Return the folder of each description that an installed package adds, by name.
 
-        Raises UserError for an incomplete installation.
+        Raises UserError if an installation is incomplete.
         """
         found = {}
         for point in find_plugins(self.group) if self.group else ():
@@ -128,7 +127,7 @@ class DescriptionKind:
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
         """Return the description of this name, or of this ``.yaml`` file.
 
-        Raises UserError for an unknown name and DiagnosticError for a file with errors.
+        Raises UserError if the name is unknown, and DiagnosticError if the file has errors.
         """
         if is_own_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
@@ -142,13 +141,11 @@ class DescriptionKind:
         return self._find_ready(name).read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
-        """Return the path of a description's file."""
         if is_own_file(name_or_path):
             return (relative_to or Path()) / name_or_path
         return Path(str(self._find_ready(name_or_path)))
 
     def load_schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the descriptions of this kind."""
         return read_schema(self.schema)
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:
@@ -163,7 +160,6 @@ class DescriptionKind:
         return document.data
 
     def _find_ready(self, name: str) -> Traversable:
-        """Return the file of a built-in or installed description."""
         built_in = list_built_in(self.folder)
         if name in built_in:
             return built_in[name]

@@ -20,14 +20,20 @@ LOCAL, GLOBAL = 0, 1
 """Bindings: STB_LOCAL, STB_GLOBAL."""
 
 UNDEFINED, RESERVED = 0, 0xFF00
-"""Special section numbers: SHN_UNDEF, and SHN_LORESERVE, from which on numbers are not sections."""
+"""Special section numbers: SHN_UNDEF, and SHN_LORESERVE, the first number without a section."""
 
 FORMATS = {32: "IIIBBH", 64: "IBBHQQ"}
-"""Elf32_Sym and Elf64_Sym. Source of all numbers here: System V ABI, chapter 4, symbol table."""
+"""The formats of Elf32_Sym and Elf64_Sym.
+
+Source of all numbers in this module: System V ABI, chapter 4, symbol table.
+"""
 
 
 class ElfSymbol(NamedTuple):
-    """A row of a symbol table. ``section`` is the section's number, ``size`` is in bytes."""
+    """A row of a symbol table.
+
+    ``section`` is the section's number, and ``size`` is in bytes.
+    """
 
     name: str
     value: int
@@ -38,9 +44,9 @@ class ElfSymbol(NamedTuple):
 
 
 def read_symbols(image: ELFFile) -> list[ElfSymbol]:
-    """Return the symbols of ``.symtab`` in the order of the table; empty for a stripped file.
+    """Return the symbols of ``.symtab`` in the order of the table, or [] for a stripped file.
 
-    Raises ELFParseError for a damaged table.
+    Raises ELFParseError if the table is damaged.
     """
     table = image.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):

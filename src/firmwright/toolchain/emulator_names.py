@@ -8,7 +8,7 @@ from typing import Any
 from firmwright.plugins import find_plugins, load_plugin
 
 GROUP = "firmwright.emulators"
-"""The entry-point group with the emulators of other packages."""
+"""The entry-point group of the emulators in other packages."""
 
 BUILT_IN = {
     "cv32e40p": "firmwright.emulator.cv32e40p.plugin:CV32E40P",
@@ -17,8 +17,10 @@ BUILT_IN = {
     "qemu-user": "firmwright.emulator.built_in:QEMU_USER",
     "unicorn": "firmwright.emulator.built_in:UNICORN",
 }
-"""The emulators of this package, which need no entry point, so that a copy of the source also has
-them."""
+"""The emulators of this package.
+
+They need no entry point, so a copy of the source also contains them.
+"""
 
 
 def emulator_names() -> tuple[str, ...]:
@@ -27,14 +29,14 @@ def emulator_names() -> tuple[str, ...]:
 
 
 def is_emulator(name: str) -> bool:
-    """Return whether an emulator is installed; search for plug-ins unless it is built-in."""
+    """Return whether an emulator is installed, and search for plug-ins unless it is built-in."""
     return name in BUILT_IN or name in find_plugins(GROUP).names
 
 
 def resolve_emulator(name: str) -> Any:
     """Import an emulator.
 
-    Raises KeyError for an unknown name, and UserError for an incomplete package.
+    Raises KeyError if the name is unknown, and UserError if a package is incomplete.
     """
     if name in BUILT_IN:
         return resolve_name(BUILT_IN[name])

@@ -1,4 +1,4 @@
-"""Loads the families of architectures, and the features that each architecture can have."""
+"""Loads the families of architectures, and the possible features of each architecture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Features = tuple[str, ...]
 
 @cache
 def load_families() -> Mapping[str, Mapping[str, Features]]:
-    """Return every family: its architectures with the features that each architecture can have."""
+    """Return the architectures of every family, with the possible features of each architecture."""
     text = files("firmwright.toolchain").joinpath("families.yaml").read_text(encoding="utf-8")
     return {
         family: {name: tuple(features) for name, features in members.items()}
@@ -22,12 +22,12 @@ def load_families() -> Mapping[str, Mapping[str, Features]]:
 
 
 def find_family(architecture: str) -> str | None:
-    """Return the family of an architecture; None if only a custom toolchain supports it."""
+    """Return the family of an architecture, or None if only a custom toolchain supports it."""
     families = load_families().items()
     return next((family for family, members in families if architecture in members), None)
 
 
 def find_features(architecture: str) -> Features | None:
-    """Return the features that an architecture can have; None if they are unknown."""
+    """Return the possible features of an architecture, or None if they are unknown."""
     family = find_family(architecture)
     return load_families()[family][architecture] if family else None

@@ -1,9 +1,9 @@
-"""Rejects firmware that is labelled hard-float but computes floats in software.
+"""Rejects firmware that is labeled as hard-float but computes floats in software.
 
-Clang accepts a CPU without floating-point unit for an ``eabihf`` target and prints no warning.
-Zig's `-mcpu=cortex_m4` is such a CPU: zig emits calls such as ``__aeabi_fadd`` and marks the object
-as hard-float. The program's results are correct, so users would not notice that the program is ten
-times too slow.
+Clang accepts a CPU without a floating-point unit for an ``eabihf`` target and prints no warning.
+Zig's `-mcpu=cortex_m4` is such a CPU. Zig emits calls such as ``__aeabi_fadd`` and labels the
+object as hard-float. The program's results are correct, so users would not notice that the program
+is ten times too slow.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import BinaryIO
 
 from firmwright.errors import UserError
 
-# Single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and the GCC names). Double
-# precision is omitted, because cores with a single-precision FPU compute it in software.
+# Functions for single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and GCC's
+# names). Double precision is omitted, because cores with a single-precision FPU compute it in
+# software.
 SOFT_FLOAT_FUNCTIONS = frozenset(
     [f"__aeabi_{name}" for name in ("fadd", "fsub", "frsub", "fmul", "fdiv")]
     + [f"__{name}sf3" for name in ("add", "sub", "mul", "div")]
@@ -52,7 +53,7 @@ def check_float_abi(elf: Path) -> None:
 
 
 def find_soft_float_functions(stream: BinaryIO) -> list[str]:
-    """Return the sorted soft-float functions of a hard-float ARM image; [] for other images."""
+    """Return the sorted soft-float functions of a hard-float ARM image, or [] for other images."""
     from elftools.elf.elffile import ELFFile
 
     from firmwright.toolchain.elf_symbols import read_symbols

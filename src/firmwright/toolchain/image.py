@@ -1,4 +1,4 @@
-"""Writes the images that a programmer flashes from a linked ELF, and measures its memory."""
+"""Writes the images that a programmer flashes from a linked ELF, and measures the memory use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, RESERVED, read_sy
 from firmwright.toolchain.platforms import Memory, Platform
 from firmwright.toolchain.stack_depth import StackDepth
 
-# A flat image over two memories far apart would be mostly padding.
+# A flat image of two distant memories would be mostly padding.
 _LARGEST_IMAGE = 256 * 1024**2
 
 
@@ -43,10 +43,10 @@ class FirmwareSize:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of an ELF with an address.
+    """A section of an ELF image with an address.
 
-    The image contains the bytes if ``stored`` is set. The program may write the bytes if
-    ``writable`` is set.
+    The image contains the bytes if ``stored`` is true. The program may write the bytes if
+    ``writable`` is true.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function or an object of an ELF, with its section and its size."""
+    """A function or an object of an ELF image, with its section and its size."""
 
     name: str
     section: str
@@ -74,7 +74,7 @@ class Segment:
 
 
 def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
-    """Return the bytes that the firmware needs in each memory of the platform."""
+    """Return the number of bytes that the firmware needs in each memory of the platform."""
     with elf.open("rb") as stream:
         sections = read_sections(ELFFile(stream))
     if platform.stack and not any("stack" in section.name for section in sections):
@@ -110,7 +110,7 @@ def is_in_ram(section: Section, platform: Platform) -> bool:
 
 
 def find_further(section: Section, platform: Platform) -> str | None:
-    """Return the name of a section's memory; None for flash and RAM."""
+    """Return the name of a section's memory, or None for flash and RAM."""
     for name, memory in platform.memories.items():
         inside = memory.origin <= section.address < memory.origin + memory.size
         if inside and name not in ("flash", "ram"):
@@ -132,7 +132,10 @@ def read_sections(image: ELFFile) -> tuple[Section, ...]:
 
 
 def list_symbols(elf: Path) -> list[Symbol]:
-    """Return the functions and objects of an ELF, the largest first; empty for a stripped ELF."""
+    """Return the functions and objects of an ELF image, the largest first.
+
+    The list is empty for a stripped image.
+    """
     found = []
     with elf.open("rb") as stream:
         file = ELFFile(stream)
@@ -159,7 +162,10 @@ HEX_LINE = 16
 """The number of bytes in a data record."""
 
 DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
-"""Types of records. Source: Intel, Hexadecimal Object File Format Specification, revision A."""
+"""Types of records.
+
+Source: Intel, Hexadecimal Object File Format Specification, revision A.
+"""
 
 
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
@@ -182,9 +188,9 @@ def is_inside(segment: Segment, memory: Memory) -> bool:
 
 
 def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
-    """Write a flat image that begins at the lowest load address; fill gaps with 0.
+    """Write a flat image that begins at the lowest load address and has zeros in gaps.
 
-    Raises UserError if the stored bytes are so far apart that most of the image would be padding.
+    Raises UserError if the stored bytes are so distant that most of the image would be padding.
     """
     start = min((segment.address for segment in segments), default=0)
     end = max((segment.address + len(segment.content) for segment in segments), default=0)

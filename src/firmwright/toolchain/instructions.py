@@ -1,4 +1,4 @@
-"""Decodes the sizes of the instructions of a program."""
+"""Decodes the sizes of a program's instructions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Encoding(Protocol):
 class Code:
     """The instruction that begins at each halfword of a program, in ``instruction_set``.
 
-    ``words`` contains the 16 bits of each instruction, or 32 bits if it is ``wide``. ``next`` is
-    the position of the next instruction. The last position is after the program and has the word 0.
+    ``words`` contains the 16 bits of each instruction, or 32 bits if the instruction is ``wide``.
+    ``next`` is the position of the next instruction. The last position is after the program and has
+    the word 0.
     """
 
     instruction_set: str
@@ -42,7 +43,10 @@ class Code:
 
 
 def decode(instruction_set: str, code: bytes) -> Code:
-    """Return the instructions of a program; the first halfword of each determines the size."""
+    """Return the instructions of a program.
+
+    The first halfword of each instruction determines the size.
+    """
     halfwords = np.frombuffer(code + bytes(4), "<u2", len(code) // 2 + 2).astype(np.uint32)
     first, second = halfwords[:-1], halfwords[1:]
     if instruction_set == "thumb":

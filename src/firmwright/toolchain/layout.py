@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 NETWORK = "network"
-"""The files that a user's program needs from the network; they compile without other folders."""
+"""The files that a user's program needs from the network, which compile without other folders."""
 BOARD = "board"
-"""Start-up code, linker script, HAL, drivers of accelerators."""
+"""Start-up code, linker script, HAL and drivers of accelerators."""
 DEMO = "demo"
 """The program that runs the network on samples from the console."""
 FREESTANDING = "freestanding"
 """The folder that replaces a missing C library of the toolchain."""
 LOADER = "loader"
-"""The code that finds the network in its slot, if the network is a separate image."""
+"""The code that finds the network in its slot if the network is a separate image."""
 
 FOLDERS = (BOARD, DEMO, FREESTANDING, LOADER, NETWORK)
 """The folders whose sources are linked to the firmware, in the linker's order."""

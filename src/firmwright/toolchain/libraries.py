@@ -18,7 +18,7 @@ from firmwright.toolchain.object_files import (
 
 
 def check_machine(archive: Path, like: Path) -> None:
-    """Raise UserError if the archive has code for another machine than the object file ``like``."""
+    """Raise UserError if the archive and the object file ``like`` are for different machines."""
     machine = read_object(like).machine
     for member in read_archive(archive):
         if member.machine != machine:
@@ -47,7 +47,7 @@ def find_failed_symbols(
 def check_definitions(
     functions: Sequence[str], objects: Sequence[Path], archives: Sequence[Path], variable: str
 ) -> None:
-    """Raise UserError for a function that no object and no archive defines.
+    """Raise UserError if no object and no archive defines a function.
 
     The check is needed for loadables, because their linker accepts missing symbols, which the
     loader on the board resolves. The environment ``variable`` can add archives.

@@ -22,7 +22,7 @@ def makefile_variables(
 ) -> dict[str, object]:
     """Return the variables of the Makefile template for sources, by their paths in the project.
 
-    The flags are equal to the build's flags, so ``make`` builds the same firmware as firmwright.
+    The flags are equal to the build's flags, so ``make`` and firmwright build identical firmware.
     Objects are linked in the order of ``sources``, followed by the project's ``archives``. Every
     argument is quoted for make and the shell. Lists of arguments are returned as lists of lines.
     """
@@ -61,7 +61,6 @@ def _quote(words: Iterable[str]) -> list[str]:
 
 
 def wrap_words(words: Iterable[str]) -> list[str]:
-    """Return the words joined to lines of readable length."""
     lines = [""]
     for word in words:
         joined = f"{lines[-1]} {word}".strip()

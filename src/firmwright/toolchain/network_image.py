@@ -1,6 +1,7 @@
-"""Reads and seals a network's separate image; ``templates/slot/slot.h.j2`` declares its header.
+"""Reads and seals a network's separate image.
 
-The linker cannot compute the image's length and checksum, so both are written after the link.
+``templates/slot/slot.h.j2`` declares the header. The linker cannot compute the image's length and
+checksum, so both are written after the link.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ LENGTHS = struct.Struct("<II")
 """The image's size, and the checksum of the bytes from CHECKED on."""
 LENGTHS_OFFSET = 8
 CHECKED = 16
-"""The offset of the first byte that is part of the checksum; all later bytes are part of it."""
+"""The offset of the first byte of the checksummed bytes, which reach to the image's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkImage:
-    """The header of a network's image; sizes are in bytes.
+    """The header of a network's image.
 
-    ``workspace_bytes`` is the size of the memory in which the network computes. ``interface`` is
-    the digest of the network's properties that a firmware depends on.
+    Sizes are in bytes. ``workspace_bytes`` is the size of the memory in which the network computes.
+    ``interface`` is the digest of the network's properties that a firmware depends on.
     """
 
     name: str
@@ -59,7 +60,10 @@ def seal_image(elf: Path, image: Path) -> None:
 
 
 def read_image(content: bytes) -> NetworkImage:
-    """Return the header of an image. Raises ValueError or struct.error for a damaged image."""
+    """Return the header of an image.
+
+    Raises ValueError or struct.error if the image is damaged.
+    """
     fields = HEADER.unpack_from(content)
     _, form, length, checksum, address, workspace, counter, *version = fields[:10]
     interface, build_id, name = fields[10:]

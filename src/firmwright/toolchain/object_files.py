@@ -1,4 +1,4 @@
-"""Reads the symbols that object files and archives define and need, from their ELF tables."""
+"""Reads the symbols that object files and archives define and need from their ELF tables."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from firmwright.toolchain.elf_symbols import (
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER_BYTES = 60
-"""Bytes of a member's header: name (16), times and owner, size (10, at offset 48), end."""
+"""The bytes of a member's header: name (16), times and owner, size (10, at offset 48), end."""
 
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """An object file (``conv.o``, ``libfast.a(conv.o)``): its machine and global symbols."""
+    """An object file, such as ``libfast.a(conv.o)``, with its machine and global symbols."""
 
     name: str
     machine: str
@@ -51,14 +51,17 @@ class MissingSymbol:
 
 
 def read_object(path: Path) -> ObjectFile:
-    """Return one object file. Raises UserError if it is not ELF."""
+    """Return one object file.
+
+    Raises UserError if the file is not ELF.
+    """
     return parse_object(path.name, path.read_bytes())
 
 
 def read_archive(path: Path) -> list[ObjectFile]:
     """Return every member of an archive.
 
-    Raises UserError for a file that is not an archive, and for an archive without object files.
+    Raises UserError if the file is not an archive, or if the archive has no object files.
     """
     try:
         content = path.read_bytes()
@@ -129,7 +132,7 @@ def select_linked_objects(
 
 
 def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
-    """Return the undefined symbols in the order of the files; the symbols of a file are sorted."""
+    """Return the undefined symbols in the order of the files, sorted per file."""
     files = list(files)
     defined = {symbol for file in files for symbol in file.defined}
     return [
@@ -140,7 +143,7 @@ def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
 
 
 def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
-    """Return a hint with the most similar symbol, or "" if no symbol is similar."""
+    """Return a hint with the most similar symbol, or '' if no symbol is similar."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""
 
@@ -149,13 +152,17 @@ CALLS = {
     "ARM": frozenset({10, 28, 29, 30, 42, 51, 102}),
     "RISC-V": frozenset({16, 17, 18, 19, 44, 45}),
 }
-"""Relocations of calls and jumps, and of Arm's tables of exceptions; all others need an address.
+"""Relocations of calls and jumps, and of Arm's tables of exceptions.
 
-Sources: ELF for the Arm Architecture (IHI 0044), 4.6.1; RISC-V ELF psABI 1.0, 8.4.
+All other relocations need an address. Sources: ELF for the Arm Architecture (IHI 0044), 4.6.1;
+RISC-V ELF psABI 1.0, 8.4.
 """
 
 ABSOLUTE = 2
-"""R_ARM_ABS32, whose addend is the stored word; the addend of instructions is not read."""
+"""R_ARM_ABS32, whose addend is the stored word.
+
+The addend of instructions is not read.
+"""
 
 
 def find_pointed_functions(files: Iterable[Path]) -> frozenset[str]:

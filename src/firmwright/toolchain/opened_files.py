@@ -1,4 +1,4 @@
-"""Finds the files that a compiler opens: programs, headers, libraries, start-up files.
+"""Finds the files that a compiler opens: programs, headers, libraries and start-up files.
 
 A compiler like gcc reports these files. ``-M`` lists headers. ``-v`` and the linker's ``--verbose``
 print each program, file and search folder. For other compilers, all files of the compiler's folder
@@ -48,11 +48,11 @@ PROGRAM_START = b"\x7fELF"
 
 @dataclass(frozen=True)
 class OpenedFiles:
-    """The files that determine the results of a tool by their contents.
+    """The files whose contents determine the results of a tool.
 
-    ``locations`` are the folders in which the tool searches for these files, and missing files.
-    The tool may prefer a new file in one of these folders. ``facts`` are other texts that affect
-    the results, such as versions.
+    ``locations`` are the folders in which the tool searches for these files, and missing files. The
+    tool may prefer a new file in one of these folders. ``facts`` are other texts that affect the
+    results, such as versions.
     """
 
     files: tuple[str, ...]
@@ -74,7 +74,10 @@ def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]
 
 
 def list_included(sources: Iterable[Path]) -> list[str]:
-    """Return the names that sources include, sorted; missing sources are skipped."""
+    """Return the names that sources include, sorted.
+
+    Missing sources are skipped.
+    """
     texts = (path.read_bytes() for path in sources if path.is_file())
     return sorted({os.fsdecode(name) for text in texts for name in INCLUDED.findall(text)})
 
@@ -86,8 +89,8 @@ def read_package(module: str, program: Path) -> OpenedFiles:
     except PackageNotFoundError:
         return OpenedFiles((str(program),))
     record = installed.read_text("RECORD") or ""
-    # Scripts outside of the package contain the path of the environment. Only the package's files
-    # are equal on every machine.
+    # Scripts outside the package contain the path of the environment. Only the package's files are
+    # equal on every machine.
     lines = sorted(line for line in record.splitlines() if line.startswith(f"{module}/"))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     locations = (str(program.parent), str(program.parent.parent))
@@ -138,7 +141,7 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
 
 
 def list_stated_files(build: Build, compiler: Compiler) -> list[str]:
-    """Return the paths of the files in its folder that a toolchain's description names."""
+    """Return the paths of files that a toolchain's description names in the compiler's folder."""
     names = (*build.toolchain.files, *build.settings.files) if compiler.folder else ()
     return [str(Path(compiler.folder, name)) for name in names]
 

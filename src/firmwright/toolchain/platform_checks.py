@@ -21,23 +21,29 @@ from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchai
 LINKER_SCRIPT = "link.ld"
 
 OF_PROGRAMS = ("native", "qemu-user")
-"""Emulators that run programs of an operating system; other emulators have a machine's memories."""
+"""Emulators that run programs of an operating system.
+
+Other emulators have a machine's memories.
+"""
 
 IN_UNICORN = ("unicorn", "cv32e40p")
-"""Emulators that run the firmware in unicorn; ``cv32e40p`` then runs the firmware on the RTL."""
+"""Emulators that run the firmware in unicorn.
+
+``cv32e40p`` then runs the firmware on the RTL.
+"""
 
 WIDE_FAMILIES = ("rv64", "linux", "native")
-"""Families of architectures with more than 32 bits in an address."""
+"""Families of architectures whose addresses have more than 32 bits."""
 
 ADDRESS_LIMIT = 1 << 32
 WORD, UNICORN_PAGE = 4, 0x1000
-"""Alignment of a memory's address in bytes: on any board, and in unicorn."""
+"""The alignments of a memory's address in bytes, on any board and in unicorn."""
 
 Data = Mapping[str, Any]
 
 
 def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
-    """Yield the errors of a platform's file in a folder, each at its key."""
+    """Yield the errors of a platform's file in a folder, at the keys that contain them."""
     toolchains: dict[Pointer, Toolchain] = {}
     for pointer, name in _list_toolchains(data):
         try:
@@ -72,7 +78,7 @@ def _list_toolchains(data: Data) -> list[tuple[Pointer, str]]:
 def _find_architecture_errors(
     architecture: str, toolchains: Mapping[Pointer, Toolchain]
 ) -> Iterator[Finding]:
-    """Yield an architecture that no toolchain supports, or the toolchains that lack support."""
+    """Yield an architecture without a toolchain, or the toolchains that do not support it."""
     strangers = {p: t for p, t in toolchains.items() if not t.knows(architecture)}
     if toolchains and len(strangers) == len(toolchains):
         known = {name for toolchain in toolchains.values() for name in toolchain.architectures}
@@ -138,7 +144,6 @@ def _list_in_unicorn(data: Data) -> list[str]:
 
 
 def _find_unknown_features(data: Data) -> Iterator[Finding]:
-    """Yield features that the architecture cannot have."""
     possible = find_features(data["architecture"])
     for index, feature in enumerate(data["features"]):
         if possible is not None and feature not in possible:

@@ -1,4 +1,4 @@
-"""Loads platforms: processor, memories, board, and emulators."""
+"""Loads platforms, which have a processor, memories, a board and emulators."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Memory:
     cost: float | None = None
     read_only: bool = False
     wait_states: int = 0
-    """The cycles in which the processor waits for an access."""
+    """The number of cycles in which the processor waits for an access."""
     fetch_bytes: int = 16
-    """The bytes that such an access provides."""
+    """The number of bytes that an access with wait states provides."""
     data_origin: int | None = None
     """The address at which loads read a memory whose instructions are at ``origin``."""
 
@@ -59,8 +59,8 @@ class Throughput:
     """The speed of a device.
 
     ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are the multiply-accumulates of 8 and of 16
-    bits that the device achieves in a cycle of ``clock_mhz``. ``bytes_per_cycle`` are the bytes
-    that the device reads and writes in a cycle.
+    bits that the device achieves in a cycle of ``clock_mhz``. ``bytes_per_cycle`` is the number of
+    bytes that the device reads and writes in a cycle.
     """
 
     clock_mhz: float
@@ -76,12 +76,15 @@ class Timing:
     ``unverified`` names the numbers that are assumed, not measured.
     """
 
-    call_us: int | float  # as in the file: reports print whole numbers without a fraction
+    call_us: int | float  # reports print whole numbers like the file
     engines: Mapping[str, Throughput]
     unverified: tuple[str, ...]
 
     def find_throughput(self, device: str) -> Throughput:
-        """Return the speed of a device. Raises UserError if the platform does not state it."""
+        """Return the speed of a device.
+
+        Raises UserError if the platform does not state the speed.
+        """
         if device not in self.engines:
             raise UserError(
                 f"timing: the platform states no engine for '{device}'; add it to its `timing`"
@@ -91,9 +94,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Platform:
-    """One platform, as its YAML file describes it; sizes in bytes.
+    """One platform from a YAML file, with sizes in bytes.
 
-    ``memories`` is empty and ``stack`` 0 if the operating system provides both. Without a memory
+    ``memories`` is empty and ``stack`` is 0 if the operating system provides both. Without a memory
     ``flash``, code and constants are in RAM, and ``code`` is the RAM that planning reserves for
     code. ``accelerators`` maps devices to their properties from ``platform.schema.json``. The first
     toolchain and the first emulator are the default. ``board`` and ``toolchains`` are built-in
@@ -113,18 +116,18 @@ class Platform:
     qemu: Qemu | None = None
     aliases: tuple[str, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
-    """By device, the toolchain of the image that the device's core loads."""
+    """The toolchain of the image that a device's core loads, by device."""
     host: str | None = None
     """The platform that replaces this platform if a recipe states ``compile_for_device: false``."""
     timing: Timing | None = None
     features: tuple[str, ...] = ()
-    """The processor features for which forms of the device ``c`` are made."""
+    """The processor features for which the device ``c`` has special forms."""
     clock: int | None = None
-    """The clock frequency of the processor in Hz. A recipe may state another frequency."""
+    """The clock frequency of the processor in Hz, which a recipe may replace."""
     energy: float | None = None
     """The energy per clock cycle of the processor in pJ."""
     uf2_family: int | None = None
-    """The chip's family in UF2 files, for a chip whose boot loader stores such files."""
+    """The chip's family in UF2 files if the chip's boot loader stores such files."""
     cycles: str | None = None
     """The table of the core's cycles per instruction: a built-in name, or the path of a file."""
     cycle_table: CycleTable | None = None
@@ -132,23 +135,25 @@ class Platform:
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
-        """All values of the platform by name, as plain data. Callers must not change the
-        mapping."""
+        """All values of the platform by name, as plain data.
+
+        Callers must not change the mapping.
+        """
         return asdict(self)
 
     @property
     def is_bare_metal(self) -> bool:
-        """Whether the firmware is flashed; otherwise an operating system loads the ELF."""
+        """Return whether the firmware is flashed and not loaded by an operating system."""
         return bool(self.memories)
 
     @property
     def all_in_ram(self) -> bool:
-        """Whether code and constants share the RAM with the program's data."""
+        """Return whether code and constants share the RAM with the program's data."""
         return "ram" in self.memories and "flash" not in self.memories
 
     @property
     def device_storage(self) -> dict[str, str]:
-        """Return the constants' memory of each device that can read a ``read_only`` memory."""
+        """The constants' memory of each device that can read a ``read_only`` memory."""
         stored = {name for name, memory in self.memories.items() if memory.read_only}
         reached = {d: numbers.get("memories", ()) for d, numbers in self.accelerators.items()}
         found = {d: [name for name in names if name in stored] for d, names in reached.items()}
@@ -169,8 +174,8 @@ def platform_names() -> tuple[str, ...]:
 def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platform:
     """Return the platform of this name, or of a custom YAML file.
 
-    A path is relative to ``relative_to``. Raises UserError for an unknown name. Raises
-    DiagnosticError, with file, line and column, for a file with errors.
+    A path is relative to ``relative_to``. Raises UserError if the name is unknown. Raises
+    DiagnosticError, with file, line and column, if the file has errors.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = PLATFORMS.find_file(name_or_path, relative_to).parent
@@ -195,7 +200,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
 def to_host_platform(platform: Platform) -> Platform:
     """Return a platform with the processor of the ``host`` and this platform's accelerators.
 
-    Raises UserError for a platform without a host.
+    Raises UserError if the platform has no host.
     """
     if platform.host is None:
         raise UserError(
@@ -213,7 +218,7 @@ def to_host_platform(platform: Platform) -> Platform:
 
 
 def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an accelerator's properties, which may be the name of another platform."""
+    """Return an accelerator's properties, which may be in another platform."""
     if not isinstance(entry, str):
         return entry
     other = load_platform(entry)

@@ -18,9 +18,9 @@ COMMAND = ("make", "all")
 
 
 def explain_not_built(build: Build) -> str:
-    """Return why firmwright does not build the firmware on this machine.
+    """Return the reason why firmwright does not build the firmware on this machine.
 
-    The result is "" if firmwright compiles the firmware, or if the SDK is installed. A variable
+    The result is '' if firmwright compiles the firmware, or if the SDK is installed. A variable
     that names a wrong folder is not a reason, because the build reports it as an error.
     """
     board = build.platform.board
@@ -44,7 +44,7 @@ def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
 def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
     """Return the SDK's folders by variable, with all files that a build reads from them.
 
-    Raises UserError for a variable that is not set or names a wrong folder.
+    Raises UserError if a variable is not set or names a wrong folder.
     """
     found = {}
     for variable, (known_by, *patterns) in sdk.folders.items():
@@ -61,8 +61,8 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
     """Build a copy of the project in ``scratch`` with make, and return the ELF.
 
     Make inherits the environment, in which an SDK stores its settings. Raises UserError if make is
-    not installed or does not write exactly one ELF. Raises ToolError if make fails; the whole
-    output is then in ``cache``.
+    not installed or does not write exactly one ELF. Raises ToolError if make fails, with the whole
+    output in ``cache``.
     """
     find_sdk_folders(sdk)
     shutil.copytree(project, scratch)

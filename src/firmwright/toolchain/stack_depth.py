@@ -27,7 +27,7 @@ class StackDepth:
     """The maximum stack of a function with all called functions, in bytes.
 
     ``bytes`` is None if the depth cannot be proven. In this case, ``unknown`` contains the reason.
-    ``frames`` are the functions of the deepest chain of calls, each with its bytes.
+    ``frames`` are the functions of the deepest chain of calls with their numbers of bytes.
     """
 
     bytes: int | None
@@ -39,13 +39,13 @@ class StackDepth:
 
 
 MAPPING = ("$t", "$x", "$d")
-"""The beginnings of the names of symbols at code and at data.
+"""The prefixes of the symbols that mark code and data.
 
 Source: ELF for the Arm Architecture (IHI 0044), 4.5.5.
 """
 
 SWITCH = "__gnu_thumb1_case_"
-"""The beginning of the names of libgcc's functions that jump by the table after their call."""
+"""The prefix of libgcc's functions that jump with the table after their call."""
 
 END = (-1, 0)
 """The address and the depth after the last instruction of a branch."""
@@ -55,7 +55,7 @@ ENDS = frozenset({"jump", "return", "stop", "computed_jump"})
 
 
 class UnprovenError(Exception):
-    """The stack depth of a function is unknown; the message contains the reason."""
+    """Reports the reason why the stack depth of a function is unknown."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Program:
     ) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Return the depth of a function, and the deepest chain of its calls.
 
-        Raises UnprovenError for recursion and for code that cannot be followed.
+        Raises UnprovenError if a function is recursive or the code cannot be followed.
         """
         if start in callers:
             raise UnprovenError(f"{self.name(start)} calls itself")
@@ -174,12 +174,15 @@ class Trace:
         self._section = program.find_section(start)
         self._seen: dict[int, int] = {}
         self._followed: set[int] = set()
-        self._table = -1  # the depth of the deepest jump by a table
+        self._table = -1  # the depth of the deepest table jump
         self._pending = [(start, 0)]
         self._frame = Frame()
 
     def run(self) -> Frame:
-        """Return the frame. Raises UnprovenError for code that cannot be followed."""
+        """Return the frame.
+
+        Raises UnprovenError if the code cannot be followed.
+        """
         self._follow_pending()
         if self._table >= 0:
             assumed = self._table
@@ -197,7 +200,7 @@ class Trace:
     def _follow_table(self, depth: int) -> None:
         """Follow all other code of the function from the depth of the deepest table jump.
 
-        A table can contain each address that no other instruction jumps to.
+        A table can contain each address that is not the target of another instruction.
         """
         at, end = self._start, self._program.find_end(self._start)
         while (at := self._section.find_next(at)) < end:
@@ -221,7 +224,7 @@ class Trace:
         return self._run(at, depth)
 
     def _run(self, at: int, depth: int) -> tuple[int, int]:
-        """Return the address after an instruction and the depth at this address, or END."""
+        """Run an instruction, and return the next address and the depth at this address, or END."""
         step = self._section.read(at)
         if step.move is None or step.kind == "unusual":
             raise self._fail("moves its stack pointer by a number that is not constant", at)
@@ -239,7 +242,7 @@ class Trace:
         if switch or step.kind == "computed_jump":
             self._table = max(self._table, depth)
             if depth == 0 and not switch and self._program.pointers:
-                self._frame.calls.add((0, None))  # perhaps a call by a pointer, at the end
+                self._frame.calls.add((0, None))  # possibly a tail call through a pointer
         if step.target is not None and (far or step.kind in ("branch", "jump")):
             self._jump(step.target, depth)
         elif not switch and step.kind in ("call", "computed_call"):
@@ -252,7 +255,7 @@ class Trace:
     def _run_block(self, step: Instruction, depth: int, holds: bool) -> tuple[int, int]:
         """Return the address after a conditional block and the depth at this address, or END.
 
-        ``holds`` is whether the block's condition is true.
+        ``holds`` states whether the block's condition is true.
         """
         for address in (address for address, when in step.block if when == holds):
             at, depth = self._run(address, depth)

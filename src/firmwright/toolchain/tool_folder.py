@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 
 @dataclass(frozen=True)
 class ToolFolder:
-    """An installed folder of tools, and the files in it that a build calls or links."""
+    """An installed folder of tools, and the files in the folder that a build calls or links."""
 
     path: Path
     files: tuple[str, ...]
@@ -31,7 +31,7 @@ class ToolFolder:
 
 
 def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
-    """Return the folder that an environment variable names; None if the variable is not set.
+    """Return the folder that an environment variable names, or None if the variable is not set.
 
     ``files`` are the paths of files that the folder must contain. Raises UserError with the missing
     files, because an incomplete installation is an error.

@@ -1,4 +1,4 @@
-"""Loads toolchains: compile command, flags by architecture, and link command."""
+"""Loads toolchains, which have a compile command, flags by architecture, and a link command."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ArchitectureSettings:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One compiler, as its YAML file describes it.
+    """One compiler from a YAML file.
 
-    The program is found on PATH, or in the folder of a ``python_module``. If the toolchain has an
+    The program is on PATH, or in the folder of a ``python_module``. If the toolchain has an
     environment ``variable``, the program is in the folder that the variable names. This folder also
     contains ``files`` and the program of ``strip``, the command that strips a module. ``output``
     are the arguments after the flags that name the object. In the commands, ``{folder}`` is the
@@ -67,7 +67,6 @@ class Toolchain:
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
     def knows(self, architecture: str) -> bool:
-        """Return whether the toolchain builds for this architecture."""
         return architecture in self.architectures
 
     @property
@@ -80,9 +79,10 @@ class Toolchain:
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
 
     def settings_for(self, architecture: str) -> ArchitectureSettings:
-        """Return the settings for an architecture; ``native`` is the machine that runs firmwright.
+        """Return the settings for an architecture.
 
-        Raises UserError if the toolchain does not support the architecture.
+        The architecture ``native`` is the machine that runs firmwright. Raises UserError if the
+        toolchain does not support the architecture.
         """
         names = [architecture]
         if architecture == "native":
@@ -106,9 +106,9 @@ def toolchain_names() -> tuple[str, ...]:
 def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
     """Return the toolchain of this name, or of a custom YAML file.
 
-    The function does not search for the compiler. Raises UserError for an unknown name, and for
-    flags that request the hard-float ABI for a CPU without floating-point unit. Raises
-    DiagnosticError, with file, line and column, for a file with errors.
+    The function does not search for the compiler. Raises UserError if the name is unknown, or if
+    the flags request the hard-float ABI for a CPU without a floating-point unit. Raises
+    DiagnosticError, with file, line and column, if the file has errors.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)

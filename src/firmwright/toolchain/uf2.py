@@ -14,7 +14,7 @@ from firmwright.toolchain.image import read_segments
 
 PAGE = 256
 SECTOR = 16
-"""The pages of a sector of the flash."""
+"""The number of pages in a sector of the flash."""
 BLOCK = struct.Struct("<8I476sI")
 FIRST_MAGIC, SECOND_MAGIC, LAST_MAGIC = 0x0A324655, 0x9E5D5157, 0x0AB16F30
 HAS_FAMILY = 0x00002000
@@ -23,8 +23,7 @@ HAS_FAMILY = 0x00002000
 def write_uf2(elf: Path, output: Path, family: int) -> None:
     """Write the stored bytes of the ELF as blocks of one page.
 
-    Gaps in a page are filled with 0, and so are missing pages of a sector before the file's last
-    page.
+    Zeros fill the gaps in a page, and the missing pages of a sector before the file's last page.
     """
     pages: dict[int, bytearray] = {}
     for segment in read_segments(elf):
