@@ -71,7 +71,7 @@ class Toolchain:
 
     @property
     def reports_files(self) -> bool:
-        """Whether the compiler has gcc's options, including the options that list opened files."""
+        """Return whether the compiler has gcc's options, which can list opened files."""
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
