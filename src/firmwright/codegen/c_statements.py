@@ -97,7 +97,7 @@ class Statements:
         return self.blocks.make_name(re.sub(r"^cse_v\d+$", "common", name))
 
     def print_view(self, view: tirx.DeclBuffer) -> None:
-        """Give a view the C name of its array."""
+        """Use the C name of an array for its view."""
         source = find_array(view.data)
         if source.dtype != view.buffer.dtype:
             raise ValueError(f"'{source.name}' is read as {view.buffer.dtype}")

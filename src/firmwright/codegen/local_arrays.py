@@ -91,7 +91,7 @@ def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
         uses[variable] -= not is_needed
 
     def note_store(store: tirx.BufferStore) -> None:
-        if not has_effect(store.value):  # an array is unread if only its own stores read it
+        if not has_effect(store.value):  # an array is unread if only its stores read it
             uses[store.buffer] -= 1 + count_uses(store.value, store.buffer)
 
     rules = (

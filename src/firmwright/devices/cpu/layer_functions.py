@@ -151,7 +151,8 @@ def make_source(name: str, texts: Sequence[str]) -> SourceFile:
 def split_includes(text: str) -> tuple[list[str], str]:
     """Return the sorted lines that include headers on every machine, and the remaining text.
 
-    Each part of a template has its own include lines, so several parts may have equal lines.
+    Each part of a template has the include lines that it needs, so several parts may have equal
+    lines.
     """
     found, depth = set[str](), 0
     for line in text.splitlines():

@@ -86,8 +86,8 @@ class Tile(NamedTuple):
 class BlockCosts(NamedTuple):
     """The cycles of a form that computes blocks of pixels by channels.
 
-    The C gathers the inputs of a block of pixels. Then, for each block of channels, the C reads
-    inputs, loads weights, multiplies and stores results.
+    The C gathers the inputs of a block of pixels. Per block of channels, the C then reads inputs,
+    loads weights, multiplies and stores results.
     """
 
     gather: float
