@@ -1,4 +1,6 @@
-"""Runs the stage ``accuracy``: compares network, C and reference on the samples of `evaluate`."""
+"""Runs the stage ``accuracy``: compares network, C code and reference on the samples of
+`evaluate`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from firmwright.verify.host_run import run_on_host
 
 
 def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> BoxComparer | None:
-    """Return the comparer of boxes, or None for a recipe without a detection."""
+    """Return the comparer of boxes; None if the recipe has no detection."""
     detection = job.recipe.detection
     if detection is None:
         return None
@@ -43,7 +45,7 @@ def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> Bo
 def run_float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> FloatReference | None:
-    """Return the outputs of the network before its quantization; None without quantization."""
+    """Return the outputs of the network before its quantization; None if it is not quantized."""
     if job.recipe.quantize is None:
         return None
     prepared = onnx.load(artifacts.PREPARED_MODEL.read(job))
@@ -86,7 +88,8 @@ def run(job: Job, folder: Path) -> None:
     stated = require(job.recipe.evaluate)
     source = artifacts.MODEL_INTERFACE.read(job)
     interface = artifacts.NETWORK_INTERFACE.read(job)
-    # The float network reads real numbers. A model without quantization reads its input types.
+    # The float network reads real numbers. A model that the build does not quantize reads its input
+    # types.
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
     labels = read_labels(job, interface, len(samples))

@@ -11,5 +11,4 @@ from firmwright.report.advice import AdviceRecord
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``advice.json``."""
     ADVICE.write(folder, AdviceRecord(advise_job(job)))

@@ -33,7 +33,6 @@ def run(job: Job, folder: Path) -> None:
 
 
 def choose(job: Job) -> BatchChoice:
-    """Return a job's largest batch that fits the platform."""
     module, interface = rewrite_network(job, NETWORK_MODULE.read(job))
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:

@@ -14,15 +14,15 @@ from firmwright.toolchain.contributors import find_contributors
 from firmwright.toolchain.image import is_in_flash, is_in_ram
 
 MAX_LISTED = 5
-"""The maximum number of contributors in a message."""
+"""The maximum number of parts in a message."""
 
 Number = int | float
 Use = tuple[str, Number, str, Sequence[tuple[str, Number]]]
-"""A key of the budget, the used amount, its unit, and the amount of each contributor."""
+"""A key of the budget, the used amount, its unit, and the amount of each part."""
 
 
 def check_budget(job: Job) -> None:
-    """Raise DiagnosticError for each part of the budget that the firmware exceeds."""
+    """Raise DiagnosticError if the firmware exceeds a part of the budget."""
     if job.recipe.budget is None:
         return
     uses = list(measure(job))
@@ -50,7 +50,7 @@ def check_budget(job: Job) -> None:
 
 
 def measure(job: Job) -> Iterator[Use]:
-    """Yield the firmware's use of everything that the budget limits."""
+    """Yield the firmware's use of each resource that the budget limits."""
     size, elf = FIRMWARE_SIZE.read(job), FIRMWARE.path(job)
     stored = find_contributors(elf, lambda section: is_in_flash(section, job.platform))
     written = find_contributors(elf, lambda section: is_in_ram(section, job.platform))
@@ -84,12 +84,13 @@ def measure_time(timeline: Timeline) -> Iterator[Use]:
 
 
 def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the parts by size, the largest part first."""
     return sorted(parts, key=lambda part: (-part[1], part[0]))
 
 
 def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:
-    """Return ``24,020 bytes, 3,540 more than the 20,480 allowed; …`` with the parts."""
+    """Return the message with the parts: ``24,020 bytes, 3,540 more than the 20,480 allowed;
+    …``.
+    """
     lines = [
         f"{used:,} {unit}, {round(used - limit, 3):,} more than the {limit:,} allowed; the largest:"
     ]

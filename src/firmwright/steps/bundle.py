@@ -36,16 +36,14 @@ from firmwright.toolchain.network_image import NetworkImage, read_image
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
 )
-"""The manifest's part of the record of a device that adds the stage ``artifacts``."""
+"""The record of a device that adds the stage ``artifacts``, as a part of the manifest."""
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``manifest.json``, the archive, the report, and pictures with boxes.
 
-    The pictures are from the first inference.
-
-    Raises UserError if the inputs differ from the recipe's lock, or if the firmware exceeds the
-    recipe's budget.
+    The pictures are from the first inference. Raises UserError if the inputs differ from the
+    recipe's lock, or if the firmware exceeds the recipe's budget.
     """
     read = collect_inputs(job)
     check_lock(job, read)
@@ -72,13 +70,12 @@ def run(job: Job, folder: Path) -> None:
 
 
 def collect_files(job: Job) -> dict[str, bytes]:
-    """Return the files that the stages put into the archive, by name."""
+    """Return the files that the stages add to the archive, by name."""
     archives = (stage.archive(job) for stage in list_stages(job))
     return {name: path.read_bytes() for files in archives for name, path in files.items()}
 
 
 def list_stages(job: Job) -> list[Stage]:
-    """Return the stages that apply to the job."""
     return [stage for stage in job.stages.values() if job.has_stage(stage.name)]
 
 
@@ -133,7 +130,7 @@ def make_manifest(
 
 
 def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
-    """Return the header of the network's image if the network has a slot and is linked."""
+    """Return the header of the network's image; UNSET if the network has no linked slot."""
     if not (job.recipe.slot and job.has_firmware):
         return msgspec.UNSET
     return read_image((job.folder("firmware") / "network.bin").read_bytes())

@@ -21,7 +21,7 @@ from firmwright.toolchain.layout import BOARD, FOLDERS
 
 README, NETWORKS_README = "bundle/README.md.j2", "bundle/networks.md.j2"
 DESCRIBED = frozenset({"src", "exports", "firmware", "network"})
-"""Prefixes of names that the README describes with separate texts."""
+"""Prefixes of names that the README describes in separate texts."""
 
 
 def write_texts(job: Job, result: str) -> dict[str, bytes]:
@@ -71,7 +71,6 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
 
 
 def write_networks_readme(job: Job, result: str) -> bytes:
-    """Return the README of a firmware with several networks."""
     variables = {
         "name": job.recipe.name,
         "description": job.recipe.description,
@@ -103,7 +102,7 @@ def list_further_folders(project: Path) -> list[str]:
 
 
 def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the other stage results in the bundle, with the sentence of the stage."""
+    """Yield the other stage results in the bundle, and the sentence of each stage."""
     for stage in job.stages.values():
         files = stage.archive(job) if job.has_stage(stage.name) else ()
         begins = {PurePath(name).parts[0] + "/" * ("/" in name) for name in files}

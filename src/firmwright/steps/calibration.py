@@ -37,7 +37,7 @@ class FloatModel:
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     """Return the model as ONNX: the ONNX file, or an export of an imported model.
 
-    A quantized model is converted to a float model first.
+    A quantized model is first converted to a float model.
     """
     module = artifacts.MODEL_MODULE.read(job)
     again = require(job.recipe.quantize).accepts_quantized and is_quantized(module)

@@ -36,7 +36,7 @@ LARGEST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """The outputs of the firmware for samples; ``found`` contains the outputs by batch."""
+    """The outputs of the firmware for samples; ``found`` has the outputs by batch."""
 
     job: Job
     interface: ModelInterface
@@ -48,7 +48,7 @@ class Case:
         return join_outputs(reference.outputs, layout.size, layout.output_axes)
 
     def compare_with(self, reference: ReferenceOutputs) -> Agreement:
-        """Return the agreement with a reference. Raises UserError beyond the tolerance."""
+        """Return the agreement with a reference. Raises UserError if the tolerance is exceeded."""
         outputs, tolerance = self.interface.outputs, self.job.recipe.run.tolerance
         return compare(outputs, self.found, self.join(reference), tolerance, find_steps(self.job))
 
@@ -64,9 +64,9 @@ def judge(
 
     ONNX Runtime adds products in float32, and deep networks increase the rounding errors. Therefore
     outputs beyond the tolerance are accepted if they agree with the model in float64. Raises
-    UserError if the outputs agree with neither reference. In this case, samples and outputs are
-    written to a file. If rounding does not explain the difference, the message names the first
-    layer that differs.
+    UserError if the outputs agree with neither reference. Then samples and outputs are written to a
+    file. If rounding does not explain the difference, the message names the first layer that
+    differs.
     """
     case = Case(job, interface, found)
     wrong = False
@@ -112,7 +112,7 @@ def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]
 
 
 def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
-    """Return each output as one array, ``<side>_0`` …, with the runs along the first axis."""
+    """Return each output as one array, ``<side>_0`` …; the first axis is the run."""
     return {
         f"{side}_{i}": np.stack(arrays)
         for side, results in sides.items()
@@ -121,12 +121,12 @@ def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
 
 
 def find_steps(job: Job) -> tuple[float, ...]:
-    """Return the step size of each output; empty if the tolerance has no steps."""
+    """Return the step size of each output; () if the tolerance has no steps."""
     if not job.recipe.run.tolerance.steps:
         return ()
     if not artifacts.LOWERED_MODEL.path(job).is_file():
         return artifacts.NETWORK_VALUES.read(job).output_steps
-    # Imported late, with TVM: few devices replace regions of the network.
+    # Imported late with TVM, because few devices replace regions of the network.
     from firmwright.verify.steps import find_output_steps
 
     return find_output_steps(artifacts.LOWERED_MODEL.read(job))

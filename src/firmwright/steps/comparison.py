@@ -10,7 +10,6 @@ from firmwright.report.comparison import compare_timelines, format_times
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``comparison.json``."""
     other = job.comparison_job
     comparison = compare_timelines(
         TIMELINE.read(job), job.target, TIMELINE.read(other), other.target

@@ -20,7 +20,7 @@ from firmwright.planning.pins import is_named
 from firmwright.recipe.recipe import CompressOptions
 
 DEVICE = "c"
-"""The device whose constants are compressed: other devices do not run the decoders."""
+"""The device whose constants are compressed, because other devices do not run the decoders."""
 
 
 def compress(
@@ -44,7 +44,7 @@ def compress(
 def find_constants(
     job: Job, options: CompressOptions, partition: Partition, kernels: Kernels
 ) -> list[str]:
-    """Return the constants that are read only by the recipe's layers of the device ``c``."""
+    """Return the constants that only the recipe's layers of the device ``c`` read."""
     regions = [region for region in partition.regions if not region.view]
     for number, pattern in enumerate(options.layers):
         if not any(is_named(region, pattern) for region in regions):
@@ -65,7 +65,6 @@ def find_constants(
 def choose(
     job: Job, options: CompressOptions, arrays: Mapping[str, Array], names: list[str]
 ) -> Encodings:
-    """Return the encodings of the arrays with these names."""
     candidates = {name: arrays[name] for name in names}
     if options.flash is None:
         return choose_smallest(candidates)

@@ -51,7 +51,7 @@ def read_sample(job: Job) -> dict[str, NDArray[Any]]:
 
 
 def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
-    """Return the inputs of one inference and the reference outputs for them."""
+    """Return the inputs of one inference, and the reference outputs of this inference."""
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)
@@ -69,18 +69,19 @@ GDB_TYPES = {
     "uint16_t": "unsigned short", "int32_t": "int", "uint32_t": "unsigned int",
     "int64_t": "long long", "uint64_t": "unsigned long long", "float": "float", "double": "double",
 }  # fmt: skip
-"""A debugger's names of C types, without debug information."""
+"""The names of C types in a debugger that has no debug information."""
 ALIGNMENT = 16
 """The alignment of the demo allocator's blocks, and the space before each block, in bytes
-(``malloc_wrapper.c``)."""
+(``malloc_wrapper.c``).
+"""
 
 
 @dataclass(frozen=True)
 class ShownNetwork:
     """The facts about a network in an application; ``regions`` are in execution order.
 
-    With ``caller_arena``, the application contains the network's working memory. ``more_arenas``
-    are the memories other than RAM that contain a part of the working memory.
+    If ``caller_arena`` is set, the application contains the network's working memory.
+    ``more_arenas`` are the memories other than RAM that contain a part of the working memory.
     """
 
     name: str

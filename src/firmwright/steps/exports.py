@@ -34,7 +34,6 @@ def run_for_networks(job: Job, folder: Path) -> None:
 
 
 def read_exported(job: Job) -> ExportedNetwork:
-    """Return the network of a job with its sample."""
     interface = artifacts.INTERFACE.read(job)
     inputs, outputs = make_ports(interface)
     return ExportedNetwork(
@@ -53,7 +52,7 @@ def write_packages(
     drivers: Mapping[str, str],
     folder: Path,
 ) -> None:
-    """Write the package of each build system into a folder of this name."""
+    """Write the package of each build system into a folder with the build system's name."""
     options = require(job.recipe.export)
     package = Package(
         title=job.recipe.name,

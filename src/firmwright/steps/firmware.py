@@ -34,12 +34,12 @@ from firmwright.toolchain.uf2 import write_uf2
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin``, ``.hex``.
+    """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin`` and
+    ``.hex``.
 
-    Write ``firmware.uf2`` if the platform states its family.
-
-    With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional memory
-    with stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
+    If the platform states its UF2 family, ``firmware.uf2`` is also written. If there is a slot,
+    ``network.elf``, ``.bin``, ``.hex`` and ``.map`` are also written. Each additional memory with
+    stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
     ``network_stack.h`` defines the stack of each network.
     """
     elf, archives = folder / FIRMWARE.file, []
@@ -150,7 +150,6 @@ def check_stack(job: Job, prefix: str, needed: int) -> None:
 
 
 def write_header(job: Job, folder: Path, prefix: str, needed: int, elf: str) -> None:
-    """Write the header with the macro of a network's stack."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     variables = {
         "prefix": prefix,

@@ -79,7 +79,7 @@ def find_difference(
 ) -> tuple[int, LayerDifference | list[Region] | None]:
     """Return the number of compared results, and the first layer that differs.
 
-    If rounding before a run-time quantization changed an integer by one step, the layer has a note.
+    The layer has a note if rounding before a run-time quantization changed an integer by one step.
     If all compared layers agree, the second value lists the layers that were not compared and may
     explain the difference. It is None if all layers were compared. Raises UserError if the results
     or the reference's tensors are not available.

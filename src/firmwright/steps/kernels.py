@@ -71,15 +71,15 @@ def summarize(kernels: Kernels) -> str:
 
 
 Digests = Mapping[str, str]
-"""A digest of everything that decides the C of a region, by the region's name."""
+"""A digest of all inputs that decide the C code of a region, by the region's name."""
 
 
 def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Digests:
     """Return the digests of a network's regions.
 
     A digest covers the region's record and function, the TIR functions, and the configuration of
-    the stage. The result is empty if there is custom code, because custom code may read any file.
-    It is also empty if constants are compressed, because the stage then writes only their codes.
+    the stage. The result is {} if there is custom code, because custom code may read any file. It
+    is also {} if constants are compressed, because the stage then writes only their codes.
     """
     recipe, custom = job.recipe, any(isinstance(d.target, CustomTarget) for d in job.mix)
     if recipe.extensions or custom or recipe.compress:
@@ -104,7 +104,7 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
 def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
     """Return the results of the last run for regions with equal digests.
 
-    The result is empty if a file is damaged.
+    The result is {} if a file is damaged.
     """
     folder = job.folder(KEPT_REGIONS.stage)
     try:
@@ -125,7 +125,7 @@ def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
 def keep_regions(
     lowered: Sequence[tuple[str, LoweredRegion]], kernels: Kernels, digests: Digests
 ) -> KeptRegions:
-    """Return the lowered regions to keep; the ``kernels`` contain the stored names of arrays."""
+    """Return the lowered regions to keep; ``kernels`` have the stored names of the arrays."""
     kept = {}
     for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
         own = (parameter.tensor for parameter in made.kernel.weights)

@@ -1,4 +1,4 @@
-"""Prints one layer, from the model to its lines of C: ``firmwright explain --layer``."""
+"""Prints one layer, from the model to its lines of C code: ``firmwright explain --layer``."""
 
 from __future__ import annotations
 

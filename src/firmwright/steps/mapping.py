@@ -12,7 +12,6 @@ from firmwright.report.estimates import LayerEstimate, estimate_layers
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``mapping.json``."""
     other = job.comparison_job
     found = compare_costs(
         estimate_job_layers(job),
@@ -27,7 +26,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
-    """Estimate the cost of each layer of a job, and of the call of the network."""
+    """Return the estimated cost of each layer of a job, and of the call of the network."""
     return estimate_layers(
         PARTITION.read(job),
         KERNELS.read(job),

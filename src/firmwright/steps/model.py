@@ -34,8 +34,10 @@ from firmwright.verify.network_values import describe_values
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.<format>``, ``model.json`` (the interface), ``module.json`` (Relax) and
-    ``values.json`` (the model's statements about the values of inputs and outputs).
+    """Write ``model.<format>``, ``model.json``, ``module.json`` and ``values.json``.
+
+    ``model.json`` is the interface, and ``module.json`` is Relax. ``values.json`` has the model's
+    statements about the values of inputs and outputs.
     """
     source = job.recipe.model
     data, shown_as, signature = get_model_data(job)
@@ -73,8 +75,8 @@ def run(job: Job, folder: Path) -> None:
 def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
     """Return the model with the inputs and dimensions that the recipe fixes.
 
-    Raises DiagnosticError for a format other than ONNX. Raises UserError for values that do not
-    fit the model.
+    Raises DiagnosticError if the format is not ONNX. Raises UserError if the values do not fit the
+    model.
     """
     recipe = job.recipe
     values = {n: e.value for n, e in recipe.inputs.items() if e.value is not None}
@@ -91,8 +93,8 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
 def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
     """Return the interface with the C names that the recipe states.
 
-    Raises DiagnosticError for a C name that two tensors have, and for a C name of a tensor that the
-    C function does not have.
+    Raises DiagnosticError if two tensors have one C name, or if the C function does not have the
+    tensor of a C name.
     """
     recipe = job.recipe
     inputs = {n: e.c_name for n, e in recipe.inputs.items() if e.c_name is not msgspec.UNSET}
@@ -113,9 +115,9 @@ def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:
-    """Return the stated limits of the whole numbers of each input; None without limits.
+    """Return the stated limits of the whole numbers of each input; None if there are no limits.
 
-    Raises DiagnosticError for an input that is not in the model, or that has an integer type.
+    Raises DiagnosticError if an input is not in the model or has an integer type.
     """
     dtypes = {t.name: t.dtype for t in interface.inputs}
     stated = {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}

@@ -46,7 +46,7 @@ from firmwright.verify.run_records import Agreement
 
 
 def write_sources(job: Job, folder: Path) -> None:
-    """Write the C project of all networks. Raises DiagnosticError for equal file names."""
+    """Write the C project of all networks. Raises DiagnosticError if file names are equal."""
     networks = [read_whole_network(member) for member in job.members]
     if job.recipe.export:  # packages contain no assembly
         networks = [replace(network, binary_constants=False) for network in networks]
@@ -128,7 +128,7 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
 
 
 def go_on(member: MemberSamples, turns: int) -> MemberSamples:
-    """Return the expected outputs for more turns than samples, with repeated samples.
+    """Return the expected outputs if there are more turns than samples and samples repeat.
 
     If a network has states, the outputs differ for repeated samples.
     """
@@ -140,7 +140,10 @@ def go_on(member: MemberSamples, turns: int) -> MemberSamples:
 
 
 def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
-    """Compare a network's outputs with the reference. Raises UserError beyond the tolerance."""
+    """Compare a network's outputs with the reference.
+
+    Raises UserError if the tolerance is exceeded.
+    """
     expected = [member.expected[turn % len(member.expected)] for turn in range(len(found))]
     tolerance = member.job.recipe.run.tolerance
     outputs = member.interface.outputs

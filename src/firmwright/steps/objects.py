@@ -24,12 +24,12 @@ from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))', re.M)
-"""The name in an include line, or the first letter of the macro that has the name."""
+"""Matches the name in an include line, or the first letter of the macro that has the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledObject:
-    """The digests of an object: ``key`` digests all inputs, and ``sha256`` the object."""
+    """The digests of an object: ``key`` is the digest of all inputs, ``sha256`` of the object."""
 
     key: str
     sha256: str

@@ -31,7 +31,7 @@ def choose(
 ) -> MemoryChoices | None:
     """Return the choices of memories; None if there is only one usable memory.
 
-    Raises DiagnosticError for a pin that is not possible.
+    Raises DiagnosticError if a pin is not possible.
     """
     platform, recipe = job.platform, job.recipe
     if not chooses_memories(job):

@@ -23,10 +23,10 @@ from firmwright.verify.network_values import describe_values
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json``, ``values.json`` and
+    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json``, ``values.json``,
     ``quantization.json``.
 
-    In shift arithmetic, write also ``model.relax``, which then defines the network.
+    In shift arithmetic, ``model.relax`` is also written; it then defines the network.
     """
     source = artifacts.MODEL_INTERFACE.read(job)
     calibration = artifacts.CALIBRATION.read(job)

@@ -28,7 +28,7 @@ from firmwright.toolchain.stack_depth import StackDepth
 T = TypeVar("T")
 
 MAX_CODE = 2**20
-"""The maximum number of characters of C on the page."""
+"""The maximum number of characters of C code on the page."""
 MAX_SYMBOLS = 100
 """The maximum number of symbols in a report. A network with many layers has thousands."""
 
@@ -85,7 +85,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
 
 
 def estimate(job: Job) -> tuple[LayerEstimate, ...]:
-    """Return the cost of each layer if the platform states a speed for all devices, else ()."""
+    """Return the cost of each layer; () if the platform does not state the speed of all devices."""
     timing = job.platform.timing
     stated = timing is not None and all(device.name in timing.engines for device in job.mix)
     return estimate_job_layers(job) if stated else ()
@@ -106,7 +106,7 @@ def find_code(job: Job) -> dict[str, CodeLines]:
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:
-    """Return the lines of a layer's function; empty if it is compiled for another core."""
+    """Return the lines of a layer's function; [] if it is compiled for another core."""
     if layer.code is None:
         return []
     text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def read_code(job: Job, layer: ReportedLayer) -> list[str]:
 
 
 def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
-    """Return the C code of all layers by number; empty if the page would be too long."""
+    """Return the C code of all layers by number; {} if the page would be too long."""
     code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
     return code if sum(map(len, code.values())) <= MAX_CODE else {}
 

@@ -21,13 +21,13 @@ from firmwright.transforms.integers.remarks import explain_floats
 
 
 def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterface]:
-    """Apply every rewrite to the network to be compiled: optional, custom and canonical."""
+    """Apply all rewrites to the network before its compilation: optional, custom and canonical."""
     module = prepare_module(network, select_rewrites(job), list_custom_rewrites(job))
     return module, artifacts.NETWORK_INTERFACE.read(job)
 
 
 def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
-    """Note the number of multiply-accumulates after the rewrites if the rewrites reduced it.
+    """Note the number of multiply-accumulates after the rewrites if it became smaller.
 
     The number may be unknown before the rewrites, because shapes may be computed.
     """

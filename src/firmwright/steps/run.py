@@ -41,16 +41,17 @@ from firmwright.verify.run_records import RunRecord
 from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
-"""The number of instructions after which a firmware counts as hung, some minutes in the
-emulator."""
+"""The maximum number of instructions of a run, some minutes in the emulator. Above it, the
+firmware counts as hung.
+"""
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
-    firmware's first sample (``sample.npz``).
+    """Write ``run.json``, all outputs (``outputs.npz``), and the first sample (``sample.npz``).
 
-    With a detection, write also ``boxes.json``, and ``boxes-<number>.png`` for every picture,
-    including the pictures of a batch.
+    ``outputs.npz`` has the outputs of the firmware and of the reference. If there is a detection,
+    ``boxes.json`` is also written, and ``boxes-<number>.png`` for every picture, including the
+    pictures of a batch.
     """
     if job.recipe.run.board is None:
         with error_at_key(job.recipe, ("run", "emulator")):
@@ -112,8 +113,9 @@ class CountedFunctions:
 
     ``functions`` are the functions of the regions, in the order of the calls. ``waits`` are the
     functions that wait for the jobs of other devices, or that let jobs wait for each other.
-    ``macs`` are the multiply-accumulates of one inference. With ``stand_in``, the processor runs
-    the C code of another core, so the count differs from the instructions of the real processor.
+    ``macs`` are the multiply-accumulates of one inference. If ``stand_in`` is set, the processor
+    runs the C code of another core, so the count differs from the instructions of the real
+    processor.
     """
 
     functions: Mapping[str, str]
@@ -171,14 +173,14 @@ def count_box_lines(job: Job, batch: int) -> int:
 def count_on_processor(
     total: int | None, by_part: Sequence[int], layers: CountedFunctions
 ) -> int | None:
-    """Return the processor's part of a count, or None; exclude emulated devices during waits."""
+    """Return the processor's part of a count, without emulated devices during waits; else None."""
     if total is None or layers.stand_in:
         return None
     return total - sum(by_part[len(layers.functions) :])
 
 
 def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[str, Any]:
-    """Return the run record's fields about clock cycles; empty if no cycles are known."""
+    """Return the run record's fields about clock cycles; {} if no cycles are known."""
     if cycles is None:
         return {}
     return {
@@ -229,8 +231,8 @@ def compare_boxes(
 ) -> None:
     """Compare the firmware's boxes with the boxes of the reference outputs; write and draw them.
 
-    ``interface`` describes the compiled network, and ``expected`` contains the reference outputs.
-    If the recipe quantizes the network, the float network is the reference instead.
+    ``interface`` describes the compiled network, and ``expected`` has the reference outputs. If the
+    recipe quantizes the network, the float network is the reference instead.
     """
     detection = require(job.recipe.detection)
     if job.recipe.quantize is not None:

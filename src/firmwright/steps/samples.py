@@ -55,7 +55,7 @@ def run(job: Job, _folder: Path) -> None:
 
 
 def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
-    """Raise UserError unless an output has an axis with ``count`` elements."""
+    """Raise UserError if no output has an axis with ``count`` elements."""
     if not any(count in tensor.shape for tensor in outputs):
         shapes = ", ".join(f"'{tensor.name}' is {list(tensor.shape)}" for tensor in outputs)
         raise UserError(
@@ -65,7 +65,7 @@ def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
 
 
 def count_samples(job: Job, stated: EvaluateOptions) -> int:
-    """Return the known number of evaluation samples. Raises UserError for unsuitable samples."""
+    """Return the known number of evaluation samples. Raises UserError if samples are unsuitable."""
     pictures = has_pictures(stated.inputs)
     read = read_samples(
         job, MODEL_INTERFACE.read(job).inputs, stated.inputs, 1 if pictures else stated.samples

@@ -1,4 +1,4 @@
-"""Writes the bill of materials of a build, from its inputs and the records of its stages."""
+"""Writes the bill of materials of a build from its inputs and the records of its stages."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def make_detector(
 
 
 def list_class_names(job: Job) -> tuple[str, ...]:
-    """Return the names of the classes; empty if the recipe only states their number."""
+    """Return the names of the classes; () if the recipe only states their number."""
     detection = job.recipe.detection
     classes = detection.classes if detection else job.recipe.classes
     if classes is None or classes.count is not None:
@@ -62,7 +62,7 @@ def read_compiler_version(job: Job) -> str:
 
 
 def refuse_shared_devices(job: Job) -> None:
-    """Raise UserError for a device that several instances of the network would share."""
+    """Raise UserError if several instances of the network would share a device."""
     for device in find_driven_devices(job):
         raise UserError(
             f"`arena: caller` allows several instances of a network, which cannot share {device}; "
@@ -71,7 +71,7 @@ def refuse_shared_devices(job: Job) -> None:
 
 
 def refuse_export(job: Job, plan: Plan) -> None:
-    """Raise UserError for a network that needs more than the files of a package."""
+    """Raise UserError if a network needs more than the files of a package."""
     own = tuple(template_folders(job.recipe).values())
     for device in find_driven_devices(job):
         if not list_portable_drivers(device, own):
@@ -90,7 +90,7 @@ def refuse_export(job: Job, plan: Plan) -> None:
 def read_whole_network(job: Job) -> Network:
     """Return the network with all parts that a project contains in addition to the layers.
 
-    Raises UserError for devices that do not support the caller's arena or an export.
+    Raises UserError if a device does not support the caller's arena or an export.
     """
     if job.recipe.arena == "caller":
         with error_at_key(job.recipe, ("arena",)):
@@ -116,10 +116,10 @@ def read_whole_network(job: Job) -> Network:
 
 
 def includes_constants(job: Job, network: Network) -> bool:
-    """Return whether the assembler includes the constants, which are large in this case.
+    """Return whether the assembler includes the constants, which are then large.
 
-    Packages contain no assembly. Only C code can state the memory of each constant if there are
-    several memories or cores.
+    Packages contain no assembly. If there are several memories or cores, only C code can state the
+    memory of each constant.
     """
     called = any(network.cores.called_core(device) for device in network.devices)
     placed = network.plan.constants or load_board(job.platform.board).data_section
