@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
-    """A device in the target mix: options by name, sorted, with values as text."""
+    """A device in the target mix: sorted options by name; the values are text."""
 
     name: str = msgspec.field(name="device")
     options: dict[str, str] = {}
 
     def __str__(self) -> str:
-        """Return the device in TVM's notation: ``npu -fast=1``."""
+        """Return the device in TVM's notation, such as ``npu -fast=1``."""
         return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options.items())])
 
 
@@ -66,43 +66,57 @@ class Target(Protocol):
     reason: str
     """The reason why an operator runs on this device, as the explain table shows it."""
     is_fallback: bool = False
-    """Whether the device accepts every operator. The last device of a mix, and no other device,
-    accepts every operator."""
+    """Whether the device accepts every operator.
+
+    Only the last device of a mix accepts every operator.
+    """
     quantizes: bool = False
-    """Whether the device quantizes float layers itself, with samples of the key ``calibration``."""
+    """Whether the device itself quantizes float layers, with samples of the key ``calibration``."""
     rewrites: Sequence[str] = ()
-    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. The device accepts more
-    operators after these rewrites. For a fallback without other devices, they reduce the work."""
+    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. The device accepts
+    more operators after these rewrites. If a fallback is the only device, the rewrites reduce
+    the work.
+    """
     packages: Sequence[str] = ()
-    """Python packages that affect the device's output, in addition to firmwright's packages. A lock
-    lists them."""
+    """Python packages that affect the device's output, in addition to firmwright's packages. A
+    lock lists these packages.
+    """
     core: str = ""
-    """The core that runs the device's regions, '' for the processor. The core of the last device
-    runs the network, and calls the regions on other cores."""
+    """The core that runs the device's regions; '' is the processor. The core of the last device
+    runs the network, and calls the regions on other cores.
+    """
     copies: bool = False
-    """Whether the device copies tensors between memories, such as a DMA engine. ``lower`` then gets
-    the regions with the anchor ``copy``. If no such device reaches both memories, the last device
-    of the mix copies."""
+    """Whether the device copies tensors between memories, such as a DMA engine. ``lower`` then
+    gets the regions with the anchor ``copy``. If no such device reaches both memories, the last
+    device of the mix copies.
+    """
     keeps_states: bool = True
     """Whether the device may run regions of a network with states between runs. It is false if a
-    core runs the whole network, or if the device's stages run the network on samples that are not
-    consecutive."""
+    core runs the whole network, or if the device's stages run the network on samples that are
+    not consecutive.
+    """
     machines: Mapping[str, str] = MappingProxyType({})
     """Machines that the device adds to the emulator, as "module:Class" by board. Only installed
-    devices may add them."""
+    devices may add machines.
+    """
     is_portable: bool = False
-    """Whether the device's regions and C are equal on every platform. The platform then needs only
-    a processor."""
+    """Whether the device's regions and C code are equal on every platform. The platform then
+    needs only a processor.
+    """
     stages: Sequence[str] = ()
-    """Stages that the device adds to the pipeline, as "module:NAME". Only installed devices may add
-    them."""
+    """Stages that the device adds to the pipeline, as "module:NAME". Only installed devices may
+    add stages.
+    """
     archive_reader: str = ""
-    """The function that describes archives of the device's compiler for ``firmwright inspect``, as
-    "module:name", '' without such archives. Only firmwright's devices have it."""
+    """The function that describes archives of the device's compiler for ``firmwright inspect``,
+    as "module:name"; '' if there are no archives. Only firmwright's devices have such a
+    function.
+    """
     libraries_variable: str = ""
-    """The environment variable with archives to link to a network on this device, such as
-    ``-l one.lib -l /path/two.lib``. Archives for the machine of a core are linked to the code that
-    runs on the core."""
+    """The environment variable with archives to link to a network on this device, such as ``-l
+    one.lib -l /path/two.lib``. Archives for the machine of a core are linked to the code that
+    runs on the core.
+    """
 
     @property
     def operators(self) -> Collection[str]:
@@ -124,7 +138,8 @@ class Target(Protocol):
 
     @abstractmethod
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Return the operators of ``main`` that run on this device, and reasons for the others.
+        """Return the operators of ``main`` that run on this device, and the reasons for other
+        operators.
 
         This method is not called for the last device of a mix.
         """
@@ -135,7 +150,7 @@ class Target(Protocol):
 
     @abstractmethod
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        """Return the C of a region and the constants that it reads.
+        """Return the C code of a region and the constants that the code reads.
 
         ``module`` contains the region's function, and the TIR functions that it may call.
         """
@@ -143,15 +158,17 @@ class Target(Protocol):
     def list_variants(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[str]:
-        """Return the names of the variants of a region's C, the default first.
+        """Return the names of the variants of a region's C code; the default is first.
 
-        All variants return the same bits. ``lower`` uses the variant that ``Context.variants`` has
-        for the region.
+        All variants return equal bits. ``lower`` uses the variant of the region in
+        ``Context.variants``.
         """
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Return a short name of the method of a region's C; '' if there is only one method."""
+        """Return a short name of the method of a region's C code; '' if there is only one
+        method.
+        """
         return ""
 
     def estimate_cycles(
@@ -162,22 +179,24 @@ class Target(Protocol):
         _changes: Sequence[Change] = (),
         /,
     ) -> int | None:
-        """Return the approximate number of cycles of a region on this device, None if unknown.
+        """Return the approximate number of cycles of a region on this device; None if it is
+        unknown.
 
-        ``changes`` are the changes to a region of another device that make this device accept it.
+        ``changes`` are the changes to a region of another device after which this device accepts
+        it.
         """
         return None
 
     def suggest(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[Suggestion]:
-        """Return changes with which a region that runs on this device needs fewer cycles."""
+        """Return changes after which a region that runs on this device needs fewer cycles."""
         return ()
 
     def extend_project(
         self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
-        """Write the device's additional files to a generated project, which is already complete.
+        """Write the device's additional files to a generated project that is complete.
 
         ``variables`` are the variables of the project's templates.
         """

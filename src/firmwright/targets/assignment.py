@@ -26,7 +26,7 @@ class DeviceAssignment:
     violations: Mapping[str, Mapping[Var, tuple[RuleViolation, ...]]]
 
     def device_of(self, name: str) -> Device:
-        """Return the device with this name, or the last device."""
+        """Return the device with this name, or the last device if there is none."""
         return next((d for d in self.mix if d.name == name), self.mix[-1])
 
     def find_refusals(
@@ -47,8 +47,10 @@ class DeviceAssignment:
 
 
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
-    """Ask all devices except the last in order; the first device that accepts an operator gets
-    it."""
+    """Ask all devices except the last, in order.
+
+    The first device that accepts an operator gets it.
+    """
     offered: dict[str, Sequence[Composite]] = {}
     taken: dict[str, Sequence[Composite]] = {}
     violations = {}

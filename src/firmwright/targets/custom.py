@@ -1,5 +1,6 @@
 """Loads the custom devices of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed
-package."""
+package.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class CustomTarget:
 
     @property
     def module_name(self) -> str:
-        """Return the first part of the name of the module that defines the class of the target."""
+        """Return the top-level name of the module that defines the class of the target."""
         return type(self._target).__module__.partition(".")[0]
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
@@ -142,7 +143,9 @@ class CustomTarget:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
 
     def _refuse(self, method: Callable[..., object], mistake: str) -> None:
-        """Raise UserError, with the method's line, for a ``mistake`` in the result of a method."""
+        """Raise UserError, with the method's line, if there is a ``mistake`` in the method's
+        result.
+        """
         if mistake:
             location = locate_function(method, self._reference, self._folder)
             raise UserError(f"{location}: {method.__name__}: {mistake} ({self._reference})")
@@ -163,7 +166,7 @@ class CustomTarget:
 
 
 def guard_installed(target: Target, package: str) -> CustomTarget:
-    """Return a target that another ``package`` installs; manifests and locks list the package."""
+    """Return a target that another ``package`` installs. Manifests and locks list the package."""
     kind = type(target)
     reference = f"{kind.__module__}:{kind.__qualname__}"
     return CustomTarget(target, reference, Path(getfile(kind)).parent, package)
@@ -172,7 +175,7 @@ def guard_installed(target: Target, package: str) -> CustomTarget:
 def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
     """Import the device ``name`` from ``module:function`` in a recipe's ``folder``.
 
-    Raises UserError, with the user's file and line, if the import or the call fails. It also raises
+    Raises UserError, with the user's file and line, if the import or the call fails. Also raises
     UserError if the result is not a target, has another name, or adds stages or machines.
     """
     with IMPORT_LOCK, prepend_import_path(folder):

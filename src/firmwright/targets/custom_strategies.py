@@ -20,11 +20,10 @@ from firmwright.targets.load import load_target, target_names
 
 
 class Extension:
-    """The argument of a function of ``extensions``, with which the function adds strategies.
+    """The argument of a function of ``extensions``. The function adds strategies with this object.
 
-    ``devices`` are the names of the devices in the recipe's mix. Each error of the user's code, in
-    the function or later in a strategy, is a DiagnosticError at the function's location in the
-    recipe.
+    ``devices`` are the names of the devices in the recipe's mix. Errors of the user's code, in the
+    function or later in a strategy, are DiagnosticErrors at the function's position in the recipe.
     """
 
     def __init__(self, recipe: Layers, index: int, reference: str, devices: Sequence[str]) -> None:
@@ -40,7 +39,8 @@ class Extension:
         condition: Condition = always,
         device: str | None = None,
     ) -> None:
-        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device or on all.
+        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device or on all
+        devices.
 
         A device that passes its regions to the mix's fallback uses the fallback's strategies.
         :mod:`firmwright.lowering.strategies` describes the arguments and results of the three
@@ -71,7 +71,7 @@ class Extension:
         return DiagnosticError([document.make_diagnostic(pointer, message)])
 
     def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function with errors that report its file and its place in the recipe."""
+        """Return the function; its errors report its file and its position in the recipe."""
 
         def call(*given: Any) -> Any:
             folder = self._recipe.folder
@@ -104,7 +104,9 @@ def check_operator(name: str) -> None:
 
 
 def check_device(name: str | None, last: str) -> None:
-    """Raise ValueError for a device without strategies; only devices that end a mix have them."""
+    """Raise ValueError if a device has no strategies, because only devices that end a mix have
+    them.
+    """
     takers = {taker for taker in target_names() if load_target(taker).is_fallback} | {last}
     if name is not None and name not in takers:
         raise ValueError(f"'{name}' has no strategies; expected one of {', '.join(sorted(takers))}")
@@ -129,7 +131,7 @@ def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call
 def load_extensions(
     mix: Sequence[Device], references: Sequence[str], recipe: Layers
 ) -> Iterator[tuple[Device, ...]]:
-    """Yield the devices of a recipe's mix, each with the user's strategies for it."""
+    """Yield the devices of a recipe's mix with the user's strategies for each device."""
     if not references:  # the block below disables byte code, so its imports are slow
         yield add_strategies(mix, ())
         return
@@ -146,7 +148,9 @@ def load_extensions(
 
 
 def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
-    """Return the devices with their strategies; the last device is the fallback of the others."""
+    """Return the devices with their strategies; the last device is the fallback of the other
+    devices.
+    """
 
     def add(device: Device, rest: Device | None) -> Device:
         own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))

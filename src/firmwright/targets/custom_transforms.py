@@ -18,8 +18,8 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
     """Call ``module:function`` of the recipe's folder with a Relax module; return its result.
 
     The result must have inputs and outputs of the original shapes and types. The run compares its
-    outputs with the reference. Raises UserError, with the user's file and line, for errors of the
-    function and for a result that does not fit.
+    outputs with the reference. Raises UserError, with the user's file and line, if the function
+    fails or the result does not fit.
     """
     with load_custom_function(reference, folder) as transform:
         result = transform(module)
@@ -60,7 +60,7 @@ def format_extent(extent: tvm.tirx.Expr) -> str:
 
 
 def format_types(types: list[Any]) -> str:
-    """Return tensor types in short notation: ``float32 [1, 3, 8, 8]``."""
+    """Return tensor types in short notation, such as ``float32 [1, 3, 8, 8]``."""
     flat = [f for t in types for f in getattr(t, "fields", [t])]
     return ", ".join(
         f"{t.dtype} [{', '.join(format_extent(d) for d in t.shape)}]"

@@ -11,14 +11,15 @@ NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 class OptionError(UserError):
-    """An error in the options of a device, reported at the location of the recipe's ``target``."""
+    """An error in the options of a device, reported at the position of the recipe's ``target``."""
 
 
 @dataclass(frozen=True)
 class NumberRange:
     """Numbers from ``least`` to ``most``; None means that there is no maximum.
 
-    The numbers are integers unless ``decimal``. ``other_values`` are texts that are also accepted.
+    The numbers are integers unless ``decimal`` is set. ``other_values`` are texts that are also
+    accepted.
     """
 
     least: int

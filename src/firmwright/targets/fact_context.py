@@ -25,7 +25,7 @@ LAYOUTS = {
     "relax.nn.adaptive_avg_pool2d": "layout",
     "relax.image.resize2d": "layout",
 }
-"""Operators that state the order of an image's axes, each with the name of the attribute."""
+"""Operators that state the order of an image's axes, and the attribute that states it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FactContext:
     layout: str
 
     def nchw_position(self, axis: int, count: int) -> int:
-        """Return the position of an axis; if ``count`` axes are four, its position in NCHW."""
+        """Return the position of an axis; if there are four axes, its position in NCHW."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
 
@@ -45,7 +45,7 @@ def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
     """Return the context of a network.
 
     The layout is NHWC if the network has operators that state a layout and all of them state NHWC.
-    Otherwise it is NCHW.
+    In other cases it is NCHW.
     """
     calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
     stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
@@ -56,7 +56,7 @@ def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
 def kind_of(call: tvm.ir.Call) -> str:
     """Return the operator's name in rules: Relax's name, except for depthwise convolutions.
 
-    A value that no operator computes is a ``constant``.
+    The name is ``constant`` if no operator computes the value.
     """
     name = short_name(call).removeprefix("image.")
     if name == "conv2d" and 1 < int(call.attrs.groups) == count_channels(call):
@@ -69,8 +69,7 @@ def count_channels(call: tvm.ir.Call) -> int:
 
 
 def first_tensor(call: tvm.ir.Call) -> relax.Expr:
-    """Return the main operand of an operator; if two operands broadcast, the operand with more
-    axes."""
+    """Return the main operand of an operator; if operands broadcast, the operand with more axes."""
     if kind_of(call) in BINARY_KINDS:
         return max(call.args, key=lambda operand: len(static_shape(operand)))
     first = call.args[1 if operator_name(call) == "relax.call_tir" else 0]

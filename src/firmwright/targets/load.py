@@ -36,12 +36,11 @@ def load_mix(
 
 
 def target_names() -> tuple[str, ...]:
-    """Return the names of the installed devices, sorted."""
     return tuple(sorted(find_targets().names))
 
 
 def load_target(name: str) -> Target:
-    """Import an installed device; check the results of devices of other packages.
+    """Import an installed device. The results of devices of other packages are checked.
 
     Raises UserError if the package of the device is incomplete.
     """

@@ -1,4 +1,4 @@
-"""Defines a device's placement: the operators to run, and the rules that others break."""
+"""Defines a device's placement: the operators to run, and the rules that other operators break."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from firmwright.ir.regions import RuleViolation
 class Composite:
     """Operators that a device runs as one function; no other operator joins the group.
 
-    ``variables`` are the variables that the operators are bound to, in order of execution. No path
-    from one of these operators to another contains an operator outside the group. ``reason`` says
-    why the device runs this group, if the device's reason is not specific enough.
+    ``variables`` are the variables to which the operators are bound, in order of execution. No path
+    between two of these operators contains an operator outside the group. ``reason`` states why the
+    device runs this group, if the device's reason is not specific enough.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Composite:
 class Placement:
     """The operators that a device runs, and the rules that other operators break.
 
-    ``violations`` has the broken rules by the variable that is bound to the operator.
+    ``violations`` has the broken rules by the variable to which the operator is bound.
     """
 
     composites: tuple[Composite, ...] = ()

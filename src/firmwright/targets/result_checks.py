@@ -1,4 +1,4 @@
-"""Checks the results of plug-in devices; a check returns an error text, empty for valid results."""
+"""Checks the results of plug-in devices. A check returns an error text; '' means a valid result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALIGNMENTS = (0, 1, 2, 4, 8, 16)
 
 
 def check_placement(module: tvm.IRModule, placement: Placement) -> str:
-    """Return the error in the composites or the violations for the network ``main``."""
+    """Return the error in the composites or the violations of the network ``main``."""
     bindings = {b.var: b for b in main_bindings(module)}
     owners: dict[relax.Var, int] = {}
     if not isinstance(placement.composites, tuple | list):
@@ -93,8 +93,8 @@ def find_cycle(
     owners: Mapping[relax.Var, int],
     composites: Sequence[Composite],
 ) -> str:
-    """Return the error for a composite and an operator that wait for each other."""
-    reads: dict[object, dict[object, None]] = {}  # sorted, for a reproducible message
+    """Return the error if a composite and an operator wait for each other."""
+    reads: dict[object, dict[object, None]] = {}  # sorted, so that the message is reproducible
     for variable, binding in bindings.items():
         own = owners.get(variable, variable)
         read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)

@@ -1,4 +1,4 @@
-"""Defines the rules that a device has for operators: conditions on facts, with a sentence."""
+"""Defines the rules of a device for operators: conditions on facts, and a sentence."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
     "up_to": lambda value, other, facts: bool(value <= facts[other]),
     "same_as": lambda value, other, facts: bool(value == facts[other]),
 }
-"""The conditions of rules: functions of the fact's value, the operand in the rule, and all facts.
-"""
+"""The conditions of rules. The arguments are the fact's value, the rule's operand and all facts."""
 
 NEAREST: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Any]] = {
     "is": lambda _value, wanted, _facts: wanted,
@@ -44,10 +43,10 @@ class Rule:
     """The conditions on facts, and the sentence to report if a condition does not hold.
 
     A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
-    only if the facts meet the conditions of ``when``. ``change`` contains the facts that the
-    model's supplier or the build can change, each with a description of the quantity. The message
-    has ``remedy`` if no such change fulfills the rule. The text of the remedy may contain facts,
-    like the sentence.
+    only if the facts meet the conditions of ``when``. ``change`` has the facts that the model's
+    supplier or the build can change, with a description of each quantity. The message has
+    ``remedy`` if no such change fulfills the rule. The text of the remedy may contain facts, like
+    the sentence.
     """
 
     name: str
@@ -77,7 +76,7 @@ def measure_distance(value: Any, other: Any) -> float:
 
 
 def find_changes(rule: Rule, facts: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes with which a broken rule holds; an empty tuple if they are unknown."""
+    """Return the changes after which a broken rule holds; () if they are unknown."""
     changes = []
     for fact, asked in rule.where.items():
         if all_hold({fact: asked}, facts):
@@ -105,14 +104,14 @@ def all_hold(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, An
 def read_rules(package: str, form: type[T], name: str = "rules.yaml") -> T:
     """Return the rules in a YAML file of a package, converted to ``form``.
 
-    Raises msgspec.ValidationError for a file that does not fit ``form``.
+    Raises msgspec.ValidationError if the file does not fit ``form``.
     """
     text = files(package).joinpath(name).read_text("utf-8")
     return msgspec.convert(yaml.safe_load(text), form)
 
 
 def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
-    """Return the rules that the facts break, with the facts inserted into their sentences."""
+    """Return the rules that the facts break; their sentences contain the facts."""
     shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
         RuleViolation(

@@ -23,8 +23,8 @@ def estimate_work_us(
 ) -> float:
     """Return the microseconds of a region's work; ``ports`` are its inputs and outputs.
 
-    If ``wide`` is true, the device computes in 16 bits, although the ports do not show this, as
-    with quantized floats.
+    If ``wide`` is true, the device computes in 16 bits although the types of the ports differ, as
+    for quantized floats.
     """
     if modelled:
         cycles = float(modelled.total)

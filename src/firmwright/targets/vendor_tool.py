@@ -15,8 +15,8 @@ def run_vendor_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool in a folder; ``stdout`` of the result also contains its error output.
 
-    The tool gets the environment variables of ``passed`` that are set, and all of ``added``. Raises
-    UserError if the program cannot be started.
+    The tool gets the environment variables of ``passed`` that are set, and all variables of
+    ``added``. Raises UserError if the program cannot be started.
     """
     kept = {name: os.environ[name] for name in passed if name in os.environ}
     try:

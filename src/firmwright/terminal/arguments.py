@@ -10,7 +10,7 @@ from firmwright.errors import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests the nearest option or command; options may be between arguments."""
+    """A parser that suggests the nearest option or command. Options may be between arguments."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -33,7 +33,6 @@ DOIT_COMMANDS = (
 
 
 def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
-    """Return the script that completes the commands of a parser in a shell."""
     options = {name: list_words(command) for name, command in list_commands(parser)}
     variables = {
         "shell": shell,

@@ -1,4 +1,4 @@
-"""Defines doit's commands for every folder of a repository, with failures in one line.
+"""Defines doit's commands for every folder of a repository; failures are reported in one line.
 
 The entry points ``doit.COMMAND`` replace doit's commands, also for other task files. They differ
 from doit's commands only in failures, and in the output of `doit clean` and `doit info`.
@@ -49,10 +49,10 @@ plugin.entry_points_impl = lambda: find_plugins
 """doit calls this function for each kind of plug-ins."""
 
 BESIDE_A_BUILD = ("task_tune", "task_search", "task_reproduce")
-"""The functions that create tasks which no build needs."""
+"""The functions that create tasks that no build needs."""
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
-"""The line by which doit announces the action of a clean; the action prints the removed files."""
+"""The line that doit prints before a clean. The action itself prints the removed files."""
 
 NO_TASK_FILE = """\
 no dodo.py in this folder or above
@@ -67,7 +67,7 @@ OPTIONS_FIRST = """\
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
     """A command that searches the parent folders for its task file, like doit's ``-k``.
 
-    With firmwright's task file, an unhandled error ends the command in one line.
+    If the task file is firmwright's, an unhandled error ends the command in one line.
     """
 
     def execute(self, params: Any, args: list[str]) -> Any:
@@ -97,10 +97,8 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
 
 
 class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
-    """`doit run`, and `doit` with the name of a task."""
-
     def execute(self, params: Any, args: list[str]) -> Any:
-        if params["num_process"] < 0:  # otherwise, doit runs no task and reports success
+        if params["num_process"] < 0:  # without this check, doit runs no task and reports success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
         if any(name.partition(":")[0] in ("search", "tune") for name in args):
@@ -125,7 +123,6 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             gc.enable()
 
     def print_plan(self, outfile: Any) -> int:
-        """Print the stages that would run, without running them."""
         # Imported late, because an up-to-date build needs no plan.
         from firmwright.pipeline.reasons import format_plan, plan_build
 
@@ -157,7 +154,7 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return the tasks of all recipes. An up-to-date build has one task without stages."""
+    """Return the tasks of all recipes. An up-to-date build is one task without stages."""
     if not is_ours(loader.namespace):
         return load(**given)
     loader.namespace = {n: v for n, v in loader.namespace.items() if n not in BESIDE_A_BUILD}
@@ -180,7 +177,7 @@ def is_ours(task_file: Mapping[str, Any]) -> bool:
 
 
 class Printing(FromAnyFolder):
-    """A command that only prints, and ends when its output is closed."""
+    """A command that only prints, and that ends when its output is closed."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
         end_with_reader()
@@ -192,14 +189,13 @@ class Help(Printing, cmd_help.Help):  # type: ignore[misc]
 
 
 class List(Printing, cmd_list.List):  # type: ignore[misc]
-    """`doit list`, without the tasks that can only fail."""
+    """`doit list` without the tasks that can only fail."""
 
     def _list_all(self, include_subtasks: bool) -> list[Any]:
         return [task for task in super()._list_all(include_subtasks) if can_run(task)]
 
 
 def can_run(task: Task) -> bool:
-    """Return whether a task can succeed."""
     return not (task.meta or {}).get("refused")
 
 
@@ -213,7 +209,10 @@ def list_all(task_file: ModuleType) -> TaskList:
 
 
 class Counted:
-    """The stream of `doit info`, which replaces firmwright's files by a line with their number."""
+    """The stream of `doit info`.
+
+    A line with the number of firmwright's files replaces these files.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -227,14 +226,14 @@ class Counted:
             self.stream.write(text)
 
     def write_count(self) -> None:
-        """Print the number of files since the last line that was passed on."""
+        """Print the number of firmwright's files since the last line that was passed on."""
         if self.own_files:
             self.stream.write(f" - {self.own_files} files of firmwright itself\n")
             self.own_files = 0
 
 
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]
-    """`doit info`; for an unknown task, it suggests the nearest."""
+    """`doit info`. If the task is unknown, the command suggests the nearest task."""
 
     outstream: Any
 
@@ -253,7 +252,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:
-        """Return the reasons why the task would run: first firmwright's, then doit's."""
+        """Return the reasons why the task would run: first firmwright's reasons, then doit's."""
         checks = reasons["uptodate_false"]
         ours = [f" * {check}" for check, *_ in checks if isinstance(check, UpToDateCheck)]
         reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], UpToDateCheck)]
@@ -261,7 +260,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
 
 class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
-    """`doit forget`; for a build, the command forgets its stages."""
+    """`doit forget`. For a build, the command forgets the stages of the build."""
 
     sel_tasks: list[str]
 
@@ -287,7 +286,7 @@ def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
 
 
 class Removals:
-    """The stream of `doit clean`, which drops the lines that announce firmwright's removals."""
+    """The stream of `doit clean`. It drops the lines that announce firmwright's removals."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -311,7 +310,7 @@ class Clean(FromAnyFolder, cmd_clean.Clean):  # type: ignore[misc]
 
 
 class DumpDB(cmd_dumpdb.DumpDB):  # type: ignore[misc]
-    """`doit dumpdb`; without a database of doit, the command names its replacement."""
+    """`doit dumpdb`. If doit has no database, the command names its replacement."""
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
         file = opt_values["dep_file"]

@@ -37,19 +37,18 @@ def guard(stream: Any) -> Any:
 
 
 def find_unguarded(stream: Any) -> Any:
-    """Return the stream for a program that writes escape sequences itself."""
+    """Return the stream for a program that itself writes escape sequences."""
     return stream.unguarded if isinstance(stream, GuardedStream) else stream
 
 
 def guard_output() -> None:
-    """Guard standard output and error of this process."""
     sys.stdout, sys.stderr = guard(sys.stdout), guard(sys.stderr)
 
 
 def end_with_reader() -> None:
     """Let this process end without a message when its output is closed.
 
-    Do not use it in processes with connections: a broken connection would end them, too.
+    Do not use it in processes with connections, because a broken connection would also end them.
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -63,7 +62,9 @@ LIBRARY_LOG = ".libraries.log"
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Redirect standard error of libraries, not of Python, to a file; also in forked processes."""
+    """Redirect standard error of libraries, but not of Python, to a file, also in forked
+    processes.
+    """
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr

@@ -18,9 +18,9 @@ from .guard import guard_output
 from .screen import PLAIN_WIDTH, Screen
 
 NARROWEST = 20
-"""The minimum columns of wrapped text, also on a narrower terminal."""
+"""The minimum number of columns of wrapped text, also on a narrower terminal."""
 REFRESHES = 8
-"""Refreshes per second."""
+"""The number of refreshes per second."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -36,7 +36,7 @@ class LiveScreen(Screen):
         count: Callable[[], str],
         **options: object,
     ) -> None:
-        """Set up the console with ``options``; `open_screen` documents the other parameters."""
+        """Create the console with ``options``; `open_screen` documents the other parameters."""
         super().__init__(stream)
         self.events = events
         self.count = count
@@ -75,7 +75,6 @@ class LiveScreen(Screen):
         self.live.stop()
 
     def render(self) -> Group:
-        """Return a line for each running task."""
         now = self.clock()
         for event in self.events():
             task = self.running.get(event.task)
@@ -105,7 +104,7 @@ class LiveScreen(Screen):
         self.console.print(assemble(parts), soft_wrap=True)
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; further lines are aligned with the text's first line."""
+        """Print text next to a head; later lines are aligned with the text's first line."""
         room = max(self.console.width - len(head), NARROWEST)
         lines = assemble(body).split("\n")
         wrapped = [part for line in lines for part in line.wrap(self.console, room)]

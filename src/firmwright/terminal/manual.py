@@ -33,7 +33,6 @@ def render_manual(parser: argparse.ArgumentParser) -> str:
 
 
 def render_command(name: str, command: argparse.ArgumentParser) -> str:
-    """Return the section of a command."""
     usage = escape(" ".join(command.format_usage().split()).removeprefix("usage: "))
     lines = [f".SS {escape(name)}", f".B {usage}", ".PP", escape(command.description or "")]
     for term, meaning in list_arguments(command):
@@ -44,7 +43,7 @@ def render_command(name: str, command: argparse.ArgumentParser) -> str:
 
 
 def list_arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Yield the arguments and options of a command, except ``--help``, with their descriptions."""
+    """Yield the arguments and options of a command with their descriptions, except ``--help``."""
     for action in command._actions:
         if isinstance(action, argparse._HelpAction):
             continue
@@ -55,7 +54,7 @@ def list_arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]
 
 
 def escape(text: str) -> str:
-    """Return a text as one line of roff, with escapes for roff's commands and for hyphens."""
+    """Return a text as one line of roff; roff's commands and hyphens are escaped."""
     line = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     line = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in line)
     return f"\\&{line}" if line.startswith((".", "'")) else line

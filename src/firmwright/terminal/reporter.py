@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class StageReporter(ConsoleReporter):  # type: ignore[misc]
     """Shows the running stages. A failed stage prints its message once, on stderr.
 
-    Stages may run in separate processes: their notes are in their results, their progress comes
+    Stages may run in separate processes. Their notes are in their results, and their progress comes
     through a queue.
     """
 
@@ -67,7 +67,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             yield self.queue.get()
 
     def initialize(self, tasks: Mapping[str, Any], selected: Collection[str]) -> None:
-        """Prepare the data for the processes that doit starts now."""
+        """Prepare the data for the processes that doit starts after this call."""
         self.tasks, self.selected = tasks, selected
         self.opened.enter_context(keep_library_output(self.library_log))
         if self.screen.is_live:
@@ -79,7 +79,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.show_fresh()
             self.screen.start(task.name, title.stage, task.doc)
             if is_asked(WHY):
-                # imported late, because few users ask for the reasons
+                # imported late, because few users request the reasons
                 from firmwright.pipeline.reasons import explain_run
 
                 self.show_head(title.job.title)
@@ -129,7 +129,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.skipped.append(task)
 
     def show_fresh(self) -> None:
-        """Print one line per recipe with the up-to-date stages."""
+        """Print the up-to-date stages in one line per recipe."""
         stages: dict[str, tuple[Job, list[str]]] = {}
         for title in self.fresh:
             stages.setdefault(title.job.title, (title.job, []))[1].append(title.stage)
@@ -139,7 +139,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
 
     def show_head(self, title: str) -> None:
-        """Print the recipe and platform of the next lines, if they differ from the last lines."""
+        """Print the recipe and platform of the next lines if they differ from the last lines."""
         if self.shown != title:
             self.screen.print_head(title)
         self.shown = title
@@ -173,7 +173,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             rows.append(make_row(stage, describe_bundle(str(job.bundle))))
         else:
             from firmwright.pipeline.summary import (
-                describe_run,  # imported late: it reads records of arrays
+                describe_run,  # imported late, because it reads records of arrays
             )
 
             rows = [*describe_run(job)]
@@ -181,7 +181,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.screen.print_rows(rows)
 
     def tell_origins(self, job: Job) -> None:
-        """Record which stages of a build came from the shared cache."""
+        """Record the stages of a build whose results came from the shared cache."""
         from firmwright.pipeline.origins import write_origins
 
         try:
@@ -200,7 +200,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_rows([make_row("up to date", describe_bundle(each.bundle))])
 
     def show_times(self) -> None:
-        """Show the times of the stages that ran, if the user asked for them."""
+        """Show the times of the stages that ran, if the user requested them."""
         from .screen import format_times
 
         for title, stages in self.times.items():
@@ -209,7 +209,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.screen.print_hanging("  ", line)
 
     def show_overview(self) -> None:
-        """Show one row per build for several builds, if any stage has run."""
+        """Show one row per build if there are several builds and any stage has run."""
         titles = [task.custom_title for task in self.tasks.values()]
         builds = [title for title in titles if isinstance(title, UpToDate)]
         builds += list_finished(title for title in titles if hasattr(title, "stage"))
@@ -234,5 +234,5 @@ def describe_exports(job: Job) -> Iterator[Row]:
 
 
 def describe_bundle(path: str) -> str:
-    """Return the path of a bundle, with its bytes."""
+    """Return the path of a bundle and its size in bytes."""
     return f"{path} ({Path(path).stat().st_size:,} bytes)"

@@ -15,11 +15,11 @@ from firmwright.progress import BYTES, Progress
 from firmwright.report.rows import Part, Row
 
 PLAIN_WIDTH = 80
-"""Columns of a stage's line without a terminal, and the maximum with a terminal."""
+"""The number of columns of a stage's line in a file, and the maximum on a terminal."""
 STAGE_WIDTH = 13
 TIME_WIDTH = 12
 SHOW_AFTER = 2.0
-"""Seconds after which a stage shows its progress."""
+"""The number of seconds after which a stage shows its progress."""
 
 DONE, FAILED = ("✓", "green"), ("✗", "red")
 ASCII_MARKS = {"✓": "+", "✗": "x"}
@@ -27,7 +27,7 @@ ASCII_MARKS = {"✓": "+", "✗": "x"}
 
 @dataclass
 class Running:
-    """A running stage: ``started`` is its start (s), and ``since`` is the start of its loop."""
+    """A running stage; ``started`` is its start in seconds, ``since`` is the start of its loop."""
 
     stage: str
     sentence: str
@@ -55,7 +55,7 @@ class Screen:
     """Whether the screen shows the progress of tasks."""
 
     line_width = PLAIN_WIDTH
-    """Columns of a stage's line."""
+    """The number of columns of a stage's line."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -78,7 +78,7 @@ class Screen:
         """Remove the lines of running tasks."""
 
     def make_line(self, mark: Part, stage: str, sentence: str, seconds: float) -> list[Part]:
-        """Return a line with the time at its end; cut a sentence that is too long."""
+        """Return a line with the time at its end. Sentences that are too long are cut."""
         room = self.line_width - len(mark[0]) - 1 - STAGE_WIDTH - TIME_WIDTH
         took = (format_time(seconds).rjust(TIME_WIDTH), "dim")
         name = (f" {stage:{STAGE_WIDTH - 1}} ", "bold")
@@ -92,7 +92,7 @@ class Screen:
         try:
             text = to_printable("".join(text for text, _ in parts))
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:  # the output is closed; Python would report this at its exit
+        except BrokenPipeError:  # the output is closed; Python would report this error at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
             sys.exit(1)
 
@@ -103,7 +103,7 @@ class Screen:
         self.print_beside(head, [(text, style)])
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; further lines are aligned with the text's first line."""
+        """Print text next to a head; later lines are aligned with the text's first line."""
         lines = "".join(text for text, _ in body).split("\n")
         for number, line in enumerate(lines):
             shown = head if number == 0 else " " * len(head)
@@ -125,7 +125,7 @@ def format_time(seconds: float) -> str:
 
 
 def format_times(stages: Mapping[str, Times]) -> Iterator[str]:
-    """Yield the lines of a table of seconds, with a row for each stage and one for the total."""
+    """Yield the lines of a table of seconds: a row for each stage and one row for the total."""
     names = [field.name for field in fields(Times)]
     yield "seconds     " + "".join(f"{name:>10}" for name in names)
     columns = [[getattr(times, name) for times in stages.values()] for name in names]
