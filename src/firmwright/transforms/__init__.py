@@ -1,4 +1,4 @@
-"""Rewrites Relax modules by small named transforms that the registry lists."""
+"""Rewrites Relax modules with small named transforms that the registry lists."""
 
 from __future__ import annotations
 

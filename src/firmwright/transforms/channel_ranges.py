@@ -19,13 +19,15 @@ from firmwright.transforms.layout_of_constants import apply_layout, find_channel
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, Reals
 
 ROUNDING = 0.76
-"""The maximum distance of a rounded result from the real result, in steps of the output. The last
-rounding of a kernel adds half a step, TFLite's rounding before it a quarter, and the rounding of
-the factor far less."""
+"""The maximum distance of a rounded result from the real result, in steps of the output. The
+last rounding of a kernel adds half a step. TFLite's earlier rounding adds a quarter of a step,
+and the rounding of the factor adds far less.
+"""
 
 LARGEST_QUOTIENT = 2.0**30
-"""The limit in steps of the output; a number that is farther from zero may wrap around when it is
-scaled."""
+"""The limit in steps of the output. A number that is farther from zero may wrap around when it
+is scaled.
+"""
 
 FLOAT32_ERROR = 2.0**-23
 """The error of an average of float32 numbers, per number, relative to the largest number."""
@@ -70,7 +72,7 @@ def find_ranges(
 
 
 def sum_ranges(layer: QuantizedLayer, source: Ranges | None) -> Ranges:
-    """Return the ranges of a layer's sums; without a ``source``, the data may have any value."""
+    """Return the ranges of a layer's sums. If ``source`` is None, the data may have any value."""
     low, high = read_integers(layer, source)
     if layer.is_padded:
         low, high = np.minimum(low, 0), np.maximum(high, 0)
@@ -114,7 +116,7 @@ def dequantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def quantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the ranges of the 8-bit integers, valid for every rounding."""
+    """Return the ranges of the 8-bit integers; they are valid for every rounding."""
     if not is_per_tensor(call) or str(call.attrs.out_dtype) not in BYTES:
         return None
     params = read_quant_params(call)
@@ -134,7 +136,9 @@ def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def pool_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Keep the ranges unless a window is only padding or averages include the padding's zeros."""
+    """Return the ranges of a pool; None if a window may be only padding or averages include
+    padding.
+    """
     attrs = call.attrs
     window, padding = [int(k) for k in attrs.pool_size], [int(p) for p in attrs.padding]
     averages = operator_name(call) == "relax.nn.avg_pool2d"
@@ -183,4 +187,4 @@ CHANNELWISE: dict[str, Callable[[tvm.ir.Call, Ranges], Ranges | None]] = {
     **dict.fromkeys(relax_names("clip maximum minimum nn.relu"), clip_ranges),
     **dict.fromkeys(PERMUTATIONS, move_ranges),
 }
-"""Operators whose result in each channel depends only on that channel of their first operand."""
+"""Operators whose result in each channel depends only on this channel of their first operand."""

@@ -1,8 +1,8 @@
 """Moves the channels of convolutions to the last axis, as the forms of device ``c`` require.
 
-In ONNX's layout, channels come first. A tensor changes its layout only before an operator that
-supports just one layout. Elementwise operators, pools, resizes and concatenations use the layout of
-their operands. The computation of each element does not change.
+In ONNX's layout, channels precede the image. A tensor changes its layout only before an operator
+that supports only one layout. Elementwise operators, pools, resizes and concatenations use the
+layout of their operands. The computation of each element does not change.
 
 A one-dimensional convolution becomes a convolution of images of height 1.
 """
@@ -38,7 +38,7 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 
 
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with the convolutions that forms compute in the layout NHWC.
+    """Return the module; convolutions that forms compute have the layout NHWC.
 
     The forms compute quantized convolutions. They also compute float32 convolutions with two
     dimensions, constant weights, and either one group or as many groups as channels. If no
@@ -65,7 +65,7 @@ def is_movable(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
 
 
 def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
-    """Change a layout; a tensor of one channel or one pixel is only reshaped."""
+    """Change a layout. A tensor of one channel or one pixel is only reshaped."""
     shape = static_shape(tensor)
     pixels, channels = (shape[2:], shape[1]) if axes == TO_LAST else (shape[1:3], shape[3])
     if channels == 1 or prod(pixels) == 1:
@@ -74,7 +74,7 @@ def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
 
 
 def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
-    """Set the type of a call with channels last from the model's call with three or four axes."""
+    """Set the type of a call with channels last; ``call`` is the model's call with 3 or 4 axes."""
     batch, channels, *pixels = static_shape(call)
     shape = (batch, *([1] if len(pixels) == 1 else []), *pixels, channels)
     return state_type(moved, shape, dtype_of(call))
@@ -127,7 +127,9 @@ class ChannelsLast:
     def choose_operator(
         self, value: relax.Expr
     ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
-        """Return the method that builds an operator with channels last; None without a method."""
+        """Return the method that builds an operator with channels last; None if there is no
+        method.
+        """
         name = operator_name(value)
         if is_movable(value, self.values):
             return self.convolve
@@ -173,7 +175,7 @@ class ChannelsLast:
     def read_last(self, value: relax.Expr) -> relax.Expr:
         """Return a tensor of three or four axes as a tensor of four axes with channels last.
 
-        If the tensor is the result of a quantize or dequantize, the layout of that operator's
+        If the tensor is the result of a quantize or dequantize, the layout of the operator's
         operand changes. This order moves fewer bytes, and may undo a change of layout at the start
         of the model.
         """
@@ -278,7 +280,7 @@ class ChannelsLast:
         return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
 
     def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
-        """Return the existing tensor that a permutation to channels last produces, else None.
+        """Return the existing tensor that a permutation to channels last produces; else None.
 
         An earlier rewrite emits such permutations.
         """
@@ -289,7 +291,7 @@ class ChannelsLast:
     def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Reduce height and width to one pixel; None for other axes, or if the axes are removed.
 
-        Thus a squeeze-and-excitation block quantizes averages in the layout in which they are
+        Therefore a squeeze-and-excitation block quantizes averages in the layout in which they are
         computed.
         """
         return self.reduce(call, True) if call.attrs.keepdims else None

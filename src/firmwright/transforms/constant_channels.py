@@ -1,8 +1,8 @@
-"""Removes channels of a quantized network that have the same value for every input.
+"""Removes channels of a quantized network that have one value for every input.
 
 Interval arithmetic proves that a channel is constant, such as a ReLU after a bias far below zero.
 If a layer reads the channel, the channel's part of the sums is added to the layer's bias. The
-channel is removed from the layer that computes it. The bits of the outputs do not change with any
+channel is removed from the layer that computes it. The bits of the outputs do not change for any
 rounding.
 """
 
@@ -37,7 +37,7 @@ Bind = Callable[[relax.Expr], relax.Var]
 
 
 def remove_constant_channels(module: tvm.IRModule) -> tvm.IRModule:
-    """Move the effect of constant channels on a layer that reads them into the layer's bias."""
+    """Move the effect of constant channels into the biases of the layers that read them."""
     bindings, layers = main_bindings(module), find_layers(module)
     ranges = find_ranges(bindings, layers)
     read = find_read_channels(module, layers, ranges)
@@ -52,7 +52,7 @@ def find_read_channels(
     layers: Mapping[relax.Var, QuantizedLayer],
     ranges: Mapping[relax.Var, Ranges],
 ) -> dict[relax.Var, Channels]:
-    """Return the channels of each tensor that the network's outputs depend on."""
+    """Return the channels of each tensor on which the network's outputs depend."""
     read = {variable: np.zeros(r.low.size, bool) for variable, r in ranges.items()}
     results = {layer.result for layer in layers.values()}
 
@@ -116,7 +116,7 @@ def keep_some(channels: Channels, least: int) -> Channels:
     """Return the channels, and other channels until there are at least ``least`` channels.
 
     The rule for ties differs between a layer with one factor and a layer with a factor per channel.
-    Thus a layer with a factor per channel keeps at least two channels.
+    Therefore a layer with a factor per channel keeps at least two channels.
     """
     missing = max(least - int(channels.sum()), 0)
     first = np.flatnonzero(~channels)[:missing]
@@ -139,7 +139,7 @@ class Remover:
         self.rebuilt: set[relax.Var] = set()
 
     def rewrite(self, binding: relax.VarBinding) -> list[relax.VarBinding]:
-        """Return the new bindings for a binding; a bias is added together with the layer."""
+        """Return the new bindings of a binding; a bias is added together with the layer."""
         layer = self.layers.get(binding.var)
         if layer is not None:
             return self.rewrite_layer(binding, layer)
@@ -177,7 +177,7 @@ class Remover:
         return [*bindings, self.bind_result(layer.result, result)]
 
     def bind_result(self, variable: relax.Var, expression: relax.Expr) -> relax.VarBinding:
-        """Bind a value to a variable; use a new variable if the value has fewer channels."""
+        """Bind a value to a variable; the variable is new if the value has fewer channels."""
         value = relax.BlockBuilder().normalize(expression)
         if not self.kept[variable].all():
             self.narrowed[variable] = type(variable)(variable.name, value.ty)
@@ -185,7 +185,7 @@ class Remover:
 
 
 def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) -> Integers:
-    """Return the part of each sum of a layer that comes from the constant channels ``gone``."""
+    """Return the part of each sum of a layer that the constant channels ``gone`` add."""
     if not gone.any():
         return np.zeros_like(layer.bias)
     constants, _ = read_integers(layer, source)
@@ -206,7 +206,9 @@ def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -
 
 
 def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax.Expr:
-    """Return a dequantized bias of the remaining channels with the scales of the sums."""
+    """Return the dequantized bias of the remaining channels; its scales are the scales of the
+    sums.
+    """
     along = [1] * len(layer.layouts.result)
     along[layer.result_axis] = -1
     stored = relax.const(bias.astype("int32").reshape(along))
@@ -216,7 +218,6 @@ def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax
 
 
 def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -> relax.Expr:
-    """Return a convolution or product with new operands."""
     if operator_name(layer.call) != CONVOLUTION:
         return rebuild_call(layer.call, source, (), weights)
     groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1

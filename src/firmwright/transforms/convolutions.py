@@ -103,7 +103,7 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
     """Return the widths that a pad adds before, then after, each axis of the image.
 
-    Return None if the pad adds other values or pads other axes.
+    None if the pad adds other values or pads other axes.
     """
     if operator_name(pad) != "relax.nn.pad" or str(pad.attrs.pad_mode) != "constant":
         return None
@@ -141,7 +141,7 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         if int(call.attrs.axis) != axis or dtype_of(conv) != "float32":
             return call
         if operator_name(conv).endswith("_transpose") and int(conv.attrs.groups) > 1:
-            return call  # the kernel's output axis has only one group's channels
+            return call  # the kernel's output axis has the channels of only one group
         gamma, beta, mean, variance = (constant_array(n).astype("float64") for n in numbers)
         if not bool(call.attrs.scale):
             gamma = np.ones_like(gamma)

@@ -1,4 +1,4 @@
-"""Copies each dequantize to its consumers, so that dequantized activations are never stored."""
+"""Copies each dequantize to its readers, so that dequantized activations are never stored."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from firmwright.ir.relax import (
 def make_remover(
     name: str, is_identity: Callable[[tvm.ir.Call], bool]
 ) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """Return a rewrite that replaces an operator with its first argument."""
+    """Return a rewrite that replaces an operator by its first argument if ``is_identity`` holds."""
 
     @rewrite_each(name)
     def remove(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -64,7 +64,8 @@ def keeps_shape(reshape: tvm.ir.Call) -> bool:
 def keeps_size(resize: tvm.ir.Call) -> bool:
     """Return whether a resize to the input's size reads every element at its unchanged position.
 
-    Interpolation then multiplies the neighbor by zero, with equal results for all finite numbers.
+    Interpolation then multiplies the neighbor by zero; the results are equal for all finite
+    numbers.
     """
     attrs = resize.attrs
     modes = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")

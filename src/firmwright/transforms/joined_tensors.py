@@ -21,8 +21,8 @@ from firmwright.ir.relax import (
 def read_parts(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Remove empty tensors from joins; join only the parts that a slice of joined tensors reads.
 
-    A recurrent layer of TensorFlow replaces one step of the result at a time. It joins the earlier
-    steps, the new step, and the later steps.
+    A recurrent layer of TensorFlow replaces one step of the result at a time. The layer joins the
+    earlier steps, the new step, and the later steps.
     """
     if operator_name(call) == "relax.concat":
         return join_non_empty(builder, call)
@@ -70,7 +70,7 @@ def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> li
 
 
 def list_fields(value: relax.Expr) -> list[relax.Expr]:
-    """Return the operands of a concatenation, else []."""
+    """Return the operands of a concatenation; [] for other operators."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     return [*value.args[0].fields]
@@ -102,7 +102,9 @@ def reshape_like(value: relax.Expr, call: tvm.ir.Call) -> relax.Expr:
 def find_part(
     builder: relax.BlockBuilder, value: relax.Expr, first: int, elements: int
 ) -> relax.Expr | None:
-    """Return the part of a concatenation with ``elements`` from ``first`` on, else None."""
+    """Return the part of a concatenation with ``elements`` elements from ``first`` on; else
+    None.
+    """
     for part in list_parts(definition(builder, go_back(builder, value))):
         size = prod(static_shape(part))
         if first < size:
@@ -113,7 +115,7 @@ def find_part(
 
 
 def go_back(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return the earliest tensor with a value's elements in the same order, in any shape."""
+    """Return the earliest tensor that has a value's elements in their order, in any shape."""
     while keeps_order(definition(builder, value)):
         value = read_variables(definition(builder, value))[0]
     return value

@@ -49,14 +49,14 @@ def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArr
 
 
 def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
-    """Return dequantize(layout(constant)), or None if the channel axis is lost."""
+    """Return dequantize(layout(constant)); None if the channel axis is lost."""
     data, scale, zero_point = dequantize.args
     if not isinstance(data, Constant):
         return None
     array = constant_array(data)
     axis = int(dequantize.attrs.axis) % max(array.ndim, 1)
     channels = int(np.size(constant_array(scale)))
-    # Follow the axis by moving an array that contains each element's channel number.
+    # To follow the axis, move an array that contains each element's channel number.
     if channels > 1:
         where = [1] * array.ndim
         where[axis] = channels
@@ -71,7 +71,9 @@ def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> rel
 
 
 def find_channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
-    """Return the axis along which the channel numbers are 0, 1, 2 …, or None."""
+    """Return the axis along which the channel numbers are 0, 1, 2 …; None if there is no such
+    axis.
+    """
     for axis, length in enumerate(numbers.shape):
         along = np.arange(channels).reshape([-1 if a == axis else 1 for a in range(numbers.ndim)])
         if length == channels and np.array_equal(numbers, np.broadcast_to(along, numbers.shape)):

@@ -24,7 +24,7 @@ from firmwright.ir.relax import (
 )
 
 SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice take nn.max_pool2d")
-"""Operators whose result elements are elements of their input; the order of integers is kept."""
+"""Operators whose result elements are elements of their input. The order of integers is kept."""
 
 
 @rewrite_each("relax.quantize")
@@ -72,7 +72,7 @@ def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:
-    """Return whether both have equal scales, zero points and integer types, per tensor."""
+    """Return whether both have equal per-tensor scales, zero points and integer types."""
     if dtype_of(dequantize.args[0]) != str(quantize.attrs.out_dtype):
         return False
     for before, after in zip(dequantize.args[1:], quantize.args[1:], strict=True):
@@ -90,7 +90,7 @@ ACTIVATIONS = relax_names(
 """The operators that networks have between a convolution and its quantize."""
 
 ElementwiseCall = tuple[relax.Var, tvm.ir.Call, int]
-"""An elementwise operator, the variable it is bound to, and the position of its argument."""
+"""An elementwise operator, the variable to which it is bound, and the position of its argument."""
 
 
 def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
@@ -147,7 +147,7 @@ def is_subsampling(value: relax.Expr) -> bool:
 
 
 def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Return whether a value does not depend on inputs: a constant, possibly dequantized."""
+    """Return whether a value is a constant, possibly dequantized, and does not depend on inputs."""
     source = definition(builder, value)
     if isinstance(source, tvm.ir.Call):
         return all(is_constant(builder, a) for a in source.args)

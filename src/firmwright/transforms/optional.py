@@ -1,8 +1,8 @@
 """Lists the rewrites that a device or a recipe requests, in order.
 
-All of them except :data:`AFTER_CANONICAL` run before the canonical rewrites. The names are the
+All rewrites except :data:`AFTER_CANONICAL` run before the canonical rewrites. The names are the
 names of TI's compiler, except ConvertTakeToSlice and the names after FoldBatchNorm. A recipe turns
-the rewrites on and off by ``transforms``.
+the rewrites on and off with ``transforms``.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 
 
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
-    """Yield the rewrites of these names in order, each after the rewrites that it requires.
+    """Yield the rewrites of these names in order, after the rewrites that they require.
 
-    Rewrites that run after the canonical rewrites do not require other rewrites. The prerequisites
-    would otherwise run again and fold the operators that keep sums defined. Then an accelerator's
-    rules would not match these operators.
+    Rewrites that run after the canonical rewrites do not require other rewrites. If the
+    prerequisites ran again, they would fold the operators that keep sums defined. Then an
+    accelerator's rules would not match these operators.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

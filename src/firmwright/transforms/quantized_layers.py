@@ -49,10 +49,10 @@ class Layouts:
 class QuantizedLayer:
     """A layer scale · (weights · (data - zero point) + bias) whose sums fit int32.
 
-    ``call`` is the convolution or product; ``result`` is the variable of the sums with the bias.
-    ``params`` contains the quantization parameters of the data. ``weights``, minus the zero points,
-    are (O, I, elements of the window). In a depthwise convolution, I is 1. ``bias`` has one number
-    per channel. ``scale`` has one number or O numbers.
+    ``call`` is the convolution or product. ``result`` is the variable of the sums with the bias.
+    ``params`` are the quantization parameters of the data. ``weights``, minus the zero points, are
+    (O, I, elements of the window). In a depthwise convolution, I is 1. ``bias`` has one number per
+    channel. ``scale`` has one number or O numbers.
     """
 
     call: tvm.ir.Call
@@ -106,7 +106,7 @@ def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
 
 
 def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.VarBinding]:
-    """Return the additions by the variables that the additions read."""
+    """Return the additions by the variables that they read."""
     adds = [b for b in bindings if operator_name(b.value) == "relax.add"]
     return {a: b for b in adds for a in b.value.args if isinstance(a, relax.Var)}
 
@@ -133,8 +133,7 @@ def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | N
 def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
     """Return 8-bit weights minus the zero points as (O, I, elements of the window).
 
-    Return None for other weights, and for weights whose scales do not belong to the output
-    channels.
+    None for other weights, and if the scales do not belong to the output channels.
     """
     stored, scale, points = (constant_array(a) for a in dequantized.args)
     channels = layout.index("O")
@@ -152,7 +151,7 @@ def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
 def read_layouts(call: relax.Expr) -> Layouts | None:
     """Return the layouts of a matrix product, or of an ungrouped or depthwise convolution.
 
-    Return None for other operators.
+    None for other operators.
     """
     if operator_name(call) == PRODUCT:
         plain = all(len(static_shape(a)) == 2 for a in call.args)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A rewrite of a module's ``main``; the sentence states the property of the rewritten
-    module."""
+    """A rewrite of a module's ``main``; the sentence states a property of the rewritten module."""
 
     name: str
     postcondition: str
@@ -87,12 +86,11 @@ CANONICAL = (
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
-    """Apply every rewrite of :data:`CANONICAL`, in order."""
     return apply_in_order(CANONICAL, module)
 
 
 def apply_in_order(transforms: Iterable[Transform], module: tvm.IRModule) -> tvm.IRModule:
-    """Apply rewrites in order; each one receives and returns a module without dead bindings."""
+    """Apply rewrites in order. Each rewrite receives and returns a module without dead bindings."""
     module = remove_dead_bindings(module)
     for transform in transforms:
         module = transform.apply(module)

@@ -75,7 +75,8 @@ def separate_results(module: tvm.IRModule) -> tvm.IRModule:
 
 MAX_INPUTS = 32
 """The maximum number of tensors in a concatenation. TVM nests one choice per tensor, and C
-compilers limit the nesting."""
+compilers limit the nesting.
+"""
 
 
 @rewrite_each("relax.concat")

@@ -20,7 +20,7 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 TO_FLOAT32 = dict.fromkeys(SIXTEEN_BIT_FLOATS, "float32")
 
 CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
-"""Calls whose types are fixed by the function that they call."""
+"""Calls whose types the called function determines."""
 
 
 def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
@@ -51,7 +51,7 @@ def uses_16bit_floats(call: tvm.ir.Call) -> bool:
 
 
 def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
-    """Cast through float32; cast 64-bit floats directly, so that they are rounded only once."""
+    """Cast through float32. 64-bit floats are cast directly, so that they are rounded only once."""
     source = cast.args[0]
     if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
         return cast
@@ -83,7 +83,7 @@ def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> r
 
 
 def replace_dtypes(attributes: Any, replacements: Mapping[str, str]) -> Any:
-    """Return an operator's attributes with the dtypes from ``replacements``."""
+    """Return an operator's attributes; ``replacements`` replace their dtypes."""
     if attributes is None:
         return None
     described = type(attributes).__tvm_ffi_type_info__

@@ -26,8 +26,9 @@ NUMPY_FUNCTIONS = relax_names(
     "add subtract multiply floor_divide maximum minimum equal not_equal less less_equal greater "
     "greater_equal logical_and logical_or logical_not isnan where"
 )
-"""The operators by which exporters and importers compute shapes and limits, with their names in
-numpy."""
+"""The operators with which exporters and importers compute shapes and limits, by their names in
+numpy.
+"""
 
 
 def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
@@ -51,7 +52,7 @@ def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
-    """Return the numbers of a shape expression, or None if it is not static."""
+    """Return the numbers of a shape expression; None if it is not static."""
     if operator_name(shape) == "relax.shape_of":
         return static_shape(shape.args[0])
     if isinstance(shape, relax.ShapeExpr):
@@ -70,7 +71,7 @@ def is_shape_or_scalar(value: relax.Expr) -> bool:
 
 
 def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays | None:
-    """Return the values of all arguments if all are constants, else None; tuples are flattened."""
+    """Return the values of all arguments if all are constants; else None. Tuples are flattened."""
     arguments: list[relax.Expr] = []
     for argument in call.args:
         value = definition(builder, argument)

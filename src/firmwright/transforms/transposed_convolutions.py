@@ -1,9 +1,9 @@
 """Replaces quantized transposed convolutions by convolutions that each compute some pixels.
 
-With a stride of s, every s-th pixel of a row reads the same taps of the kernel. Thus a convolution
-with a stride of 1 can compute these pixels. The results are quantized, and then the pixels are
-interleaved. Each sum has the original products except the products with zeros between the input's
-pixels.
+If the stride is s, every s-th pixel of a row reads the same taps of the kernel. Therefore a
+convolution with a stride of 1 can compute these pixels. The results are quantized, and then the
+pixels are interleaved. Each sum has the original products except the products with zeros between
+the input's pixels.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Match:
 
 
 def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions that replace the transposed convolutions of bytes."""
+    """Return the module; convolutions replace the transposed convolutions of bytes."""
     readers = count_readers(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -153,7 +153,7 @@ def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
 def make_phase(
     length: int, taps: int, results: int, stride: int, padding: int, remainder: int
 ) -> Phase:
-    """Return the phase for the ``results`` positions stride · n + place of an axis.
+    """Return the phase for the ``results`` positions stride · n + remainder of an axis.
 
     Position y is the sum of x[i] · w[k] with i · stride + k = y + padding.
     """
@@ -202,8 +202,7 @@ def interleave(
 ) -> relax.Var:
     """Return the pixels of all phases in order.
 
-    Each result is (N, H, W, C), or one result contains the channels of all phases one after the
-    other.
+    Each result is (N, H, W, C), or one result contains the channels of all phases in sequence.
     """
     joined = results[0] if len(results) == 1 else relax.op.concat(relax.Tuple(results), 3)
     if strides == [1, 1]:
@@ -233,6 +232,5 @@ def move_last(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def move_first(
     builder: relax.BlockBuilder, value: relax.Expr, shape: tuple[int, ...]
 ) -> relax.Expr:
-    """Return the tensor in the layout of the model."""
     moved = relax.op.permute_dims(value, TO_FIRST)
     return moved if len(shape) == 4 else relax.op.reshape(builder.emit(moved), shape)

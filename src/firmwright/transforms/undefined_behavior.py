@@ -1,7 +1,7 @@
 """Defines the results of integer operators for values that are undefined in C.
 
 Networks compute integers that wrap around, divide by numbers that are known only at run time, and
-cast any float. Sums and products wrap around, as the reference runtimes do. A division by zero
+cast any float. Sums and products wrap around, as in the reference runtimes. A division by zero
 returns zero. A cast of a float that is too large returns the nearest number.
 """
 
@@ -29,7 +29,8 @@ from firmwright.transforms.sixteen_bit_floats import replace_dtypes
 
 UNSIGNED = {"int32": "uint32", "int64": "uint64"}
 """The unsigned types that replace types whose sums can overflow, because unsigned integers wrap
-around. Shorter types are wrapped around when the C is written."""
+around. Shorter types wrap around when the C code is written.
+"""
 
 WRAPPING_OPERATORS = relax_names("add subtract multiply sum prod")
 PRODUCT_OPERATORS = relax_names("matmul einsum")
@@ -43,7 +44,7 @@ SMALL = 2**9
 
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every operator whose C might overflow, divide by 0 or shift by too many bits."""
+    """Rewrite every operator whose C code might overflow, divide by 0 or shift by too many bits."""
     loops = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
     for name, function in loops.items():
         module.update_func(name, wrap_stored_sums(function))
@@ -62,7 +63,6 @@ def define_call(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite a call whose result has integers."""
     name, dtype = operator_name(call), dtype_of(call)
     if dtype in UNSIGNED and (
         name in WRAPPING_OPERATORS
@@ -96,8 +96,9 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Convert a constant scalar of the smallest int32 to an array, because TVM compares with this
-    scalar incorrectly."""
+    """Convert a constant scalar of the smallest int32 to an array, because TVM compares it
+    incorrectly.
+    """
     if not static_shape(call):
         return call
 
@@ -127,10 +128,10 @@ def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    """Return integers with the same bits in a type of the same width.
+    """Return integers with equal bits in a type of equal width.
 
-    This function converts negative scalar constants, because TVM rejects their cast. Other values
-    are cast. Devices recognize sums and biases that only wrap around by these casts.
+    Negative scalar constants are converted directly, because TVM rejects their cast. Other values
+    are cast. These casts show devices which sums and biases only wrap around.
     """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
         number = constant_array(value)
@@ -140,7 +141,9 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Return whether a tensor contains sums of few 8-bit numbers; products cannot overflow."""
+    """Return whether a tensor contains sums of few 8-bit numbers, whose products cannot
+    overflow.
+    """
     if isinstance(value, relax.Tuple):
         return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):
@@ -155,7 +158,7 @@ def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
 
 
 def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
-    """Return the negative of signed integers; return the smallest number unchanged."""
+    """Return the negative of signed integers. The smallest number is unchanged."""
     dtype = dtype_of(value)
     unsigned = UNSIGNED.get(dtype, dtype)
     wide = reinterpret(builder, value, unsigned)
@@ -164,7 +167,7 @@ def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
 
 
 def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the absolute value or the negative; return the smallest number unchanged."""
+    """Return the absolute value or the negative. The smallest number is unchanged."""
     (value,) = call.args
     negative = negate(builder, value)
     if operator_name(call) == "relax.negative":
@@ -194,7 +197,7 @@ def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Divide by 1 instead of 0 and -1; replace the results with 0 or the wrapped negative."""
+    """Divide by 1 instead of 0 and -1; replace the results by 0 or the wrapped negative."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
     if isinstance(divisor, Constant):
@@ -218,7 +221,7 @@ def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr
 
 
 def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Shift integers; return 0 if the shift count is not below the number of bits."""
+    """Shift integers. The result is 0 if the shift count is not below the number of bits."""
     value, count = call.args
     dtype = dtype_of(call)
     bits = np.iinfo(dtype).bits

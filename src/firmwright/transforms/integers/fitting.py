@@ -16,8 +16,9 @@ import numpy as np
 from firmwright.transforms.integers.steps import Array
 
 LARGEST_SHIFT = 38
-"""The maximum shift in bits. With more bits, 8-bit results times 2^shift come close to 2^53, up to
-which slopes are exact."""
+"""The maximum shift in bits. For larger shifts, 8-bit results times 2^shift come close to 2^53,
+the limit of exact slopes.
+"""
 
 LARGEST_MULTIPLIER = 2**30
 
@@ -41,13 +42,13 @@ def fit_affine(
     high: Array,
     limits: tuple[int, int],
 ) -> Affine | None:
-    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``, or None.
+    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``; else None.
 
     ``compute`` is monotone for every channel. The results, clamped to ``limits``, are whole
     numbers. ``slope`` is the approximate factor of ``compute``. The result has the smallest shift
     for which all channels have a multiplier and an offset.
     """
-    # A range that joins all channels has no axes; factors per channel, or of shape [1], have axes.
+    # A range that joins all channels has no axes. Factors per channel, or of shape [1], have axes.
     slope, low, high = np.broadcast_arrays(slope, low, high)
     falls = slope < 0
     first, last = np.where(falls, -high, low), np.where(falls, -low, high)
@@ -89,7 +90,7 @@ def find_offsets(
 ) -> tuple[Array, Array] | None:
     """Return the multipliers nearest to the slope, and offsets near zero that produce the steps.
 
-    Return None if there are no such offsets.
+    None if there are no such offsets.
     """
     nearest = np.rint(slope * 2.0**shift)
     if nearest.max() >= LARGEST_MULTIPLIER:

@@ -22,10 +22,10 @@ from firmwright.transforms.integers.steps import (
 )
 
 EXACT = 2.0**24
-"""The limit below which whole numbers, and their sums in any order, are exact in float32."""
+"""Below this limit, whole numbers and their sums in any order are exact in float32."""
 
 LARGEST = 2.0**62
-"""The limit below which sums and products of integers fit int64."""
+"""Below this limit, sums and products of integers fit int64."""
 
 SUMS = relax_names("nn.conv1d nn.conv2d matmul")
 
@@ -118,7 +118,10 @@ def include(source: Range, number: float) -> Range:
 
 
 def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a monotone operator's results from the ends of its operand's range."""
+    """Return the range of a monotone operator's results from the ends of its operand's range.
+
+    None if the results may overflow, or if the range does not fit the type or the shape.
+    """
     if operator_name(value) == "relax.where" and not np.isfinite(source.magnitude):
         source = include(source, 0.0)
     if step.may_overflow and not is_float(value):
@@ -134,14 +137,16 @@ def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
 
 
 def check_range(found: Range, value: relax.Expr) -> Range | None:
-    """Return a range without NaN that fits the shape and the type of the tensor, else None."""
+    """Return a range without NaN that fits the shape and the type of the tensor; else None."""
     if np.isnan(found.magnitude) or found.low.ndim > len(static_shape(value)):
         return None
     return found if is_float(value) or found.lies_within(dtype_of(value)) else None
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a sum of two tensors of whole numbers, if float32 adds exactly."""
+    """Return the range of a sum of two tensors of whole numbers if float32 adds exactly; else
+    None.
+    """
     exact = left.is_whole and right.is_whole and left.magnitude + right.magnitude < EXACT
     if not exact or static_shape(value.args[0]) != static_shape(value.args[1]):
         return None
@@ -150,7 +155,9 @@ def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
 
 
 def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:
-    """Return the range of sums of products whose result does not depend on the order, else None."""
+    """Return the range of sums of products if the result does not depend on the order; else
+    None.
+    """
     data, weights = found.get(call.args[0]), read_constant(call.args[1], values)
     if data is None or weights is None or not data.is_whole or not are_whole(weights):
         return None

@@ -44,7 +44,7 @@ def explain_floats(module: IRModule) -> list[tuple[str, str]]:
 
 
 def name_layer(variable: Var, bindings: list[VarBinding]) -> str:
-    """Return a layer's name in the model, which is the name of the bias addition if it exists."""
+    """Return a layer's name in the model: the name of its bias addition, if there is one."""
     readers = [b.var for b in bindings if variable in read_variables(b.value)]
     names = [str(v.name) for v in (variable, *readers)]
     return next((name for name in names if is_source_name(name)), names[0])

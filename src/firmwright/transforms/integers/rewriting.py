@@ -75,7 +75,9 @@ def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> b
 
 
 def choose_type(found: Range | None) -> str | None:
-    """Return the 8-bit type that can store a tensor's whole numbers, or None."""
+    """Return the 8-bit type that can store a tensor's whole numbers; None if there is no such
+    type.
+    """
     if found is None or not found.is_whole:
         return None
     return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
@@ -84,9 +86,9 @@ def choose_type(found: Range | None) -> str | None:
 class IntegerNetwork:
     """Rebuilds ``main``; use :func:`use_integers`.
 
-    ``plain`` maps each old variable to a new variable of the same type. ``stored`` contains the
+    ``plain`` maps each old variable to a new variable of the old type. ``stored`` contains the
     variables that store whole numbers as 8-bit integers. ``sums`` contains the int32 sums of
-    layers. ``joined`` contains the terms of sums of more than 8 bits, side by side along an axis.
+    layers. ``joined`` contains the terms of sums of more than 8 bits, joined along an axis.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class IntegerNetwork:
         self.plain[variable] = emit_with_name(self.builder, self.read(value), name)
 
     def read(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads the new variables, each with its old type."""
+        """Return a value that reads the new variables; their types are the old types."""
         if isinstance(value, relax.Var):
             return self.plain.get(value, value)
         if isinstance(value, relax.Tuple):
@@ -173,7 +175,7 @@ class IntegerNetwork:
         return self.stored[variable]
 
     def sum_products(self, call: relax.Expr) -> relax.Expr | None:
-        """Return a convolution or product of whole numbers, in int32; None for other operators."""
+        """Return a convolution or product of whole numbers in int32; None for other operators."""
         if operator_name(call) not in SUMS:
             return None
         weights = read_constant(call.args[1], self.values)
@@ -193,7 +195,7 @@ class IntegerNetwork:
     def read_terms(
         self, call: tvm.ir.Call, weights: Array
     ) -> tuple[relax.Expr | None, Array | None]:
-        """Return the terms of a sum that a layer reads, side by side, and the weights per term."""
+        """Return the joined terms of a sum that a layer reads, and the weights per term."""
         axes = find_input_axes(call)
         terms = axes and split_sum(call.args[0], self.values, self.ranges, self.is_term)
         if not axes or not terms:
@@ -214,7 +216,7 @@ class IntegerNetwork:
         return choose_type(self.ranges.get(variable)) is not None
 
     def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
-        """Return the sum of two tensors of whole numbers, in int32; None for other operators."""
+        """Return the sum of two tensors of whole numbers in int32; None for other operators."""
         if operator_name(call) != "relax.add" or read_step(call, self.values) is not None:
             return None
         terms = [self.read_whole(a) for a in call.args]
@@ -239,11 +241,11 @@ class IntegerNetwork:
         return self.apply(self.stored[start], Affine(to_int(multiplier), to_int(offset), 0), source)
 
     def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
-        """Return the nearest integers that a variable is computed from, and the steps in between.
+        """Return the nearest integers from which a variable is computed, and the steps in between.
 
         The third item is the result of the first step, or the variable itself if there are no
-        steps. Return None if a value is not a step, may overflow, or has a constant that broadcasts
-        the tensor.
+        steps. None if a value is not a step, may overflow, or has a constant that broadcasts the
+        tensor.
         """
         steps: list[Step] = []
         first, shape = variable, static_shape(variable)
@@ -384,7 +386,7 @@ def numbers_of(dtype: str) -> range:
 
 
 def make_numbers(numbers: Array, dtype: str) -> relax.Expr:
-    """Return a constant, which is a scalar if all numbers are equal."""
+    """Return a constant; it is a scalar if all numbers are equal."""
     if (numbers == numbers.flat[0]).all():
         numbers = numbers.reshape(-1)[0]
     return relax.const(np.asarray(numbers).astype(dtype), dtype)

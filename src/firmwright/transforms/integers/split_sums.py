@@ -1,7 +1,7 @@
 """Finds the tensors of 8-bit whole numbers whose sum equals a tensor of more than 8 bits.
 
 A layer that reads a sum of two tensors needs no wider integers. It equals one layer that reads both
-tensors, side by side in the channels. This layer has the weights once per tensor.
+tensors, joined along the channels. This layer has a copy of the weights per tensor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from firmwright.transforms.integers.ranges import EXACT, Range
 from firmwright.transforms.integers.steps import Step, Values, read_step
 
 MOST_TERMS = 4
-"""The maximum number of tensors; each tensor needs all products of the layer."""
+"""The maximum number of tensors. Each tensor needs all products of the layer."""
 
 Terms = dict[relax.Var, float]
 """The factor of each tensor in a sum."""
@@ -28,7 +28,7 @@ def split_sum(
     ranges: Mapping[relax.Var, Range],
     is_term: Callable[[relax.Var], bool],
 ) -> Terms | None:
-    """Return the tensors and factors whose sum equals a tensor, or None.
+    """Return the tensors and factors whose sum equals a tensor; None if there are none.
 
     ``is_term`` returns whether a tensor can be one of the tensors. All shapes are equal.
     """
@@ -54,10 +54,10 @@ def split_sum(
 
 
 def scale(terms: Terms, step: Step, source: Range) -> Terms | None:
-    """Return the factors after a step; None unless the step is a product with one whole result.
+    """Return the factors after a step; None if the step is not a product with one whole factor.
 
-    Each step is monotone, and a line between the multiples of the factors. So the step is a product
-    with its slope if it is a product at both ends of the range.
+    Each step is monotone, and a line between the multiples of the factors. Therefore the step is a
+    product with its slope if it is a product at both ends of the range.
     """
     slopes = np.unique(np.asarray(step.slope, "float64"))
     if slopes.size != 1:

@@ -1,7 +1,8 @@
 """Reads elementwise operators of one tensor and constants as numpy functions with equal results.
 
 Each function is monotone in every channel, so a chain of functions is a step function of the input.
-Thus the ends of a range determine the range of the result, and a binary search finds each step.
+Therefore the ends of a range determine the range of the result, and a binary search finds each
+step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_nam
 Array = npt.NDArray[Any]
 
 Values = Mapping[relax.Var, relax.Expr]
-"""The value of each variable."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class Step:
     """An operator on the tensor ``source``; ``compute`` maps source numbers to result numbers.
 
     Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
-    ``is_whole`` is whether results are whole numbers; None if they are whole numbers only if the
-    source is. ``is_affine`` is whether the operator is a product and a sum on whole numbers.
-    ``may_overflow`` is whether results can be farther from zero than the source.
+    ``is_whole`` states whether results are whole numbers; None means that they are whole numbers if
+    the source has whole numbers. ``is_affine`` states whether the operator is a product and a sum
+    on whole numbers. ``may_overflow`` states whether results can be farther from zero than the
+    source.
     """
 
     source: relax.Var
@@ -47,7 +48,7 @@ def read_step(value: relax.Expr, values: Values) -> Step | None:
 
 
 def read_constant(expression: relax.Expr, values: Values) -> Array | None:
-    """Return the numbers of a (cast) constant, with integers as int64; else None."""
+    """Return the numbers of a (cast) constant, integers as int64; None for other values."""
     value = values.get(expression, expression) if isinstance(expression, relax.Var) else expression
     if operator_name(value) == "relax.astype":
         value = value.args[0]
@@ -72,7 +73,7 @@ def keep_whole(numbers: Array) -> bool | None:
 
 
 def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, bool] | None:
-    """Return the tensor, the numbers, and whether the numbers are the first operand, else None."""
+    """Return the tensor, the numbers, and whether the numbers are the first operand; else None."""
     if not is_float(call) and not dtype_of(call).startswith("int"):
         return None
     for index in (1, 0):
@@ -105,7 +106,10 @@ def read_product(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_quotient(call: relax.Expr, values: Values) -> Step | None:
-    """Read a division by numbers; a division of integers truncates, or rounds down."""
+    """Return the step of a division by numbers.
+
+    A division of integers truncates, or rounds down.
+    """
     found = read_operands(call, values)
     if found is None or found[2] or not found[1].all():
         return None
@@ -133,7 +137,6 @@ def read_shift(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_limit(call: relax.Expr, values: Values) -> Step | None:
-    """Read a maximum or a minimum with numbers."""
     found = read_operands(call, values)
     if found is None:
         return None
@@ -150,7 +153,7 @@ def read_clip(call: relax.Expr, _: Values) -> Step | None:
     bounds = [float(a.value) for a in call.args[1:]]
     if is_float(call):
         limits = np.array(bounds, dtype_of(call))
-    else:  # a limit outside of int64 has no effect
+    else:  # a limit outside int64 has no effect
         ends = np.iinfo("int64")
         limits = np.array([min(max(int(b), ends.min), ends.max) for b in bounds], "int64")
     return Step(call.args[0], lambda x: np.clip(x, limits[0], limits[1]), 1.0, keep_whole(limits))
@@ -170,7 +173,7 @@ def read_floor(call: relax.Expr, _: Values) -> Step | None:
 
 
 def read_cast(call: relax.Expr, values: Values) -> Step | None:
-    """Read a cast between float32, float64 and integers.
+    """Return the step of a cast between float32, float64 and integers.
 
     An unsigned sum that wraps around is read as a signed sum.
     """
@@ -189,7 +192,7 @@ def read_cast(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
-    """Read a sum or product of signed integers that is computed with unsigned integers."""
+    """Return the step of a signed sum or product that is computed with unsigned integers."""
     inner = values.get(call.args[0])
     make = {"relax.add": read_sum, "relax.subtract": read_sum, "relax.multiply": read_product}.get(
         operator_name(inner)
@@ -212,7 +215,7 @@ def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_guard(call: relax.Expr, values: Values) -> Step | None:
-    """Read an operator that replaces infinities and NaN with a number."""
+    """Return the step of an operator that replaces infinities and NaN by a number."""
     condition: Any = values.get(call.args[0])
     if operator_name(condition) != "relax.logical_not" or not isinstance(call.args[2], relax.Var):
         return None
