@@ -35,7 +35,7 @@ class ReferenceOutputs:
 class OpenShapesError(UserError):
     """Raised for inputs of dynamic shape.
 
-    ``shapes`` maps each input to its shape, in which names represent open lengths.
+    ``shapes`` maps inputs to shapes, in which names represent open lengths.
     """
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
@@ -64,8 +64,8 @@ class Importer(Reference, Protocol):
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
         """Return the Relax module and the interface of a model.
 
-        ``shapes`` contains the fixed shapes of dynamic inputs, by input name. Raises UserError if
-        the model is not supported.
+        ``shapes`` maps dynamic inputs to fixed shapes. Raises UserError if the model is not
+        supported.
         """
 
 
@@ -85,7 +85,7 @@ class TensorReader(Protocol):
     def read_tensors(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
     ) -> TensorValues:
-        """Return the values of all tensors of the model for each sample, by tensor name.
+        """Return a dictionary of all tensors and their values for each sample.
 
         Raises UserError if the runtime rejects the model.
         """
@@ -230,10 +230,10 @@ UNSUPPORTED_SUFFIXES = {
     **dict.fromkeys((".c", ".cc", ".cpp", ".h", ".hpp"), ARRAY_HINT),
     ".pb": "a TensorFlow graph is not supported; export the model as a SavedModel or TFLite file",
 }
-"""The advice for files of unsupported formats, by suffix.
+"""Maps the suffixes of unsupported formats to advice.
 
-The placeholders ``{file}``, ``{folder}`` and ``{stem}`` are the model's path, its folder and its
-name.
+The placeholders ``{file}``, ``{folder}`` and ``{stem}`` are the path, the folder and the name of
+the model.
 """
 
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
@@ -244,7 +244,7 @@ The advice replaces other paths with ``model``.
 
 
 def describe_unsupported(suffix: str, file: str) -> str | None:
-    """Return the advice for a model file with this suffix.
+    """Return the advice for a model file with the suffix.
 
     Return None if the suffix is not listed.
     """

@@ -28,8 +28,8 @@ def order_problems(
 ) -> list[str]:
     """Return the problems of a graph's order, one line per problem.
 
-    ``known`` contains the inputs and constants. ``shown`` maps tensors to names for messages if
-    their identifiers are not names.
+    ``known`` contains the inputs and constants. ``shown`` maps tensors to names for messages, if
+    the identifiers of tensors are not names.
     """
     given = set(known)
     labels = shown or {}

@@ -1,5 +1,4 @@
-"""Runs TVM's importers without their output, and raises the errors that all formats have in
-common."""
+"""Runs TVM's importers without output, and raises the errors that all formats have in common."""
 
 from __future__ import annotations
 
@@ -112,7 +111,7 @@ TVM_TERMS = (
     (re.compile(r'metadata\["[\w.]+"\]\[\d+\]'), "is a constant with a different shape"),
     (re.compile(r"^In relax\.[\w.]+, "), ""),
 )
-"""Patterns of TVM's messages and their replacements in plain terms."""
+"""Patterns of TVM's messages, and replacements in plain terms."""
 
 
 def describe_failure(error: Exception) -> str:

@@ -92,7 +92,10 @@ def check_pair(
 
 
 def fill_zero(tensor: Tensor) -> bytes:
-    """Return the bytes of a tensor of real zeros. In an integer tensor, they are the zero point."""
+    """Return the bytes of a tensor of real zeros.
+
+    In an integer tensor, real zeros are the zero point.
+    """
     dtype = "uint16" if tensor.dtype in ("float16", "bfloat16") else tensor.dtype
     kind = np.dtype(dtype).newbyteorder("<")
     return np.full(tensor.shape, tensor.zero_point or 0, kind).tobytes()

@@ -1,4 +1,5 @@
-"""Stores the quantization parameters of inputs and outputs in formats that have no field for them.
+"""Stores the quantization parameters of inputs and outputs in formats without a field for
+parameters.
 
 The operators of an ONNX graph or a Relax module usually determine these parameters: a dequantize
 operator reads an input, and a quantize operator writes an output. A network that firmwright
@@ -33,7 +34,7 @@ KEY = "firmwright.grids"
 OUTPUTS_KEY = "firmwright.outputs"
 
 StatedParams = Mapping[str, tuple[float, int]]
-"""Scale and zero point by the name of the input or output."""
+"""Maps the names of inputs and outputs to a scale and a zero point."""
 
 
 def read_stated_params(tensors: Iterable[Tensor]) -> StatedParams:

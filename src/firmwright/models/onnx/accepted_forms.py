@@ -28,7 +28,7 @@ LIST_FIELDS = {
 }
 
 TRAINING_RESULTS = frozenset({"BatchNormalization"})
-"""Operators that compute different values if they have optional results."""
+"""Operators whose optional results change the computed values."""
 
 
 GROUP_FACTOR_OPSETS = range(18, 21)
@@ -251,7 +251,7 @@ def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
 
 
 def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove attributes that ONNX does not define for its operators, and return a note.
+    """Remove attributes that ONNX does not define, and return a note.
 
     For example, quantlab writes ``weight_bits``, and DORY's tools write ``in1_add``.
     """

@@ -86,14 +86,14 @@ UNPACK = {
     "float64": make_call("uint64", "float64_bits"),
     **dict.fromkeys(SIXTEEN_BIT_FLOATS, make_reinterpretation("uint16")),
 }
-"""Functions from a float to its bits."""
+"""Functions that convert floats to bits."""
 
 PACK = {
     "float32": make_call("float32", "float32_of_bits"),
     "float64": make_call("float64", "float64_of_bits"),
     **{kind: make_reinterpretation(kind) for kind in SIXTEEN_BIT_FLOATS},
 }
-"""Functions from the bits to a float."""
+"""Functions that convert bits to floats."""
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:

@@ -149,10 +149,10 @@ def violations(
 
 
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
-    """Return all static shapes that ONNX can infer, and the bytes per element, by tensor.
+    """Return a dictionary of tensors with static shapes, and the bytes per element.
 
     The result is incomplete if ONNX cannot infer all shapes of the graph. The option ``data_prop``
-    is off, because it allocates memory for values.
+    is off, because values need memory.
     """
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
@@ -259,7 +259,7 @@ def make_qdq_node(
 
 
 def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
-    """Return a constant's values. Return None if its data does not fill its shape."""
+    """Return a constant's values. Return None if the data does not fill the shape."""
     try:
         return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
     except (TypeError, ValueError):
@@ -325,7 +325,7 @@ QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node with its attributes, and the known shapes and values of its inputs, by name."""
+    """A node with its attributes, and with the known shapes and values of tensors."""
 
     node: onnx.NodeProto
     attributes: Mapping[str, Any]

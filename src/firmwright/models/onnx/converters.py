@@ -1,10 +1,10 @@
 """Corrects TVM 0.27's ONNX converters in Relax, if ONNX's operators cannot express the correction.
 
-Each entry of :data:`CONVERTERS` replaces a converter of TVM. Delete the entry after TVM fixes the
-converter. The converters make operators instead of loops, so that later steps can round, fold and
-list the operators. They also check the results of operators with several results. TVM has no
-training mode and returns Dropout's mask as numbers. TVM pads results of variable length, and
-returns constants for missing results.
+Each entry of :data:`CONVERTERS` replaces a converter of TVM. An entry can be removed after TVM
+fixes its converter. The converters make operators instead of loops, so that later steps can round,
+fold and list the operators. The converters also check the results of operators with several
+results. TVM has no training mode and returns Dropout's mask as numbers. TVM pads results of
+variable length, and returns constants for missing results.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ TRAINING_MODE_OPSET = 14
 
 
 FORM_OPSETS = {"ArgMax": (1, 11), "ArgMin": (1, 11), "TopK": (10, 11)}
-"""The first opset whose form TVM misreads or rejects, and an opset that TVM reads, by operator.
+"""Maps operators to the first opset that TVM misreads or rejects, and to an opset that TVM reads.
 
 TVM rejects a negative axis of ArgMax before opset 11, but rewrites of this package use negative
 axes.

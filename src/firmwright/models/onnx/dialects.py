@@ -24,7 +24,7 @@ DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
 
 
 class Body:
-    """The nodes that replace a node. The names of their tensors begin with the name of the node's
+    """The nodes that replace a node. The names of new tensors begin with the name of the node's
     result.
 
     ``channel_shape`` is the shape of numbers per channel of a convolution's result. The shape is
@@ -59,7 +59,7 @@ class Body:
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def divide(self, value: str, divisor: str) -> str:
-        """Append a division by a positive number that rounds toward zero, as in C.
+        """Append a division by a positive number. The division rounds toward zero, as in C.
 
         The quotient is exact below 2^52.
         """
@@ -69,7 +69,7 @@ class Body:
     def reduce(self, operator: str, value: str) -> str:
         """Append a reduction of the last axis to length 1.
 
-        The axes are an input since opset 13 (ReduceSum) or 18.
+        Since opset 13 (ReduceSum) or 18, the axes are an input.
         """
         if self.opset >= (13 if operator == "ReduceSum" else 18):
             return self.add(operator, value, self.integers([-1]), keepdims=1)
@@ -119,7 +119,7 @@ def gelu(body: Body, stated: Attributes) -> str:
 
 
 def softmax(body: Body, stated: Attributes) -> str:
-    """Return the exponentials divided by their sum, from 0 to n_levels - 1.
+    """Return exponentials divided by the sum of the exponentials, from 0 to n_levels - 1.
 
     An exponential is A · (p + B)² + C, shifted right by z, for x - max = p - z · log2.
     """
@@ -222,7 +222,7 @@ def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
 def expand(
     node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int], opset: int
 ) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that replace a node. Yield the node itself if it needs no replacement.
+    """Yield the nodes that replace a node. Yield the node itself if no replacement is necessary.
 
     Raises UserError if an attribute or an input is missing.
     """

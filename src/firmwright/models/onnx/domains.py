@@ -24,7 +24,7 @@ QONNX_HINT = (
     "writes QuantizeLinear, Clip and DequantizeLinear"
 )
 DIALECTS = dict.fromkeys(("onnx.brevitas", "qonnx.custom_op.general"), QONNX_HINT)
-"""The advice for operators of other dialects, by domain."""
+"""Maps the domains of other dialects to advice."""
 
 LEAST_INPUTS = {
     name: count

@@ -28,7 +28,7 @@ def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto])
     """Change a model of opset 1 to 6 to an equivalent model of opset 7.
 
     ``graphs`` lists each graph of the model before its subgraphs. Raises UserError if a node is in
-    training mode, or if its form depends on an unknown rank or value.
+    training mode. Raises UserError if the form of a node depends on an unknown rank or value.
     """
     entry = next((o for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
     if entry is None or not 1 <= get_opset(model) < RUNTIME_OPSET:
@@ -40,7 +40,7 @@ def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto])
 
 
 class Facts:
-    """The opset of a model, its constants by name, and the known ranks of its tensors."""
+    """The opset, the constants and the known ranks of a model."""
 
     def __init__(self, model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
         self.opset = get_opset(model)
@@ -128,7 +128,7 @@ def state(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Append axes of length 1 to the second operand, so that it is aligned with ``axis``.
+    """Append axes of length 1 to the second operand, so that the operand is aligned with ``axis``.
 
     The slope of PRelu is aligned with the channels.
     """

@@ -1,9 +1,9 @@
 """Reads ONNX models whose weights are in separate files.
 
-The separate files are also inputs of the model stage, so the build needs their names first.
-``external_locations`` reads only the names from the fields of the model file. This function needs
-neither ONNX's packages nor the weights. ``embed_external_data`` copies the data into the model, so
-that later stages read a single file.
+The separate files are also inputs of the model stage, so the build first needs the names of these
+files. ``external_locations`` reads only the names from the fields of the model file. This function
+needs neither ONNX's packages nor the weights. ``embed_external_data`` copies the data into the
+model, so that later stages read a single file.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LARGEST_MODEL = 2**31 - 1
 def external_locations(path: Path) -> tuple[str, ...]:
     """Return the sorted names of the files with a model's constants, as written in the model.
 
-    The result is empty if the file is not an ONNX model, or if it cannot be read. The results are
-    cached per process.
+    The result is empty if the file is unreadable or is not an ONNX model. The results are cached
+    per process.
     """
     try:
         status = path.stat()
@@ -72,7 +72,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
-    """Return the model with the data of its external files embedded.
+    """Embed the data of external files in the model.
 
     Raises UserError if an external file is missing, is too short, or is outside the model's folder.
     Raises UserError if the model exceeds 2 GiB.

@@ -20,7 +20,8 @@ def fix_inputs(
 
     A value is a number, a Boolean, or a list of numbers or Booleans in row order. A single number
     fills all elements of an input, and open lengths become 1. Raises UserError if the model does
-    not have an input or a dimension, or if an input cannot store its value.
+    not have an input or a dimension. Raises UserError if a value does not fit the input's type or
+    shape.
     """
     model = onnx.load_model_from_string(data)
     name_lengths(model.graph, name, dimensions)
@@ -54,7 +55,7 @@ def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int
 
 
 def make_array(port: onnx.ValueInfoProto, name: str, value: Any) -> npt.NDArray[Any]:
-    """Return a value in the type and shape of its input. A list has the elements in row order."""
+    """Return a value in the type and shape of the input. A list has the elements in row order."""
     kind, label = port.type.tensor_type, f"{name}: inputs: {port.name}"
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     given = np.array(value)

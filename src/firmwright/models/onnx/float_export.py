@@ -93,8 +93,8 @@ class FloatExporter(Exporter):
     def add(self, call: tvm.ir.Call) -> OnnxValue:
         """Write an addition.
 
-        A constant after a transposed convolution becomes the convolution's bias. ONNX Runtime
-        merges constants only into other convolutions before it quantizes them.
+        A constant after a transposed convolution becomes the convolution's bias. ONNX Runtime's
+        quantizer merges constants only into other convolutions.
         """
         made, bias = call.args
         node = self.nodes[-1] if self.nodes else onnx.NodeProto()
@@ -157,7 +157,7 @@ class FloatExporter(Exporter):
     def reduction(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a reduction.
 
-        Its axes are an input since opset 13 (ReduceSum) or 18 (other reductions).
+        Since opset 13 (ReduceSum) or 18 (other reductions), the axes are an input.
         """
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
         rank = len(static_shape(call.args[0]))

@@ -29,9 +29,9 @@ of these operators adds casts.
 def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Return models of at most :data:`MOST_NODES` nodes, in the order in which they run.
 
-    Each part reads inputs of the model and results of earlier parts. Return the model itself if it
-    is small, or if nodes contain graphs. Return the model itself if the type of a tensor between
-    nodes is unknown or not in :data:`KEPT_TYPES`.
+    Each part reads inputs of the model and results of earlier parts. Return the model itself if the
+    model is small, or if nodes contain graphs. Return the model itself if the type of a tensor
+    between nodes is unknown or not in :data:`KEPT_TYPES`.
     """
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if len(nodes) <= MOST_NODES:

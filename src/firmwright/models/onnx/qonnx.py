@@ -92,7 +92,10 @@ class Quantizer(Body):
         self.is_integer = True
 
     def params(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
-        """Append scales and zero points, and return them with the axis along which they differ."""
+        """Append scales and zero points.
+
+        Return their names, and the axis along which the values differ.
+        """
         axis: dict[str, Any] = {}
         if scale.size > 1:
             axis = {"axis": int(np.argmax(scale.shape)) - scale.ndim}
@@ -160,7 +163,7 @@ def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[in
 
 
 def truncate(body: Quantizer) -> None:
-    """Append the integers without their last bits.
+    """Append the integers without the last bits.
 
     Later versions state the result's scale and width.
     """

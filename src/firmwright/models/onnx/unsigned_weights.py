@@ -17,7 +17,10 @@ from onnx import TensorProto, numpy_helper
 from firmwright.models.onnx.graph_parts import find_types
 
 OFFSET = 128
-"""The number that is added to weights and zero points. Their difference does not change."""
+"""The number that is added to weights and zero points.
+
+The difference of a weight and its zero point does not change.
+"""
 
 
 class Weight(NamedTuple):

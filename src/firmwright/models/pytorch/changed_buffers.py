@@ -19,8 +19,9 @@ BATCH_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracke
 def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str, State]:
     """Make inputs from the buffers that a program changes, and outputs from their next values.
 
-    The next values are the first outputs. Return the states in their order, by the names of the
-    inputs. Raises UserError if the program is in training mode, or changes its inputs.
+    The next values are the first outputs. Return a dictionary of input names and states, in the
+    order of the outputs. Raises UserError if the program is in training mode, or if the program
+    changes inputs.
     """
     signature = program.graph_signature
     changed = signature.buffers_to_mutate

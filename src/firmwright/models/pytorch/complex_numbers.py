@@ -21,8 +21,10 @@ from firmwright.models.pytorch.indexing import Convert, Importer, invert, permut
 ATEN = torch.ops.aten
 
 LONGEST = 2**11
-"""The maximum number of real values that one Fourier transform reads, because its matrix is
-square."""
+"""The maximum number of real values that one Fourier transform reads.
+
+The matrix of the transform is square.
+"""
 
 
 def is_complex(value: Any) -> bool:
@@ -275,4 +277,4 @@ COMPLEX: dict[str, Convert] = {
     "slice.Tensor": cut,
     "sub.Tensor": add,
 }  # fmt: skip
-"""The converters of operators that read or return complex numbers, by operator."""
+"""Maps operators to converters that read or return complex numbers."""

@@ -18,7 +18,7 @@ def write_out_conditions(module: GraphModule, name: str) -> None:
     """Insert the branches of each condition into the graph, including nested conditions.
 
     Branches have no side effects. A constant condition selects one branch. Raises UserError for a
-    loop, because the number of its steps is known only at run time.
+    loop, because the number of steps is known only at run time.
     """
     nodes = list(module.graph.nodes)
     for node in nodes:

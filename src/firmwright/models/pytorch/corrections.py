@@ -1,4 +1,4 @@
-"""Corrects TVM 0.27's importer of PyTorch programs, if its results differ from torch's results.
+"""Corrects results of TVM 0.27's importer of PyTorch programs that differ from torch's results.
 
 Each method corrects one error of TVM, and can be removed after a fix in TVM. TVM has no converters
 of quantized operators.
@@ -51,7 +51,7 @@ FIRST_RESULT_ALONE = frozenset(
 
 
 OTHERS = {**INDEXING, **CUMULATIVE, **POOLING, **QUANTIZED, **SAMPLING}
-"""The converters by operator. Their arguments are the importer and a node."""
+"""Maps operators to converters. The arguments of a converter are the importer and a node."""
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -79,8 +79,8 @@ class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     """Converts a program of core operators.
 
-    ``stored`` contains the stored tensors by placeholder name. ``fixed`` contains the nodes that do
-    not depend on inputs.
+    ``stored`` maps placeholder names to stored tensors. ``fixed`` contains the nodes that do not
+    depend on inputs.
     """
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
@@ -147,7 +147,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
         """Import the softmax of attention, which is 0 if a whole row is masked with -inf.
 
-        Products are not -inf, except if they overflow. A constant mask determines the masked rows.
+        Products are not -inf, except for an overflow. A constant mask determines the masked rows.
         """
         x, axis = self.env[node.args[0]], node.args[1]
         result = self.block_builder.emit(relax.op.nn.softmax(x, axis))
@@ -245,7 +245,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.sign(x))
 
     def _max_pool2d_with_indices(self, node: torch.fx.Node) -> relax.Expr:
-        """Compute the indices if the program reads them, because TVM fills them with zeros."""
+        """Compute indices that the program reads, because TVM's indices are zeros."""
         if reads_indices(node):
             return find_maxima(self, node)
         return super()._max_pool2d_with_indices(node)
@@ -273,7 +273,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return scale_to_divisor(self.block_builder, means, node)
 
     def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
-        """Normalize groups. Weights and biases are optional, but TVM's importer requires them."""
+        """Normalize groups. TVM's importer requires weights and biases, but they are optional."""
         x, weights, biases, _, channels, _, groups, epsilon = node.args
         kind = dtype_of(self.env[x])
         scale = self.env.get(weights, relax.const(np.ones(channels), kind))
@@ -295,7 +295,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(total, kind))
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
-        """Import transposed 3D convolutions, because TVM's importer does not support them."""
+        """Import a transposed 3D convolution, because TVM's importer does not support the
+        operator."""
         x, weights, bias, strides, pads, dilation, transposed, more, groups = node.args
         if not transposed or len(self.shape_of(self.env[x])) != 5:
             return super()._convolution(node)

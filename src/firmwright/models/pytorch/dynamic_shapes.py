@@ -73,7 +73,7 @@ def check_lengths(
     declared: Mapping[str, Lengths],
     name: str,
 ) -> list[str]:
-    """Return notes on lengths of 1 that the export does not include.
+    """Return notes on lengths of 1 that the export excludes.
 
     Raises UserError if a length does not fit. ``Dim.AUTO`` begins at 2, because torch.export
     handles a length of 1 separately. But most programs are also correct for a length of 1.

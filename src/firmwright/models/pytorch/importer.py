@@ -1,6 +1,6 @@
 """Imports PyTorch programs in the form of ``torch.export.save`` (.pt2) with TVM's importer.
 
-The importer runs no pickle of the file, because it reads tensors with ``force_weights_only``. A
+The importer runs no pickle of the file, because ``force_weights_only`` restricts ``torch.load``. A
 file with pickled objects or compiled code is rejected. torch still advises against programs of
 unknown origin, because torch evaluates their symbolic shape expressions.
 """
@@ -46,7 +46,7 @@ EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/
 """Archive members from which torch unpickles any object or loads machine code."""
 
 INCONSISTENCIES = (AttributeError, LookupError, TypeError, UnicodeDecodeError)
-"""The exceptions of torch if a description is incomplete or contradicts its format."""
+"""The exceptions that torch raises if a description is incomplete or contradicts the format."""
 
 ANOTHER_FILE = f"fetch the file again, or export the model with torch {torch.__version__}"
 
@@ -219,8 +219,8 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers are not decomposed if the importer unrolls them. Operators with a converter in
-    the importer are not decomposed either.
+    Recurrent layers that the importer unrolls are not decomposed. Operators with a converter in the
+    importer are not decomposed either.
     """
     with suppress_output():
         try:
@@ -283,7 +283,7 @@ def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str
 
 
 def drop_assertions(program: torch.export.ExportedProgram) -> None:
-    """Remove torch's run-time assertions, because firmware cannot report them."""
+    """Remove torch's run-time assertions, because firmware cannot report failures."""
     asserted = [node for node in find_call_nodes(program) if node.target in ASSERTIONS]
     for node in asserted:
         program.graph.erase_node(node)

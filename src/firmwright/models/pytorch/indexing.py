@@ -38,7 +38,7 @@ Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 class Selection:
     """The axes of a tensor that are indexed together, and the position of their result.
 
-    ``order`` lists the indexed axes first. ``position`` is an int64 tensor. It counts along all
+    ``order`` lists the indexed axes first. ``position`` is an int64 tensor that counts along all
     indexed axes in row order. ``first`` is the axis of the result at which the axes of the index
     begin.
     """
@@ -64,7 +64,8 @@ class Selection:
 def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
     """Return the selection for one index per axis. None marks an axis without an index.
 
-    Raises ValueError if an index is Boolean, because it selects an unknown number of elements.
+    Raises ValueError if an index is Boolean, because a Boolean index selects an unknown number of
+    elements.
     """
     builder, shape = importer.block_builder, static_shape(x)
     indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
@@ -153,14 +154,14 @@ def fill_mask(
 
 REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
               "amin": "min", "mean": "add"}  # fmt: skip
-"""The reductions of TVM's scatter, by torch's names."""
+"""Maps torch's names of reductions to TVM's names."""
 
 
 def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     """Import ``scatter``, ``scatter_add`` and ``scatter_reduce`` of a source or a number.
 
-    If the source is larger than the index, only its first elements are used. Raises ValueError for
-    means of integers.
+    Only the first elements of the source are used if the source is larger than the index. Raises
+    ValueError for means of integers.
     """
     builder, x = importer.block_builder, importer.env[node.args[0]]
     axis, positions, source, *options = node.args[1:]

@@ -18,7 +18,8 @@ FILLING = ("full", "empty", "empty_permuted")
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
     """Return the tensors that depend on no input and no weight, except for constant fills.
 
-    Operators that draw random numbers are not evaluated, so that a later check rejects them.
+    Operators that draw random numbers are not evaluated, because a later check rejects these
+    operators.
     """
     found: dict[torch.fx.Node, torch.Tensor] = {}
     for node in program.graph.nodes:

@@ -1,6 +1,6 @@
 """Imports maxima of windows with their indices, and maxima of windows with different lengths.
 
-TVM's pooling has no indices, and its adaptive pooling supports only equal windows.
+TVM's pooling has no indices, and TVM's adaptive pooling supports only equal windows.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def make_taps(windows: Sequence[Windows]) -> list[Any]:
 def read_taps(
     data: te.Tensor, index: Sequence[Any], windows: Sequence[Windows], taps: Sequence[Any]
 ) -> tuple[Any, Any, Any]:
-    """Return an element of a window, whether it is inside the image, and its position in the
-    image."""
+    """Return an element of a window, whether the element is inside the image, and the position in
+    the image."""
     first = len(index) - len(windows)
     pairs = [w.locate(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
     inside = tirx.all(*(is_inside for _, is_inside in pairs))

@@ -158,8 +158,8 @@ def dequantize_affine(
 ) -> Tensor:
     """Dequantize blocks as the rows of a matrix.
 
-    Zero points become int32, because torchao subtracts them as floats and PT2E subtracts them as
-    integers.
+    Zero points become int32. torchao subtracts zero points as floats, but PT2E subtracts zero
+    points as integers.
     """
     parts = split_blocks(x.shape, block_size)
     order = [*range(0, len(parts), 2), *range(1, len(parts), 2)]
@@ -212,7 +212,8 @@ def define_torchao() -> None:
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return the functions that replace operators with core operators, by operator."""
+    """Return a dictionary of operators and functions that replace an operator with core
+    operators."""
     torchao = {
         getattr(torch.ops.torchao, name).default: function
         for name, function in TORCHAO.items()

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class ConstantImporter(Importer, Protocol):
-    """An importer that also contains the stored tensors by placeholder name."""
+    """An importer that also contains the stored tensors."""
 
     stored: Mapping[str, torch.Tensor]
     numbers: Mapping[torch.fx.Node, torch.Tensor]
@@ -83,7 +83,10 @@ def quantize_along(
 def find_parameters(
     importer: ConstantImporter, scales: torch.fx.Node, zero_points: torch.fx.Node | None
 ) -> tuple[Expr, Expr] | None:
-    """Return constant scales and zero points per channel. Return None if they depend on inputs."""
+    """Return constant scales and zero points per channel.
+
+    Return None if the scales or zero points depend on inputs.
+    """
     scale = find_constant(importer, scales)
     zeros = None if zero_points is None else find_constant(importer, zero_points)
     if scale is None or (zeros is None) != (zero_points is None):

@@ -1,8 +1,8 @@
 """Unrolls PyTorch's recurrent layers step by step, because TVM supports only a few kinds.
 
-TVM also supports only one layer. torch can unroll recurrent layers, but the tensor names of its
-steps are unrelated. In this module, tensor names contain the step, as in the ONNX importer, so that
-all steps are quantized equally.
+TVM also supports only one layer. torch can unroll recurrent layers, but torch's tensor names do not
+contain the step. This module writes the step into tensor names, so that all steps are quantized
+equally.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ RESIZES = {
 def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> relax.Var:
     """Resize the last two axes of x (n, c, height, width) like the operator of ``node``.
 
-    Raises ValueError for interpolated integers, because torch rounds them differently.
+    Raises ValueError for interpolated integers, because torch's rounding differs.
     """
     size = [int(n) for n in node.meta["val"].shape[2:]]
     nearest = node.target is ATEN.upsample_nearest2d.vec
@@ -122,7 +122,8 @@ def combine_pixels(
 def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
     """Import ``grid_sampler(x, grid, mode, padding, corners)`` of images and volumes.
 
-    In TVM, the coordinates of a point are along axis 1. In torch, they are along the last axis.
+    In TVM, the coordinates of a point are along axis 1. In torch, the coordinates are along the
+    last axis.
     """
     x, grid = (importer.env[a] for a in node.args[:2])
     mode, padding, corners = node.args[2:]

@@ -129,8 +129,8 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError if the module calls functions other than Relax operators and its TIR
-    functions."""
+    """Raise UserError if the module calls functions other than Relax operators and TIR functions of
+    the module."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)
@@ -144,7 +144,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     """Return an input or output.
 
-    Raises UserError if it is not a tensor, or if its shape is dynamic.
+    Raises UserError if the type is not a tensor, or if the shape is dynamic.
     """
     if not isinstance(kind, relax.TensorType):
         raise UserError(f"{name}: '{label}' is not a tensor: {kind}; expected tensors only")
@@ -163,7 +163,7 @@ def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> t
 
 
 def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
-    """Return the names of the outputs: the stored names, or else the names of their variables.
+    """Return the stored names of the outputs, or else the names of the returned variables.
 
     The names are ``output_0`` … if the variables have generated or repeated names.
     """

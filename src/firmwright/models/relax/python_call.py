@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 
 
 def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
-    """Call ``module:function`` and return its network as JSON text of TVM (UTF-8).
+    """Call ``module:function``, and return the network as JSON text of TVM (UTF-8).
 
     The function has no arguments and returns a Relax IRModule or a
     :class:`firmwright.builder.Graph`. ``known`` contains the files of ``folder`` that the function
@@ -24,7 +24,7 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
 
     Raises UserError with file and line if the user's code raises an exception. Raises UserError if
     the function does not exist, returns another type, or reads other files of the folder. Raises
-    UserError if its second call returns another network.
+    UserError if a second call returns another network.
     """
     first, opened = call_once(folder, reference)
     again, _ = call_once(folder, reference)

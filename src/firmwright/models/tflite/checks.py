@@ -173,7 +173,7 @@ class CheckedTensor:
     is_arithmetic: bool
     """Whether an operator reads or writes the real numbers of the tensor's integers."""
     is_softmax: bool
-    """Whether SOFTMAX writes the tensor. Then its int16 zero point may be -32768."""
+    """Whether SOFTMAX writes the tensor. Then an int16 zero point may be -32768."""
 
     @cached_property
     def shape(self) -> list[int]:
@@ -281,7 +281,7 @@ def graph_problems(model: Any) -> Iterator[str]:
 
 
 def tensor_problems(model: Any, rules: TensorRules) -> Iterator[str]:
-    """Yield the violations of rules by tensors of the first subgraph."""
+    """Yield the rules that tensors of the first subgraph violate."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
     steps = list_nodes(graph, kinds)
     arithmetic = {

@@ -1,4 +1,4 @@
-"""Converts RFFT2D along one axis, and the operators that read its complex numbers.
+"""Converts RFFT2D along one axis, and the operators that read complex numbers.
 
 In Relax, a tensor of complex numbers is float32 with an additional last axis for the real and the
 imaginary part.

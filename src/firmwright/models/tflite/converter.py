@@ -85,10 +85,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
-        """Return the reason why an operator cannot be converted.
-
-        Return '' if it can be converted.
-        """
+        """Return the reason why an operator cannot be converted, or ''."""
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in ON_STORED_INTEGERS and quantized[0]:
@@ -187,7 +184,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return super().get_tensor_value(tensor_wrapper, is_sparse)
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
-        """Convert an operator in float32. Dequantize its inputs, and quantize its result."""
+        """Dequantize the inputs of an operator, convert the operator in float32, and quantize the
+        result."""
         inputs, (target,) = self.get_input_tensors(op), self.get_output_tensors(op)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t

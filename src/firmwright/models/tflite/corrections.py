@@ -37,7 +37,7 @@ def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
 
 
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
-    """Convert AVERAGE_POOL_2D, because TVM truncates the int32 quotient and TFLite rounds it."""
+    """Convert AVERAGE_POOL_2D, because TVM truncates the int32 quotient, but TFLite rounds."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     if source.qnn_params is None:
@@ -88,7 +88,7 @@ def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXPAND_DIMS, because TVM calls its function with one argument too many."""
+    """Convert EXPAND_DIMS, because TVM's call has one argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     shape = data_movement.shape_of(converter, target)
@@ -96,9 +96,9 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_exp(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXP, because LiteRT's int16 table has undefined entries if results exceed float32.
+    """Convert EXP.
 
-    Raises UserError if results exceed float32.
+    Raises UserError if results exceed float32, because LiteRT's results are undefined.
     """
     (source,) = converter.get_input_tensors(op)
     if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
@@ -124,7 +124,7 @@ def convert_elu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert GELU, because TVM writes its constants in the result's integer type."""
+    """Convert GELU, because TVM writes constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.GeluOptions)
@@ -159,8 +159,8 @@ def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
 def convert_prelu(converter: Any, op: Any) -> relax.Expr:
     """Convert PRELU, because TVM reads stored integers as real numbers and broadcasts the slopes.
 
-    Slopes along several axes must match the last axes of the data. They are flattened to one axis.
-    Raises UserError for other shapes and for int16 slopes.
+    Slopes along several axes must match the last axes of the data. These axes are flattened. Raises
+    UserError for other shapes and for int16 slopes.
     """
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
@@ -190,7 +190,7 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_quantize(converter: Any, op: Any) -> relax.Expr:
-    """Convert QUANTIZE, because TVM has no int32 result. TFLite supports it only for int16 inputs.
+    """Convert QUANTIZE, because TVM does not support int32 results of int16 inputs.
 
     The values are rounded as in every change of scale. Source: tensorflow/lite/kernels/quantize.cc
     (Eval).
@@ -237,7 +237,7 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
-    """Convert SQUARED_DIFFERENCE, because TVM multiplies the difference by itself, or calls pow.
+    """Convert SQUARED_DIFFERENCE, because TVM writes a product or a power.
 
     Later steps do not recognize the square in these forms.
     """
@@ -278,7 +278,7 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
-    """Convert CONV_3D_TRANSPOSE, because TVM has no loops for its layout and ignores the result's
+    """Convert CONV_3D_TRANSPOSE, because TVM does not support the layout and ignores the result's
     shape."""
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
@@ -317,7 +317,7 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """Convert MINIMUM or MAXIMUM, because TVM dequantizes tensors with equal parameters.
 
-        Their integers have the order of the real numbers, so that dequantization is unnecessary.
+        With equal parameters, the order of the integers is the order of the real numbers.
         """
         tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
         if tensors[0].qnn_params is None or not data_movement.has_same_qnn_params(
@@ -392,7 +392,7 @@ DATA_MOVEMENT = frozenset(
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TOPK_V2 "
     "TRANSPOSE".split()
 )
-"""Operators that only move elements. TVM converts them correctly, but rejects quantized tensors."""
+"""Operators that only move elements. TVM converts only float tensors."""
 
 FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
-"""Operators that TVM supports only in float32. They are dequantized before and quantized after."""
+"""Operators that TVM supports only in float32, between dequantize and quantize operators."""

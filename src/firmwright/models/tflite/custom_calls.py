@@ -56,13 +56,13 @@ def use_custom_operators(operators: Operators) -> Iterator[None]:
 
 
 def list_known_operators() -> Operators:
-    """Return all available operators by name. Operators of the recipe have precedence."""
+    """Return a dictionary of all available operators. Operators of the recipe have precedence."""
     return {**BUILT_IN, **_of_recipe.get({})}
 
 
 @dataclass(frozen=True)
 class CustomCall:
-    """A custom operator of a file: its name, definition, options, inputs and results.
+    """The name, definition, options, inputs and results of a custom operator of a file.
 
     ``inputs`` does not contain missing inputs.
     """
@@ -77,7 +77,7 @@ class CustomCall:
     def list_results(self, inputs: Kinds) -> list[TensorKind]:
         """Return the results for ``inputs``.
 
-        Their shapes may differ from the shapes in the file.
+        The shapes of the results may differ from the shapes in the file.
         """
         if self.operator.shapes is None:
             return list(self.results)
@@ -87,7 +87,7 @@ class CustomCall:
 def read_call(model: Any, operator: Any) -> CustomCall | None:
     """Return a custom operator of a ``ModelT``'s first graph. Return None for other operators.
 
-    Raises UserError if the operator has no definition, or if its options are unreadable.
+    Raises UserError if the definition is missing, or if the options are unreadable.
     """
     if kind_of(model, operator) != "CUSTOM":
         return None
@@ -172,7 +172,7 @@ def check_constants(model: Any, operator: Any, call: CustomCall) -> None:
 def add_states(data: bytes) -> bytes:
     """Check the custom operators, and add a variable tensor for each state of built-in operators.
 
-    The states are the last inputs of their operator. A model that needs no change is returned
+    The states are the last inputs of an operator. A model that needs no change is returned
     unchanged. Raises UserError if an operator does not fit its definition.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
@@ -219,7 +219,7 @@ def check_results(call: CustomCall) -> list[TensorKind]:
     """Return the results of an operator.
 
     Raises UserError if the results in the file differ. Shapes may be absent, because some
-    converters omit them.
+    converters omit shapes.
     """
     found = call.list_results(call.inputs)
     fits = len(found) == len(call.results) and all(

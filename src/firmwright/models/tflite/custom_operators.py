@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 Array = np.ndarray[Any, Any]
 
 INT32_MAX = 2**31 - 1
-"""The maximum of most options, because their parameters in C are int32."""
+"""The maximum of most options, because the parameters of C functions are int32."""
 
 Options = Mapping[str, Any]
 
@@ -69,21 +69,21 @@ def list_nothing(_inputs: Kinds, _options: Options) -> tuple[()]:
 class CustomOperator:
     """The definition of a custom operator.
 
-    ``function`` is its C function, which may contain the first input's dtype: ``add_{dtype}``. Its
-    parameters are DLTensors: the inputs, the ``constants``, and the results. If ``numbers`` is not
-    None, the operator is built-in. Then its parameters are pointers, and the numbers precede the
-    results. ``reference`` computes the results from the inputs, the options, and the shapes and
-    types of the results. None means that LiteRT computes the operator. ``shapes`` returns the
-    shapes and types of the results. None means the shapes and types in the file. ``states`` are
-    tensors that the operator keeps between runs, with zeros before the first run. They become the
-    operator's last inputs, and their next values become its last results. ``accepts`` contains the
-    dtypes of each input, and ``rank`` is the minimum number of dimensions of the first input.
-    ``requires`` maps the options that a file must have to their maximum. None permits all finite
-    numbers. ``check_values`` raises UserError if constants do not fit. Its arguments are the shapes
-    and types of the inputs, and their values, which are None for computed inputs. ``scratch`` are
-    arrays for the C function after its results. If ``in_float`` is true, the function receives the
-    real numbers of quantized inputs. ``clear_undefined`` replaces results that LiteRT does not
-    write.
+    ``function`` is the name of the C function, which may contain the first input's dtype:
+    ``add_{dtype}``. The parameters of the C function are DLTensors: the inputs, the ``constants``,
+    and the results. If ``numbers`` is not None, the operator is built-in. Then the parameters are
+    pointers, and the numbers precede the results. ``reference`` computes the results from the
+    inputs, the options, and the shapes and types of the results. None means that LiteRT computes
+    the operator. ``shapes`` returns the shapes and types of the results. None means the shapes and
+    types in the file. ``states`` are tensors that the operator keeps between runs, with zeros
+    before the first run. The states become the operator's last inputs, and the next values become
+    the last results. ``accepts`` contains the dtypes of each input, and ``rank`` is the minimum
+    number of dimensions of the first input. ``requires`` maps required options to a maximum. None
+    permits all finite numbers. ``check_values`` raises UserError if constants do not fit. The
+    arguments of this function are the shapes and types of the inputs, and the values of constant
+    inputs. ``scratch`` returns arrays that follow the results. If ``in_float`` is true, the
+    function receives the real numbers of quantized inputs. ``clear_undefined`` replaces results
+    that LiteRT does not write.
     """
 
     function: str

@@ -1,8 +1,9 @@
 """Defines TFLite_Detection_PostProcess, the last operator of an SSD. LiteRT computes its reference.
 
 Source of the options and the arithmetic: detection_postprocess.cc of TensorFlow Lite. TFLite does
-not define the order of equal scores of several classes. Firmware sorts them by class, as in TFLite
-Micro. Results after the last object are undefined in TFLite. In firmware, these results are zeros.
+not define the order of equal scores of several classes. Firmware sorts equal scores by class, as in
+TFLite Micro. Results after the last object are undefined in TFLite. In firmware, these results are
+zeros.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def read_sizes(inputs: Kinds, options: Options) -> Detections:
 
 
 def infer_shapes(inputs: Kinds, options: Options) -> Kinds:
-    """Return the boxes, their classes, their scores and their number, all float32."""
+    """Return the boxes, the classes, the scores and the number of boxes, all float32."""
     sizes = read_sizes(inputs, options)
     count = sizes.most * sizes.per_box
     shapes = ((1, count, 4), (1, count), (1, count), (1,))
@@ -91,7 +92,7 @@ def infer_shapes(inputs: Kinds, options: Options) -> Kinds:
 
 
 def infer_scratch(inputs: Kinds, options: Options) -> Kinds:
-    """Return the decoded boxes, a score per box, and the boxes by score."""
+    """Return the decoded boxes, a score per box, and the order of the scores."""
     count = read_sizes(inputs, options).boxes
     return [
         TensorKind((count, 4), "float32"),
@@ -110,7 +111,8 @@ def number_sizes(inputs: Kinds, options: Options) -> list[int]:
 
 
 def clear_undefined(results: Sequence[Array], options: Options) -> list[Array]:
-    """Replace the results after the last object with zeros, because LiteRT does not write them."""
+    """Replace the results after the last object with zeros, because LiteRT does not write these
+    results."""
     boxes, classes, scores, count = results
     per_box, number = options["max_classes_per_detection"], int(count.reshape(-1)[0])
     positions = np.arange(scores.size)

@@ -143,7 +143,7 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
 
 
 def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
-    """Verify the bytes with LiteRT, because TVM's reader does not check the offsets in them.
+    """Verify the bytes with LiteRT, because TVM's reader does not check offsets.
 
     Return the bytes and notes. The bytes are repaired if LiteRT is stricter than TFLite Micro.
     """

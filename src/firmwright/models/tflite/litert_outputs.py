@@ -59,12 +59,14 @@ def load_interpreter(data: bytes) -> None:
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, which define TFLite's arithmetic.
 
-    LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. They
-    also evaluate SUM in int8 and int16. The reference SUM of LiteRT 2.3.0 reads int8 as unsigned,
-    and keeps sums of int16 in 16 bits. The name of the runtime includes the kernels.
+    LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. The
+    optimized kernels also evaluate SUM in int8 and int16. The reference SUM of LiteRT 2.3.0 reads
+    int8 as unsigned, and keeps sums of int16 in 16 bits. The name of the runtime includes the
+    kernels.
 
-    A sample's arrays have the order of the model's inputs. Their names may differ from the names in
-    the model. LiteRT keeps the states without an output from one sample to the next sample.
+    A sample's arrays have the order of the model's inputs. The names of the arrays may differ from
+    the names in the model. LiteRT keeps the states without an output from one sample to the next
+    sample.
     """
     if vendor := find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         return vendor.run_reference(data, inputs, states)
@@ -139,7 +141,10 @@ def run_with_kernels(
 def run_optimized(
     what: str, model: bytes, run: Callable[[bytes, frozenset[str]], Result], error: UserError
 ) -> tuple[str, Result]:
-    """Run the whole model with optimized kernels. Raise the earlier error if they also fail."""
+    """Run the whole model with optimized kernels.
+
+    Raise the earlier error if the optimized kernels also fail.
+    """
     try:
         result = run_in_copy(what, run, model, find_kinds(model))
     except UserError:

@@ -55,7 +55,7 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "LSTM": (18, 19),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
 }
-"""The inputs with the output states and the cell states, by operator."""
+"""Maps operators to the inputs that contain output states and cell states."""
 
 Weights = tuple[relax.Expr, npt.NDArray[Any] | None]
 """The weights (length, all units) of all gates, and the scales per unit of int8 weights."""
@@ -63,7 +63,7 @@ Weights = tuple[relax.Expr, npt.NDArray[Any] | None]
 
 @dataclass(frozen=True)
 class FloatCell:
-    """The constants of all steps. The mappings are by gate.
+    """The constants of all steps. The keys of mappings are gates.
 
     ``sources`` contains the weights of each input. ``symmetric`` is the quantization of activations
     if the weights are int8. A clip of 0 has no effect.
@@ -115,7 +115,7 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
     """Convert BIDIRECTIONAL_SEQUENCE_LSTM to one cell per direction. The results may be joined.
 
     The auxiliary input is a second input of both cells if the cells have auxiliary weights. Without
-    these weights, it is the only input of the backward cell.
+    these weights, the auxiliary input is the only input of the backward cell.
     """
     tensors = converter.get_input_tensors(op)
     if tensors[0].qnn_params is not None:
@@ -174,7 +174,7 @@ def read_states(converter: Any, tensors: Sequence[Any], positions: TensorPositio
 def read_float_cell(
     converter: Any, tensors: Sequence[Any], positions: TensorPositions, options: Any
 ) -> FloatCell:
-    """Return the constants of a cell. Raises UserError if its weights are not supported."""
+    """Return the constants of a cell. Raises UserError if the weights are not supported."""
 
     def read(start: int | None, gates: Sequence[str]) -> dict[str, Any]:
         found = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}

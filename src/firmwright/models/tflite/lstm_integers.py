@@ -27,7 +27,7 @@ GATES = (1, 2, 3, 4)
 """The input indices of the weights for the input, forget, cell and output gates."""
 
 PEEPHOLES = {1: 9, 2: 10, 4: 11}
-"""The input index of each gate's peephole weights, by the input index of the gate's weights."""
+"""Maps the input index of a gate's weights to the input index of the gate's peephole weights."""
 
 LEAST_CELL, MOST_CELL = -15, -9
 """The exponents of the cell state's scale that LiteRT's hyperbolic tangent supports."""
@@ -67,7 +67,8 @@ class Projection:
 
 @dataclass(frozen=True)
 class IntegerCell:
-    """The constants of all steps. Mappings are by the input index of a gate's weights, 1 to 4.
+    """The constants of all steps. The keys of mappings are input indices of a gate's weights, 1 to
+    4.
 
     ``products`` contains the products with the input, and the products with the output state.
     ``clip`` is the maximum magnitude of the cell state, or 0 without a clip.
@@ -197,8 +198,8 @@ def read_products(
 def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peephole]:
     """Return the gates' peephole weights and their factors.
 
-    LiteRT applies them only to as many units as the cell has outputs. A projection has fewer
-    outputs than units.
+    LiteRT applies the weights only to as many units as the cell has outputs. A cell with a
+    projection has fewer outputs than units.
     """
     found = {}
     for gate, index in PEEPHOLES.items():
@@ -212,7 +213,10 @@ def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peep
 
 
 def read_projection(converter: Any, op: Any, clip: float) -> Projection:
-    """Return the projection. Its hidden values have the negative of the stored zero point."""
+    """Return the projection.
+
+    The zero point of the hidden values is the negative of the stored zero point.
+    """
     tensors = converter.get_input_tensors(op)
     weights = converter.get_tensor_value(tensors[16])
     bias = np.zeros(len(weights), "int32")

@@ -59,7 +59,7 @@ def repair_tensors(model: Any) -> bool:
     """Set unique names and missing shapes, and remove empty scales. Return whether the model
     changed.
 
-    The scales of a float32 tensor are also removed, because LiteRT's kernels ignore them.
+    Scales of float32 tensors are also removed, because LiteRT's kernels ignore these scales.
     """
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]
@@ -79,8 +79,8 @@ def repair_tensors(model: Any) -> bool:
 def add_intermediates(model: Any) -> bool:
     """Add LiteRT's intermediate tensors to int8 LSTMs without these tensors.
 
-    TFLite Micro does not need them, because its hidden values have the output state's quantization
-    parameters. Return whether the model changed.
+    TFLite Micro uses the output state's quantization parameters instead. Return whether the model
+    changed.
     """
     graph = model.subgraphs[0]
     changed = False

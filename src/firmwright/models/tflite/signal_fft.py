@@ -1,7 +1,7 @@
 """Computes SignalRfft and SignalIrfft in KISS FFT's arithmetic, like TensorFlow Lite Micro.
 
 A real FFT of n points is a complex FFT of n / 2 points and a last step with other factors. In int16
-and int32, each stage divides its inputs by its radix, and products are rounded to nearest, ties up.
+and int32, each stage divides the inputs by the radix, and products are rounded to nearest, ties up.
 The radix is 4. The radix of the innermost stage is 2 if n / 2 is not a power of 4.
 
 Source: kiss_fft.c, _kiss_fft_guts.h and kiss_fftr.c of KISS FFT 1.3. TFLite Micro compiles these
@@ -26,7 +26,10 @@ MAX_LENGTH = 65536
 
 
 def read_length(options: Options) -> int:
-    """Return the number of real points. Raises UserError if it is not a power of two in range."""
+    """Return the number of real points.
+
+    Raises UserError if the number is not a power of two from 4 to :data:`MAX_LENGTH`.
+    """
     length = int(options["fft_length"])
     if length < 4 or length > MAX_LENGTH or length & (length - 1):
         raise UserError(
@@ -86,7 +89,7 @@ class Arithmetic:
         return (real, imaginary) if self.is_float else (self.round(real), self.round(imaginary))
 
     def divide(self, a: Complex, by: int) -> Complex:
-        """Divide integers by a radix. Floats remain unchanged, because they cannot overflow."""
+        """Divide integers by a radix. Floats remain unchanged, because floats do not overflow."""
         if self.is_float:
             return a
         factor = np.iinfo(self.dtype).max // by
@@ -175,7 +178,7 @@ def transform_reals(row: Array, stages: Array, last: Array) -> Array:
 
 
 def compute_irfft(inputs: Sequence[Array], options: Options) -> list[Array]:
-    """Return the real rows of spectra. Rows in float32 are divided by their length."""
+    """Return the real rows of spectra. Rows in float32 are divided by the length."""
     (data,), length = inputs, read_length(options)
     factors = list_factors(True, [describe(data)], options)
     rows = data.reshape(-1, length // 2 + 1, 2)

@@ -313,4 +313,4 @@ SIGNAL = {
         requires={"frame_step": INT32_MAX},
     ),
 }
-"""The definitions by the operators' names in files."""
+"""Maps the operators' names in files to definitions."""

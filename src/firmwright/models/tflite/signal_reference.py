@@ -86,7 +86,7 @@ def round_root(x: int) -> int:
 
 
 def compute_spectral_subtraction(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the signal without its noise, and the estimate of the noise as result and as state."""
+    """Return the signal without noise, and the estimate of the noise as result and as state."""
     data, noise = (array.tolist() for array in inputs)
     bits, extra = options["spectral_subtraction_bits"], options["smoothing_bits"]
     cleaned = []
@@ -173,10 +173,11 @@ def count_kept_samples(options: Options) -> int:
 
 
 def compute_stack(inputs: Arrays, options: Options) -> list[Array]:
-    """Return consecutive vectors as one vector, whether it is valid, the queue, and its state.
+    """Return consecutive vectors as one vector, whether this vector is valid, the queue, and the
+    queue's state.
 
     The state contains the number of vectors in the queue, and 1 after the first run. The first
-    vector is repeated as its left context.
+    vector is repeated as the left context.
     """
     data, queue, (waiting, begun) = inputs
     channels, left = options["num_channels"], options["stacker_left_context"]

@@ -1,7 +1,7 @@
 """Rewrites the states of a TFLite model as inputs and outputs of its graph, for TVM's importer.
 
 TFLite has two kinds of states. Operators read and assign a resource variable via its handle, and a
-subgraph that runs once assigns the first value. A variable tensor is an input that its operator
+subgraph that runs once assigns the first value. A variable tensor is an input that an operator
 overwrites.
 """
 
@@ -25,9 +25,9 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
     **LSTM_STATE_INPUTS,
 }
-"""The operators that overwrite inputs, and these inputs.
+"""Maps operators to overwritten inputs.
 
-Their converters also return the inputs.
+The converters also return these inputs.
 """
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
@@ -38,8 +38,8 @@ TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(
 def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
     """Return the model with its states as the last inputs and outputs of the first graph.
 
-    A model without states is returned unchanged. Raises UserError if a variable has no first value,
-    or if its values differ in shape, type or quantization parameters.
+    A model without states is returned unchanged. Raises UserError if a variable has no first value.
+    Raises UserError if values of a variable differ in shape, type or quantization parameters.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     kinds = {kind_of(model, operator) for operator in model.subgraphs[0].operators}
@@ -53,7 +53,7 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
 class Exposer:
     """Visits the operators in order. ``now`` maps each state to the tensor with its current value.
 
-    A state is identified by its variable's name, or by the number of its tensor. ``first`` maps
+    The key of a state is the name of the variable, or the number of the tensor. ``first`` maps
     states to the tensors with the values before a run. ``replaced`` maps results of READ_VARIABLE
     to the tensors that already contain their values.
     """

@@ -27,7 +27,10 @@ MOST_STEPS = 1024
 MOST_OPERATORS = 16384
 
 EFFECTS = frozenset({"ASSIGN_VARIABLE", *STATE_INPUTS})
-"""Operators that change a state. They must not run if their branch is not selected."""
+"""Operators that change a state.
+
+Firmware must not run these operators if the branch is not selected.
+"""
 
 UNROLL = (
     "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer, then convert the model again"
@@ -60,7 +63,7 @@ class Inliner:
         self.copies = 0
 
     def inline_next(self) -> bool:
-        """Inline the first IF or WHILE. Return whether the graph contained one of them."""
+        """Inline the first IF or WHILE. Return whether the graph contained an IF or WHILE."""
         for position, operator in enumerate(self.graph.operators):
             kind = kind_of(self.model, operator)
             if kind not in INLINED:
@@ -103,7 +106,7 @@ class Inliner:
         return [self.select(condition, *pair) for pair in zip(*results, strict=True)]
 
     def check_effects(self, graph: Any, what: str, seen: Sequence[Any] = ()) -> None:
-        """Raise UserError if a subgraph, or a subgraph that it runs, changes a state.
+        """Raise UserError if a subgraph or a called subgraph changes a state.
 
         ``seen`` contains the calling subgraphs, so that a cycle of subgraphs ends the recursion.
         """
@@ -210,7 +213,10 @@ class Inliner:
         return result
 
     def list_subgraphs(self, operator: Any, keys: Sequence[str], inputs: int) -> list[Any]:
-        """Return the subgraphs of an operator. Raises UserError if they do not fit its tensors."""
+        """Return the subgraphs of an operator.
+
+        Raises UserError if the subgraphs do not fit the operator's tensors.
+        """
         options = operator.builtinOptions
         if not all(hasattr(options, key) for key in keys):
             raise UserError(f"a damaged TFLite model: the operator names no subgraphs; {RENEW}")

@@ -1,8 +1,8 @@
-"""Converts SVDF: a dense layer, and a filter over its results of this run and of earlier runs.
+"""Converts SVDF, which is a dense layer and a filter over the layer's current and earlier results.
 
-Each filter multiplies the input by its feature weights. The state contains the filter's last
-results, and the newest result is last. The output of a filter is the sum of these results, weighted
-by the time weights. ``rank`` filters form a unit.
+Each filter multiplies the input by feature weights. The state contains the filter's last results,
+and the newest result is last. The output of a filter is the sum of these results, weighted by the
+time weights. ``rank`` filters form a unit.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": (0,),
 }
-"""The default values of alpha and beta per function, according to ONNX Runtime."""
+"""The default values of alpha and beta per function. Source: ONNX Runtime."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_activations(
 ) -> list[list[Activation]]:
     """Return the functions of each direction, in the order of the operator's definition.
 
-    The node lists the values of alpha and beta in the order of the functions that use them.
+    The values of alpha and beta are in the order of the functions that use these values.
     """
     names = [a.decode() for a in get_attribute(node, "activations", [])]
     names = names or [*standard] * directions

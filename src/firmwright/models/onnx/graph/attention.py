@@ -1,8 +1,8 @@
 """Rewrites attention of com.microsoft, ONNX Runtime's domain, as products, a mask and a softmax.
 
-Source: ContribOperators.md of ONNX Runtime, and its CPU kernels for the remaining details. The mask
-adds ``mask_filter_value`` to the scores of padding keys. In causal attention, the lowest float32 is
-added to the scores of keys after the query.
+Source: ContribOperators.md and the CPU kernels of ONNX Runtime. The mask adds ``mask_filter_value``
+to the scores of padding keys. In causal attention, the lowest float32 is added to the scores of
+keys after the query.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def attend(
 def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
     """Append the summand that a mask adds to the scores.
 
-    The mask contains the ends of the sequences, (batch), or their ends and beginnings, (2 · batch).
-    Otherwise the mask contains a number per key, (batch, keys) or (batch, queries, keys). Numbers
-    above 0 mark valid keys.
+    A mask (batch) contains the ends of the sequences. A mask (2 · batch) contains the ends and the
+    beginnings. Otherwise the mask contains a number per key, (batch, keys) or (batch, queries,
+    keys). Numbers above 0 mark valid keys.
     """
     add = body.add
     batch, keys = scores.batch, scores.keys
@@ -193,9 +193,9 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MultiHeadAttention. Its inputs are already projected, but may need a bias.
+    """Rewrite a MultiHeadAttention, whose inputs are already projected, but may need a bias.
 
-    Keys and values with four axes are already split into heads, and include their bias.
+    Keys and values with four axes are already split into heads, and include the bias.
     """
     query, key, value, bias, mask, added = read_inputs(node, 6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")

@@ -20,7 +20,7 @@ from firmwright.models.onnx.graph.body import (
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
-"""The number of bits of the weights that PackedProduct reads, by type."""
+"""Maps the types of weights that PackedProduct reads to numbers of bits."""
 
 
 def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
@@ -61,8 +61,8 @@ def number_blocks(node: onnx.NodeProto, walk: Specializer) -> npt.NDArray[np.int
 def pack_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a MatMul whose weights are dequantized in blocks, so that the weights remain packed.
 
-    Return None if the weights are not integer constants of up to 8 bits, or if they are not
-    dequantized to float32.
+    Return None if the weights are not integer constants of up to 8 bits, or if the dequantized type
+    is not float32.
     """
     readers = (n for n in walk.source.graph.node if n.op_type == "DequantizeLinear")
     source = next((n for n in readers if node.input[1] in n.output and has_blocks(n, walk)), None)
@@ -135,7 +135,8 @@ def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
 def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a QuantizeLinear in blocks as clamp(round(x / scale) + zero point).
 
-    For floats of 8 and 4 bits, a cast rounds the values, and clamps them if the node saturates.
+    For floats of 8 and 4 bits, a cast rounds the values, and the cast also clamps if the node
+    saturates.
     """
     body, positions = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""

@@ -65,7 +65,7 @@ def refuse_tensors(node: onnx.NodeProto, positions: Mapping[int, str], workaroun
 class NodeBuilder:
     """A builder of the nodes that replace a node.
 
-    The new nodes have the name of the node. The names of their tensors begin with the name of the
+    The new nodes have the name of the node. The names of new tensors begin with the name of the
     node's result. ``scope`` is part of these names, and the tensors of each scope are counted
     separately.
     """

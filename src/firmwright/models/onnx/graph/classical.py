@@ -219,7 +219,7 @@ def decode_labels(node: onnx.NodeProto, name: str) -> Any:
 
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-"""The operators that transform a classifier's scores, by ``post_transform``."""
+"""Maps ``post_transform`` to the operator that transforms a classifier's scores."""
 
 
 def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
@@ -235,7 +235,7 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
 
 
 NO_LABEL = {"i": -1, "f": -0.0, "O": "_Unused"}
-"""A LabelEncoder's default result for unknown keys, by the kind of the values."""
+"""Maps kinds of values to a LabelEncoder's default result for unknown keys."""
 
 NAN_KEYS_VERSION = 4
 """The first version of ai.onnx.ml in which NaN can be a key."""

@@ -222,7 +222,10 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
-    """Append a selection by the condition. Raises UserError if the shapes of the results differ."""
+    """Append a selection that depends on the condition.
+
+    Raises UserError if the shapes of the results differ.
+    """
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:

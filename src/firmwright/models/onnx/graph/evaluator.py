@@ -1,4 +1,4 @@
-"""Corrects ONNX's reference evaluator for operators that it computes incorrectly.
+"""Corrects operators that ONNX's reference evaluator computes incorrectly.
 
 Other modules import this module only inside functions, because the evaluator's import needs 0.2 s.
 """
@@ -17,9 +17,9 @@ Array = npt.NDArray[Any]
 
 
 class LRN(OpRun):
-    """An LRN that divides by the sum over the neighbors of each channel.
+    """An LRN that adds the neighbors of each channel.
 
-    ONNX 1.23 sums only for as many channels as the batch has images.
+    ONNX 1.23 adds the neighbors only for as many channels as the batch has images.
     """
 
     def _run(self, x: Array, *, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:

@@ -14,14 +14,14 @@ from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 AXIS_INPUT_OPSET = 20
-"""The first opset in which DFT's axis is an input. In earlier opsets, the axis is an attribute."""
+"""The first opset in which DFT's axis is an input instead of an attribute."""
 
 
 def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a DFT of constant axis and length as a product with a constant matrix.
 
     The data are (…, length, …, components), with 1 (real) or 2 (complex) components. Sums are
-    double, because most of their terms cancel out.
+    double, because most terms of a sum cancel out.
     """
     shape = walk.shape(node.input[0])
     parameters = [walk.constants.get(i) for i in node.input[1:] if i]

@@ -1,9 +1,10 @@
 """Rewrites operators of com.microsoft, ONNX Runtime's domain, as operators of ONNX.
 
-ONNX Runtime's quantizer writes quantized operators (format QOperator), and its optimizer writes
-fused operators. A quantized operator becomes a float operator between dequantize and quantize
-operators. Source: ContribOperators.md of ONNX Runtime. ONNX Runtime's kernels round a product of
-scales once, but the rewritten form rounds twice. Therefore a result may differ by one step.
+ONNX Runtime's quantizer writes quantized operators (format QOperator). ONNX Runtime's optimizer
+writes fused operators. A quantized operator becomes a float operator between dequantize and
+quantize operators. Source: ContribOperators.md of ONNX Runtime. ONNX Runtime's kernels round a
+product of scales once, but the rewritten form rounds twice. Therefore a result may differ by one
+step.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ ACTIVATIONS = {
     "Tanh": (),
     "ThresholdedRelu": ("alpha",),
 }
-"""The activations of fused operators, and the names of their attributes."""
+"""Maps the activations of fused operators to the names of their attributes."""
 
 
 def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
@@ -280,7 +281,8 @@ class BlockWeights:
 
 
 def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
-    """Return the weights of a MatMulNBits. Return None if they are not constants in plain order.
+    """Return the weights of a MatMulNBits. Return None if the weights are not constants in plain
+    order.
 
     Raises UserError if the last axis of the data does not have K elements.
     """
@@ -320,7 +322,7 @@ def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | 
 
 
 def pack_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulNBits of float32 as a PackedProduct, so that its weights remain packed."""
+    """Rewrite a MatMulNBits of float32 as a PackedProduct, so that the weights remain packed."""
     weights = read_block_weights(node, walk)
     if weights is None or walk.dtype(node.input[0]) != np.float32:
         return rewrite_product_of_bits(node, walk)

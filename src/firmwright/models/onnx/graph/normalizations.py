@@ -1,7 +1,7 @@
 """Rewrites batch normalizations per element, and com.microsoft's fused layer normalizations.
 
-ONNX Runtime has two of the layer normalizations in ONNX's domain. ``onnx/domains.py`` changes their
-domain.
+ONNX Runtime has two of the layer normalizations in ONNX's domain. ``onnx/domains.py`` changes the
+domain of these operators.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Unrolls RNN, GRU, LSTM and Scan over a known number of steps, because TVM does not support
-them."""
+"""Unrolls RNN, GRU, LSTM and Scan over a known number of steps, because TVM does not support these
+operators."""
 
 from __future__ import annotations
 
@@ -228,10 +228,9 @@ DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, Tr
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent operator with its cell, its default functions, and its numbers of gates and
-    states.
+    """The cell, the default functions, and the numbers of gates and states of a recurrent operator.
 
-    ``direction`` is the class of its weights.
+    ``direction`` is the class of the weights.
     """
 
     gates: int

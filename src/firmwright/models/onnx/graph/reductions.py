@@ -30,7 +30,7 @@ def make_bool_rewrite(operator: str) -> Rewrite:
 
 
 def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite LpNormalization, because TVM does not support it.
+    """Rewrite LpNormalization, because TVM does not support the operator.
 
     A vector of norm 0 remains unchanged.
     """

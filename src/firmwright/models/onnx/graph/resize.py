@@ -1,9 +1,9 @@
 """Rewrites Resize and Upsample as sums of weighted elements along each axis.
 
-TVM's resize uses the quotient of the sizes instead of the scale. It supports neither antialiasing
-nor axes, and only some coordinate transformations. A resize is an affine function along each axis,
-and the axes are resized one after another. ONNX Runtime's results for the unit vectors are the
-weights.
+TVM's resize uses the quotient of the sizes instead of the scale. TVM's resize supports neither
+antialiasing nor axes, and only some coordinate transformations. A resize is an affine function
+along each axis, and the axes are resized one after another. ONNX Runtime's results for the unit
+vectors are the weights.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 
 RESIZE_OPSET = 19
-"""The opset in which Resize is evaluated, because it has all features of earlier opsets."""
+"""The opset in which Resize is evaluated.
+
+Resize of this opset has all features of earlier opsets.
+"""
 
 EARLY_OPSET = 10
 """The last opset in which Resize has no coordinate transformation mode."""
@@ -59,7 +62,7 @@ TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_ha
 class AxisResize:
     """The resize of an axis.
 
-    ``parameter`` is ``scales`` or ``sizes``, and ``value`` is its value.
+    ``value`` is the scale or the size. ``parameter`` is ``scales`` or ``sizes``.
     """
 
     parameter: str
@@ -202,7 +205,7 @@ def add_taps(
 def find_axis_resizes(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, AxisResize] | None:
-    """Return the resize of each axis. Return None if it depends on values at run time."""
+    """Return the resize of each axis. Return None if the resize depends on values at run time."""
     given = dict(zip(walk.input_names(node), node.input, strict=False))
     constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
     if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
@@ -296,7 +299,10 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
 
 
 def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
-    """Return the terms by result. ``picked``, ``results`` and ``weights`` are lists of terms."""
+    """Return terms that are sorted by result.
+
+    ``picked``, ``results`` and ``weights`` are lists of terms.
+    """
     order = np.argsort(results, kind="stable")
     picked, results, weights = picked[order], results[order], weights[order]
     count = np.bincount(results, minlength=len(offset))

@@ -55,7 +55,7 @@ from firmwright.models.onnx.graph.windows import WINDOWS
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace the operator with the function that defines it in ONNX."""
+    """Replace the operator with ONNX's definition, which is a function."""
     return walk.function_body(node)
 
 
@@ -102,7 +102,7 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
-    """Append integer powers as ONNX Runtime computes them.
+    """Append integer powers, as in ONNX Runtime.
 
     Squares and cubes are products, which wrap around. Other powers are computed in double
     precision.
@@ -134,7 +134,7 @@ def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> 
 def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite ConvInteger as Conv.
 
-    TVM does not support ConvInteger, but its Conv accepts integers.
+    TVM does not support ConvInteger, but TVM's Conv accepts integers.
     """
     body = NodeBuilder(node, walk)
     operands = []

@@ -1,4 +1,4 @@
-"""Rewrites operators that select or place elements, if TVM does not support them completely."""
+"""Rewrites operators that select or place elements, if TVM's support is incomplete."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 
 def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite TensorScatter, because TVM does not support it.
+    """Rewrite TensorScatter, because TVM does not support the operator.
 
     TensorScatter writes into a cache from a start position.
     """
@@ -92,7 +92,7 @@ def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite an unsorted TopK with one result as a sorted TopK, which TVM supports.
 
-    Raises UserError if there are more results, because their order is undefined.
+    Raises UserError if there are more results, because the order of results is undefined.
     """
     count = walk.constants.get(read_inputs(node, 2)[1])
     if get_attribute(node, "sorted", 1):

@@ -106,7 +106,7 @@ class Writer(NodeBuilder):
         return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def along(self, name: str) -> str:
-        """Reshape scales or zero points, so that they are aligned with the axis of the channels."""
+        """Reshape scales or zero points to align the elements with the axis of the channels."""
         shape = self.walk.shape(self.node.input[0])
         if self.walk.shape(name) in ((), (1,)) or shape is None:
             return name
@@ -116,7 +116,7 @@ class Writer(NodeBuilder):
     def find_precision(self) -> str:
         """Return the type in which a QuantizeLinear divides.
 
-        The default is the type of its scale.
+        The default is the type of the scale.
         """
         stated = get_attribute(self.node, "precision", 0)
         if stated:
@@ -125,7 +125,7 @@ class Writer(NodeBuilder):
         return "float32" if is_small_float(scale) else scale
 
     def zero_point(self) -> str:
-        """Return the zero point as a float. Return an empty name if it is 0."""
+        """Return the zero point as a float. Return an empty name if the zero point is 0."""
         name = self.input(2)
         known = self.walk.constants.get(name)
         if not name or (known is not None and not known.astype("float32").any()):

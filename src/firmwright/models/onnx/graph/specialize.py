@@ -31,7 +31,7 @@ NEVER_FOLDED = frozenset({"DequantizeLinear"})
 """Operators that are not evaluated, so that weights remain integers."""
 
 LARGEST_GROWTH = 4096
-"""The maximum number of bytes by which a constant may exceed its operands."""
+"""The maximum difference in bytes between a folded constant and its operands."""
 
 LARGEST_HINT = 1024
 """The maximum number of elements that shape inference reads. Shapes and axes are small."""
@@ -53,7 +53,7 @@ def specialize(
 ) -> onnx.ModelProto:
     """Return the model for the inputs' shapes, with evaluated constants and rewritten operators.
 
-    ``rewrites`` maps operators to functions. Each function is tried on the nodes of its operator,
+    ``rewrites`` maps operators to functions. Each function is tried on the nodes of an operator,
     and the resulting nodes are specialized again. The functions of ``finish`` change the final
     graph.
     """
@@ -68,7 +68,7 @@ def specialize(
 
 
 class Specializer:
-    """Visits the nodes in their order, and collects facts about their tensors.
+    """Visits the nodes in order, and collects facts about tensors.
 
     ``sequences`` maps a sequence to its tensors, and an absent optional value to None.
     """
@@ -126,7 +126,7 @@ class Specializer:
         return model
 
     def visit(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        """Visit nodes in their order. Nodes that replace a node are visited next."""
+        """Visit nodes in order. Nodes that replace a node are visited next."""
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
@@ -191,7 +191,7 @@ class Specializer:
     def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
         """Evaluate a node with constant inputs or a static shape.
 
-        Return whether its results are constants.
+        Return whether the results are constants.
         """
         if node.op_type == "Constant":
             value = read_constant_node(node)

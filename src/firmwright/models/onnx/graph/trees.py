@@ -27,7 +27,7 @@ from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-"""The comparisons by their numbers since version 5.
+"""The comparisons in the order of their numbers since version 5.
 
 In earlier versions, the names of comparisons begin with ``BRANCH_``.
 """
@@ -321,7 +321,7 @@ def rewrite_tree_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""The transforms of the results by their numbers in version 5."""
+"""The transforms of the results in the order of their numbers in version 5."""
 
 
 def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:

@@ -190,7 +190,10 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
 
 
 def add_second_score(body: NodeBuilder, score: str, transform: str) -> str:
-    """Append the scores of two classes. For SOFTMAX, ONNX Runtime only makes their sum 1."""
+    """Append the scores of two classes.
+
+    For SOFTMAX, ONNX Runtime only scales the scores to a sum of 1.
+    """
     total = int(transform == "SOFTMAX")
     other = body.add("Sub", body.constant(total, "float32"), score)
     both = body.add("Concat", other, score, axis=1)

@@ -1,9 +1,9 @@
 """Rewrites operators on windows of images: pooling with indices, and interpolated samples.
 
-TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and TVM does not support
-DeformConv. TVM's RoiAlign scales regions too late, and returns the maximum interpolated value
-instead of the maximum weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which
-runs in float32 before a quantized layer.
+TVM does not support MaxPool with indices, MaxUnpool with output_shape, and DeformConv. TVM's
+RoiAlign scales regions too late, and returns the maximum interpolated value instead of the maximum
+weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which runs in float32 before a
+quantized layer.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxPool with indices as gathered windows, their maximum and its position.
+    """Rewrite a MaxPool with indices as gathered windows, maxima and positions.
 
     An index is the position in the whole tensor, in row order or (``storage_order``) column order.
     """
@@ -215,7 +215,8 @@ def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
 
 
 class Neighbors(NamedTuple):
-    """The pixels (int64) before and after each sample along an axis, and their weights."""
+    """The pixels (int64) before and after each sample along an axis, and the weights of these
+    pixels."""
 
     pixels: list[str]
     weights: list[str]
@@ -262,7 +263,8 @@ def add_weighted_pixels(
 def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max, or scale the regions of a RoiAlign of mode avg.
 
-    TVM moves a region by half a pixel before it scales the region. ONNX moves the region later.
+    TVM moves a region by half a pixel before the scaling, but ONNX moves the region after the
+    scaling.
     """
     if get_attribute(node, "mode", "avg") == "max":
         return rewrite_roi_max(node, walk)
@@ -279,9 +281,9 @@ def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max as the maximum of all weighted neighbors of all samples.
 
-    If a sample is more than one pixel outside the image, its weights are zero. Other samples
-    outside are moved to the edge, as in ONNX's evaluator and ONNX Runtime. Raises UserError if the
-    number of samples depends on the regions.
+    The weights of samples that are more than one pixel outside the image are zero. Other samples
+    outside the image are moved to the edge, as in ONNX's evaluator and ONNX Runtime. Raises
+    UserError if the number of samples depends on the regions.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
