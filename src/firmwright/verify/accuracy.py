@@ -25,10 +25,10 @@ Metric = Callable[[OutputsByName, Array | None], float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Outputs of several networks on the same samples, and the programs that computed them.
+    """Outputs of several networks on equal samples, and the programs that computed them.
 
-    ``networks`` has their outputs as real numbers. The other attributes are as in
-    :class:`AccuracyRecord`.
+    ``networks`` has the outputs as real numbers. :class:`AccuracyRecord` describes the other
+    attributes.
     """
 
     samples: tuple[str, ...]
@@ -48,8 +48,8 @@ def measure_accuracy(
 ) -> AccuracyRecord:
     """Compare the networks with the first network, and their classes with the labels.
 
-    Without labels, the classes of the first network are the expected classes. Raises UserError for
-    outputs that are not finite.
+    If there are no labels, the classes of the first network are the expected classes. Raises
+    UserError if outputs are not finite.
     """
     refuse_not_finite_outputs(evaluated.networks)
     reference, *others = evaluated.networks
@@ -128,7 +128,7 @@ def dequantize_outputs(
 def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
     """Return the class of each sample: the index of the largest value in the first output.
 
-    If the first output has a single integer, as after an argmax, that integer is the class.
+    If the first output has a single integer, as after an argmax, the integer is the class.
     """
     first = next(iter(outputs.values()))
     values = first.reshape(len(first), -1)
@@ -138,7 +138,6 @@ def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
 
 
 def compute_rate(found: Array, right: Array) -> float:
-    """Return the percentage of correct classes."""
     return 100.0 * float(np.mean(found == right))
 
 

@@ -1,4 +1,4 @@
-"""Joins samples to batches for the firmware; the reference reads single samples."""
+"""Joins samples to batches for the firmware. The reference reads single samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Outputs = list[list[npt.NDArray[Any]]]
 
 
 def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
-    """Return batches of ``size`` samples each, joined along the first axis of each input."""
+    """Return batches of ``size`` samples, joined along the first axis of each input."""
     return [
         {name: join_arrays([s[name] for s in group], 0) for name in group[0]}
         for group in chunk(samples, size)
@@ -22,7 +22,7 @@ def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
 
 
 def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
-    """Return the outputs of ``size`` samples each, joined along each output's batch axis.
+    """Return the outputs of ``size`` samples, joined along each output's batch axis.
 
     An output without a batch axis (None) is equal for all samples of a batch.
     """
@@ -38,7 +38,7 @@ def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Out
 def split_outputs(
     outputs: Outputs, size: int, axes: Sequence[int | None]
 ) -> list[list[npt.NDArray[Any]]]:
-    """Return the outputs of each sample: the inverse of :func:`join_outputs`."""
+    """Return the outputs of each sample; this function reverses :func:`join_outputs`."""
     samples = []
     for batch in outputs:
         parts = [

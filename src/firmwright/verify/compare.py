@@ -18,7 +18,7 @@ from firmwright.verify.run_records import Agreement
 
 Array = npt.NDArray[Any]
 Outputs = Sequence[Sequence[Array]]
-"""Every output of every sample."""
+"""All outputs of each sample."""
 
 
 class DifferenceError(UserError):
@@ -42,9 +42,9 @@ def compare(
 ) -> Agreement:
     """Compare every element. Raises UserError with the first element beyond the tolerance.
 
-    ``steps`` has the step size of each output's last quantized tensor; it is 0 without ``steps``.
-    The step of a 16-bit float is at least the distance to its neighbor (:func:`compute_step`).
-    States may follow the outputs.
+    ``steps`` has the step size of each output's last quantized tensor; the size is 0 if ``steps``
+    is empty. The step of a 16-bit float is at least the distance to its neighbor
+    (:func:`compute_step`). States may follow the outputs.
     """
     values = mismatches = differences = exact = 0
     largest, first, rounding = 0.0, "", True
@@ -93,7 +93,7 @@ def find_rounding(values: Array, span: float, step: float) -> float:
 
 
 def advise(largest: float, rounding: bool) -> str:
-    """Return advice, which proposes a tolerance only for differences that rounding explains."""
+    """Return advice. It proposes a tolerance only if rounding explains the differences."""
     if rounding:
         return (
             f"the largest difference is {largest:g}: if rounding explains it, state "
@@ -105,7 +105,7 @@ def advise(largest: float, rounding: bool) -> str:
 def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
     """Raise UserError if the reference has another number or another kind of values.
 
-    A network whose output was imported with a wrong type may have values close to the right values.
+    If an output was imported with a wrong type, its values may be close to the correct values.
     """
     kinds = [
         {"i": "integer", "u": "integer"}.get(a.dtype.kind, a.dtype.kind) for a in (found, expected)
@@ -149,7 +149,7 @@ def compute_span(arrays: Sequence[Array]) -> float:
 SMALLEST_RANGE = 2.0**-8
 """The smallest range, as a fraction of the largest magnitude.
 
-The default tolerance of an output that is constant is then three steps of float32.
+The default tolerance of a constant output is then three steps of float32.
 """
 
 
@@ -190,7 +190,7 @@ def compute_allowance(
 
 
 def round_up(number: float) -> str:
-    """Return a positive number, rounded up to two digits, as YAML reads it."""
+    """Return a positive number, rounded up to two digits, in a form that YAML reads."""
     if not np.isfinite(number):
         return "…"
     exponent = int(np.floor(np.log10(number))) - 1

@@ -27,7 +27,8 @@ QUANTIZE, PARAMETERS = "quantize", 3
 class CrossedStep:
     """Integers that differ by one from the integers of the reference's floats.
 
-    ``step`` is the largest real number of one step, ``apart`` the largest difference of the floats.
+    ``step`` is the largest real number of one step. ``apart`` is the largest difference of the
+    floats.
     """
 
     region: Region
@@ -50,7 +51,7 @@ def find_crossed_step(
     found: Results,
     compared: Mapping[str, ComparedResult],
 ) -> CrossedStep | None:
-    """Return the first of these regions that rounds a float to another integer, if there is one.
+    """Return the first of these regions that rounds a float to another integer; None if none does.
 
     The floats before the quantization agree with the reference's floats, except for rounding.
     """
@@ -76,8 +77,8 @@ def find_crossed_step(
 def quantize(values: Array, numbers: Array) -> Array:
     """Return float32 rows as integers minus their zero points, like dynamic_range.h in C.
 
-    ``numbers`` are the scale, the steps of one unit and the zero point of each of the firmware's
-    rows. They contain the zero points and show whether a row is symmetric.
+    ``numbers`` are the scale, the steps of one unit and the zero point of each row of the firmware.
+    They contain the zero points and show whether a row is symmetric.
     """
     low, high = (find(values, axis=-1, keepdims=True) for find in (np.min, np.max))
     scale, point = numbers[..., 0:1], numbers[..., 2:3]

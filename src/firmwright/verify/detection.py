@@ -20,15 +20,15 @@ from firmwright.recipe.postprocess import Detection
 from firmwright.verify.run_records import BoxAccuracy, BoxRates
 
 AGREEMENT_IOU = 0.9
-"""The smallest intersection over union at which two boxes match."""
+"""The minimum intersection over union at which two boxes match."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBox:
-    """A box of the firmware, with the match in the reference; corners are fractions of the picture.
+    """A box of the firmware, and its match in the reference; corners are fractions of the picture.
 
-    ``reference_iou`` is the intersection over union with the reference's box, and
-    ``reference_score`` is the score of the reference's box.
+    ``reference_iou`` is the intersection over union with the reference's box. ``reference_score``
+    is the score of the reference's box.
     """
 
     class_name: str
@@ -53,7 +53,7 @@ class SampleBoxes:
 
 @dataclass(frozen=True, slots=True)
 class DetectionReport:
-    """All samples of a run. ``threshold`` is the lowest score of a box.
+    """All samples of a run; ``threshold`` is the lowest score of a box.
 
     ``judge`` is the reference: the network in its reference runtime or, if the recipe quantizes the
     network, the float network.
@@ -113,8 +113,8 @@ def describe_box(box: Box, names: Sequence[str]) -> str:
 class BoxComparer:
     """Compares the boxes of networks with the correct boxes.
 
-    ``labels`` are the correct boxes of each sample. If they are None, the first network's boxes
-    count as correct. Two boxes match if their intersection over union is at least ``iou``.
+    ``labels`` are the correct boxes of each sample. If ``labels`` is None, the first network's
+    boxes count as correct. Two boxes match if their intersection over union is at least ``iou``.
     """
 
     detector: Detector
@@ -122,7 +122,6 @@ class BoxComparer:
     labels: Sequence[Sequence[Box]] | None
 
     def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
-        """Return the accuracy of the boxes in the outputs of each network."""
         found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
         right = next(iter(found.values())) if self.labels is None else self.labels
         rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}

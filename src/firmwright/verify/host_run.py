@@ -31,7 +31,7 @@ from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**13
-"""The number of instructions after which the program counts as hung."""
+"""The maximum number of instructions. Above it, the program counts as hung."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def run_on_host(
 ) -> HostRun:
     """Compile the network for this machine and run it.
 
-    ``target`` is the platform that the network was compiled for; its accelerators are emulated.
+    ``target`` is the platform for which the network was compiled; its accelerators are emulated.
     ``samples`` and outputs have a batch of 1, even if the network computes several samples at once.
     ``folder`` is for sources and objects, and ``cache`` is the compiler's cache.
     """

@@ -59,7 +59,7 @@ INDEXED: Mapping[str, Limit] = {
     "relax.take": find_last,
     "relax.vision.roi_align": lambda call, _: static_shape(call.args[0])[0] - 1,
 }
-"""Operators whose second operand has indices, and the function that returns the largest index."""
+"""Operators whose second operand has indices, and the functions that return the largest index."""
 
 PASSING = PERMUTATIONS | relax_names(
     "astype broadcast_to ceil clip floor round strided_slice trunc where"
@@ -76,9 +76,9 @@ def find_readers(module: tvm.IRModule) -> Readers:
 
 
 def find_index_range(variable: relax.Var, readers: Readers) -> Range:
-    """Return the integers that are accepted by every operator that uses the variable as an index.
+    """Return the integers that every operator that uses the variable as an index accepts.
 
-    Parts of the variable count too. The result is all numbers if the variable is not an index.
+    Parts of the variable also count. The result is all numbers if the variable is not an index.
     """
     low, high = EVERY_INTEGER
     for binding in readers.get(variable, ()):

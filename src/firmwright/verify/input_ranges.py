@@ -1,4 +1,7 @@
-"""Finds the ranges that a model states for its inputs; random samples are drawn from them."""
+"""Finds the ranges that a model states for its inputs.
+
+Random samples are drawn from these ranges.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     """Return the range of values that the readers of each parameter of ``main`` distinguish.
 
     A quantize distinguishes the values that its quantization parameters can represent. A clip
-    distinguishes the values between its limits. A product with a number before them scales these
-    limits. If a parameter has several readers, the range is the smallest range that contains
-    the ranges of all readers. Integers have the range of the axes that they index. The range is
-    None if it is not finite.
+    distinguishes the values between its limits. An earlier product with a number scales these
+    limits. If a parameter has several readers, the range is the smallest range that contains the
+    ranges of all readers. Integers have the range of the axes that they index. The range is None if
+    it is not finite.
     """
     parameters = module["main"].params
     readers = find_readers(module)
@@ -49,7 +52,7 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
 
 def find_index_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
-    """Return the range of the axes that each parameter of ``main`` indexes, or None.
+    """Return the range of the axes that each parameter of ``main`` indexes; None if it is no index.
 
     The range has only numbers of the parameter's type.
     """
@@ -116,7 +119,7 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
 
 
 def find_factor(call: relax.Expr) -> float | None:
-    """Return the number by which an operator multiplies; None for any other operator."""
+    """Return the number by which an operator multiplies; None for other operators."""
     name = operator_name(call)
     if name not in ("relax.multiply", "relax.divide") or not isinstance(call.args[1], Constant):
         return None
@@ -127,7 +130,7 @@ def find_factor(call: relax.Expr) -> float | None:
 
 
 def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
-    """Return for each parameter of ``main`` whether it has floats that represent integers.
+    """Return whether each parameter of ``main`` has floats that represent integers.
 
     A layer with integer weights reads such a parameter before any other operator computes with it.
     NEMO writes its networks in this form. Weights of only -1, 0 and 1 are not sufficient evidence.

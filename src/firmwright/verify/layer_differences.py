@@ -17,8 +17,9 @@ from firmwright.verify.compare import LARGEST_ROUNDING, compute_distance, find_r
 
 Array = npt.NDArray[Any]
 Results = Mapping[str, Array]
-"""The results of the firmware by the names of the partition's tensors; the first axis has the
-samples."""
+"""The results of the firmware by the names of the partition's tensors. The first axis has the
+samples.
+"""
 
 MAX_PERMUTED_AXES = 4
 
@@ -58,13 +59,13 @@ class ComparedResult:
 
 @dataclass(frozen=True)
 class LayerDifference:
-    """The first layer that differs; ``unknown`` are layers before it that were not compared."""
+    """The first layer that differs; ``unknown`` are earlier layers that were not compared."""
 
     region: Region
     result: ComparedResult
     unknown: tuple[Region, ...]
     note: str = ""
-    """A difference before the layer that may explain it."""
+    """An earlier difference that may explain the difference of the layer."""
 
 
 def is_beyond_rounding(result: ComparedResult) -> bool:
@@ -104,7 +105,7 @@ def compare_layers(
 
 
 def can_be_joined(reference: TensorValues, name: str) -> bool:
-    """Return whether all samples have numbers of this name, with one shape."""
+    """Return whether all samples have numbers of this name and of one shape."""
     found = [sample[name] for sample in reference if name in sample]
     return (
         len(found) == len(reference)
@@ -127,10 +128,10 @@ def align(values: Array, result: Array) -> Iterator[Array]:
 def find_first_layer(
     partition: Partition, compared: Mapping[str, ComparedResult]
 ) -> LayerDifference | None:
-    """Return the first layer that differs by more than rounding, else the first that differs.
+    """Return the first layer that differs by more than rounding, or else the first that differs.
 
     A layer counts only if the difference reaches an output of the network through layers that
-    differ or that were not compared.
+    differ or that were not compared. None if there is no such layer.
     """
     for differs in (is_beyond_rounding, is_different):
         reached = find_reached(partition, compared, differs)

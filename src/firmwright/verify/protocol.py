@@ -1,6 +1,6 @@
 """Encodes samples for the firmware's console and decodes the outputs.
 
-The other side is templates/application/main.c.j2.
+The firmware's side of the protocol is templates/application/main.c.j2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes
 
 
 def encode_inputs(inputs: Sequence[Tensor], sample: Sample) -> bytes:
-    """Return a sample's inputs as bytes, little-endian."""
     arrays = (to_storage(sample[tensor.name], tensor.storage) for tensor in inputs)
     return b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
 
@@ -38,7 +37,7 @@ def decode_outputs(
 ) -> list[list[npt.NDArray[Any]]]:
     """Return every output of every sample.
 
-    Raises UserError for a run that failed, and for outputs that are missing or have a wrong size.
+    Raises UserError if the run failed, or if outputs are missing or have a wrong size.
     """
     lines = console.decode("ascii", "replace").splitlines()
     if exit_code != 0 or lines[-1:] != [f"@done {samples}"]:
@@ -67,7 +66,9 @@ def decode_outputs(
 
 
 def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
-    """Return the console output of one run with all samples, from the outputs of several runs."""
+    """Return the console output of one run with all samples, made from the outputs of several
+    runs.
+    """
     lines: list[str] = []
     for number, console in enumerate(consoles):
         before = sum(samples[:number])
@@ -95,7 +96,7 @@ def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list
     """Return the boxes of every picture; each sample has ``batch`` pictures.
 
     After the ``outputs`` of a sample, each picture has one more output with its boxes. Raises
-    UserError for missing boxes.
+    UserError if boxes are missing.
     """
     found: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():

@@ -42,8 +42,8 @@ class ReferenceRecord:
 class Agreement:
     """The distance of outputs from the reference's outputs, over all samples and outputs.
 
-    ``mismatches`` counts the ``values`` beyond the tolerance. ``differences`` counts the values
-    that differ. ``exact_samples`` counts samples without a difference.
+    ``mismatches`` is the number of ``values`` beyond the tolerance. ``differences`` is the number
+    of values that differ. ``exact_samples`` is the number of samples without a difference.
     """
 
     values: int
@@ -59,20 +59,20 @@ class RunRecord(Agreement):
 
     Each of the ``samples`` is a batch of ``batch``, and needs one inference. ``macs`` are the
     multiply-accumulates of one inference. ``inputs`` are the SHA-256 digests of the single samples
-    that the recipe names, empty for random samples. ``drawn`` has the limits between which random
-    floats were drawn, by input.
+    that the recipe names; it is empty for random samples. ``drawn`` has the limits of random
+    floats, by input.
 
-    Instructions are counted inside the network's run function; they are None, or empty, if the
+    Instructions are counted inside the network's run function. They are None, or empty, if the
     emulator cannot count. ``instructions`` is the mean of one inference, rounded down.
     ``instructions_total`` is the sum over all samples, and ``instructions_by_function`` divides it
     by function. ``instructions_by_region`` has the instructions of a region's function and of all
     functions that it calls. The instructions of an emulated device while another device waits for
     it are only in ``instructions_by_function``.
 
-    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions; None
-    and empty if they are unknown. ``cycles_source`` is the method that determines the cycles.
-    ``cycles_by_function`` divides all cycles by function, and ``stalls`` has the cycles in which no
-    instruction retired, by kind, if the emulator knows these.
+    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions; they
+    are None and empty if the cycles are unknown. ``cycles_source`` is the method that determines
+    the cycles. ``cycles_by_function`` divides all cycles by function. ``stalls`` has the cycles in
+    which no instruction retired, by kind, if the emulator reports them.
 
     ``counts`` are the events that emulated devices counted in all samples: transfers, calls between
     cores, and their bytes.
@@ -122,7 +122,10 @@ class BoxRates:
 
 @dataclass(frozen=True, slots=True)
 class BoxAccuracy:
-    """The accuracy of boxes: boxes match from an overlap of ``iou`` on; ``right`` is a count."""
+    """The accuracy of boxes.
+
+    Boxes match if they overlap by at least ``iou``; ``right`` is a number.
+    """
 
     iou: float
     right: int
@@ -134,15 +137,16 @@ class AccuracyRecord:
     """The accuracy of networks, compared with a reference network on the samples of `evaluate`.
 
     The first network is the reference of the other networks. The networks are ``float32``,
-    ``quantized`` and ``firmware``. For a model that is compiled without quantization, they are
-    ``reference`` and ``firmware``.
+    ``quantized`` and ``firmware``. If the build does not quantize the model, they are ``reference``
+    and ``firmware``.
 
-    ``samples`` are the digests of the samples, and ``calibrated`` is the number of samples that the
-    calibration also used. ``top1`` is the rate of agreement with the labels or, without labels,
-    with the first network's classes. ``agreement`` always compares with the first network's
+    ``samples`` are the digests of the samples. ``calibrated`` is the number of samples that the
+    calibration also used. ``top1`` is the rate of agreement with the labels or, if there are no
+    labels, with the first network's classes. ``agreement`` always compares with the first network's
     classes. ``reference`` names the runtime that defines the correct results of the firmware.
-    ``firmware`` names the compiler that built the network's C for the machine of the build.
-    ``layers`` is None without a float network. ``boxes`` is None if the recipe has no detection.
+    ``firmware`` names the compiler that built the network's C code for the machine of the build.
+    ``layers`` is None if there is no float network. ``boxes`` is None if the recipe has no
+    detection.
     """
 
     samples: tuple[str, ...]

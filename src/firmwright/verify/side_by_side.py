@@ -14,8 +14,9 @@ from firmwright.emulator.execution import ClockCycles, Execution
 from .protocol import join_consoles
 
 WORTHWHILE = 20_000_000
-"""The minimum number of multiply-accumulates for a second emulator, which starts too late for less
-work."""
+"""The minimum number of multiply-accumulates for a second emulator. For less work, the emulator
+starts too late.
+"""
 
 
 def run_side_by_side(

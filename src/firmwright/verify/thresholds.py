@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from firmwright.verify.run_records import AccuracyRecord
 
 ROUNDING = 1e-9
-"""The largest error of a percentage from floating-point arithmetic."""
+"""The maximum error of a percentage from floating-point arithmetic."""
 
 
 def name_reference(record: AccuracyRecord) -> str:
