@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 
+from firmwright import run_log
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
@@ -55,6 +56,7 @@ def get_jobs() -> list[Job]:
     try:
         return load_jobs(PIPELINE, NETWORKS_PIPELINE)
     except UserError as error:
+        run_log.note(str(error))
         print(error, file=sys.stderr)
         sys.exit(1)
 

@@ -41,6 +41,14 @@ def test_a_fault_is_one_line_that_names_a_log(tmp_path: Path) -> None:
     assert log.read_text().startswith("Traceback (most recent call last)")
 
 
+def test_a_fault_with_debug_has_its_traceback(tmp_path: Path) -> None:
+    begin = "from firmwright.run_log import Request, begin; begin(Request(debug=True))"
+    done = run(begin + FAULT, XDG_CACHE_HOME=str(tmp_path))
+    line, trace = done.stderr.split("\n", 1)
+    assert line.endswith(f"please report it with {tmp_path}/firmwright/fault.log")
+    assert trace.strip() == (tmp_path / "firmwright/fault.log").read_text().strip()
+
+
 def test_a_fault_that_no_log_can_have_is_shown_whole() -> None:
     done = run(FAULT, XDG_CACHE_HOME="/dev/null/x")
     line, *others = done.stderr.splitlines()

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firmwright import __version__, bundle_parsers, first_commands
 from firmwright.documents.chain import list_chain
@@ -25,10 +25,11 @@ from firmwright.pipeline.command_line import (
     set_variables,
 )
 from firmwright.pipeline.installed import LISTS, print_lists
-from firmwright.pipeline.profile import DRY_RUN, PROFILE, WHY
-from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes
+from firmwright.pipeline.profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
+from firmwright.pipeline.recipe_arguments import begin_log, enter_repository, find_recipes
 from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
+from firmwright.task_options import OWN_OPTIONS
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import end_with_reader, guard_output
 
@@ -54,63 +55,6 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
     "outdir": "build here instead of build/<recipe name>"
 }
 """The variables of the task file: options of these commands, or ``name=value`` as in doit."""
-
-
-def parse_jobs(text: str) -> str:
-    """Return a number of jobs as text. Rejects 0 and less, because doit would skip the build."""
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
-    return text
-
-
-Options = dict[tuple[str, ...], dict[str, Any]]
-
-BUILD_OPTIONS: Options = {
-    ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel stages"},
-    ("--profile",): {"action": "store_true", "help": "print the time of each stage"},
-    ("--why",): {"action": "store_true", "help": "print why each stage runs"},
-    ("-q", "--quiet"): {"action": "store_true", "help": "print errors only"},
-}
-OWN_OPTIONS: dict[str, Options] = {
-    "build": {
-        **BUILD_OPTIONS,
-        ("--dry-run",): {
-            "action": "store_true",
-            "help": "print the stages that would run, each with the reason, without running them",
-        },
-    },
-    "graph": {
-        ("--format",): {
-            "choices": ("text", "mermaid", "svg"),
-            "default": "text",
-            "help": "text (default), mermaid or svg",
-        }
-    },
-    "list": {("--json",): {"action": "store_true", "help": "print JSON"}},
-    "watch": BUILD_OPTIONS,
-    "tune": {
-        ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel trials"},
-        (f"--{SCHEDULER}",): {
-            "help": "run the trials on a dask cluster; the scheduler's address, tcp://…"
-        },
-    },
-    "search": {
-        ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel measurements"},
-    },
-    "explain": {
-        ("--json",): {"action": "store_true", "help": "print JSON; for one recipe and platform"},
-        ("--layer",): {
-            "metavar": "NAME",
-            "help": "show one layer in each step, from the model to the lines of C",
-        },
-    },
-    "lock": {
-        ("--check",): {"action": "store_true", "help": "check the digests without writing"},
-        (f"--{UPDATE}",): {"metavar": "KEY", "help": "update the digests of a key, such as model"},
-    },
-    "info": {("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"}},
-}
-"""The options of single commands for argparse. The options of `lock` exclude each other."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -160,10 +104,10 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     variables = [argument for argument in options.recipes if not is_recipe(argument)]
     if options.no_user_code:
         variables.append(f"{NO_USER_CODE}=1")
-    for switch in (PROFILE, WHY, DRY_RUN):
+    for switch in (PROFILE, WHY, DRY_RUN, VERBOSE, DEBUG):
         if getattr(options, switch, False):
             variables.append(f"{switch}=1")
-    for name in (SCHEDULER, UPDATE):
+    for name in (SCHEDULER, UPDATE, LOG):
         if getattr(options, name, None) is not None:
             variables.append(f"{name}={getattr(options, name)}")
     if recipes:
@@ -211,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)
+    begin_log()
     from firmwright.tasks import dodo  # the module reads the variables during its import
 
     if options.command in SPECIAL:
@@ -256,6 +201,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)
+    begin_log()
     try:
         check_variables()
         recipes = find_recipes()

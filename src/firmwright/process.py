@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO, TypeVar
 
+from firmwright import run_log
 from firmwright.errors import UserError, first_line, to_printable
 from firmwright.forked import end_copies
 
@@ -131,6 +132,7 @@ def tell_end(error: Exception) -> int:
     line = describe(error)
     if line:
         with suppress(OSError):
+            run_log.note(line)
             print(to_printable(line), file=sys.stderr, flush=True)
     return FAILED
 
@@ -149,7 +151,10 @@ def describe(error: Exception) -> str:
 
 
 def describe_fault(error: Exception) -> str:
-    """Return the line for an unexpected error, and write its traceback to the log."""
+    """Return the line for an unexpected error, and write its traceback to the log of faults.
+
+    With ``debug=1``, the traceback follows the line.
+    """
     # Imported late, because faults are rare.
     from firmwright.user_folders import find_cache_folder
 
@@ -161,4 +166,7 @@ def describe_fault(error: Exception) -> str:
         log.write_text(trace, encoding="utf-8", errors="backslashreplace")
     except OSError as failed:
         return f"{what}; please report it ({log} cannot be written: {failed.strerror})\n{trace}"
-    return f"{what}; please report it with {log}"
+    if not run_log.shows_faults():
+        run_log.note(trace)
+        return f"{what}; please report it with {log}"
+    return f"{what}; please report it with {log}\n{trace}"

@@ -45,6 +45,11 @@ def begin_task(name: str) -> None:
     _Reports.task, _Reports.last = name, 0.0
 
 
+def get_task() -> str:
+    """Return the name of this process's task; empty before the first task."""
+    return _Reports.task
+
+
 def report(unit: str, done: int, total: int) -> None:
     """Report ``done`` of ``total`` steps. Most reports of a fast loop are dropped."""
     if _Reports.listener is None:

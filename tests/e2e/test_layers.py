@@ -80,9 +80,16 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
         "  run    bundle       run.samples: 3 → 19",
     ]
     assert digest(layered) == before
-    done = layered.doit("build", RECIPE, "run.samples=19", "why=1")
+    done = layered.doit("build", RECIPE, "run.samples=19", "verbose=1", "log=x.log")
     assert "  reference: run.samples: 3 → 19\n" in done.stdout
     assert "the stage run has a new result" in done.stdout
+    log = (layered.folder / "x.log").read_text()
+    assert log.startswith("# log of firmwright ")
+    programs = [line for line in log.splitlines() if "-rv32-bare$ " in line]
+    assert programs == done.stderr.splitlines()
+    assert [line for line in log.splitlines()[1:] if line not in programs] == (
+        done.stdout.splitlines()
+    )
     done = layered.doit("build", RECIPE, "run.samples=19", "dry_run=1")
     title, kept = done.stdout.splitlines()
     assert (title, kept.split()[0]) == ("digits on rv32-bare", "kept")

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "firmwright"
 LAYERS = (
     ("__main__",),
     ("api", "cli", "onnx_backend"),
-    ("bundle_commands", "bundle_parsers", "first_commands", "fleet"),
+    ("bundle_commands", "bundle_parsers", "first_commands", "fleet", "task_options"),
     ("steps", "tasks"),
     ("devices",),
     ("terminal",),
@@ -32,6 +32,7 @@ LAYERS = (
     ("process",),
     ("documents", "forked", "web"),
     ("checked_file", "child", "created_folders"),
+    ("run_log",),
     ("cores", "plugins", "progress", "tvm_import", "user_folders", "wire_format"),
     ("errors", "folders", "system"),
 )

@@ -52,7 +52,7 @@ from .job import Job, find_toolchain
 from .key_errors import read_overrides
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
-from .profile import DRY_RUN, PROFILE, WHY
+from .profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
 from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start, read_platforms
 from .stage import Stage
 
@@ -60,8 +60,8 @@ NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
 SCHEDULER = "scheduler"
 UPDATE = "update"
-SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
-VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
+SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN, VERBOSE, DEBUG)
+VARIABLES = ("recipe", "outdir", *SWITCHES, LOG, SCHEDULER, UPDATE, *list_overrides())
 """The arguments ``name=value`` of the command line, in addition to the keys of a recipe."""
 
 LISTS = ("recipe", "platform")

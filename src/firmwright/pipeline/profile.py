@@ -94,6 +94,9 @@ def count_imports() -> None:
 
 
 WHY, DRY_RUN = "why", "dry_run"
+VERBOSE, DEBUG, LOG = "verbose", "debug", "log"
+SHOWN = (WHY, DRY_RUN, VERBOSE, DEBUG, LOG)
+"""The arguments that change the output of a build, but not its result."""
 
 
 def is_asked(switch: str) -> bool:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from doit import get_initial_workdir, get_var, loader
 
+from firmwright import run_log
 from firmwright.data.patterns import WILDCARDS
 from firmwright.documents.chain import Layers, split_overlays
 from firmwright.errors import UserError, did_you_mean
+
+from .profile import DEBUG, LOG, VERBOSE, is_asked
 
 if TYPE_CHECKING:
     from .job import Job
@@ -205,3 +208,10 @@ def name_build(job: Job) -> str:
     The name contains the platform if the command line names several platforms.
     """
     return job.bundle_name if len(read_platforms()) > 1 else job.recipe.name
+
+
+def begin_log() -> None:
+    """Follow ``verbose``, ``debug`` and ``log``; raise UserError for a file that is not a log."""
+    path = get_var(LOG)
+    file = (find_start() / path).absolute() if path else None
+    run_log.begin(run_log.Request(is_asked(VERBOSE), is_asked(DEBUG), file))

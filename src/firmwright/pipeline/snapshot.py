@@ -27,7 +27,7 @@ from firmwright.folders import FOLDERS
 
 from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
-from .profile import DRY_RUN, WHY
+from .profile import SHOWN
 from .recipe_arguments import find_recipes, name_build
 from .same_recipes import Loose, RecipeText, find_changed, is_same, read_loose
 
@@ -158,7 +158,7 @@ def find_snapshot() -> Path:
 def list_decisive_arguments() -> list[tuple[str, str]]:
     """Return the arguments of the command line that affect a build, sorted."""
     given = (doit_cmd._CMDLINE_VARS or {}).items()
-    return sorted((name, text) for name, text in given if name not in (WHY, DRY_RUN))
+    return sorted((name, text) for name, text in given if name not in SHOWN)
 
 
 def collect_circumstances() -> str:

@@ -32,12 +32,12 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 from doit.task import Task
 
-from firmwright.errors import did_you_mean
+from firmwright.errors import UserError, did_you_mean
 from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.profile import DRY_RUN, is_asked
-from firmwright.pipeline.recipe_arguments import TASKS
+from firmwright.pipeline.recipe_arguments import TASKS, begin_log
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
 from firmwright.terminal.guard import end_with_reader
@@ -101,6 +101,10 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         if params["num_process"] < 0:  # without this check, doit runs no task and reports success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
+        try:
+            begin_log()
+        except UserError as error:
+            raise InvalidCommand(str(error)) from None
         if any(name.partition(":")[0] in ("search", "tune") for name in args):
             self.loader.load_tasks = partial(load_search, params, self.loader.load_tasks)
         altered = params._non_default_keys or params["always"] or params["single"]

@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from firmwright import run_log
 from firmwright.errors import to_printable
 from firmwright.progress import Progress
 from firmwright.report.rows import Part
@@ -101,7 +102,7 @@ class LiveScreen(Screen):
         return fitting.plain
 
     def print_line(self, parts: Sequence[Part]) -> None:
-        self.console.print(assemble(parts), soft_wrap=True)
+        self.show(assemble(parts))
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
         """Print text next to a head; later lines are aligned with the text's first line."""
@@ -111,7 +112,11 @@ class LiveScreen(Screen):
         for number, line in enumerate(wrapped):
             shown = Text.assemble((head if number == 0 else " " * len(head), "dim"), line)
             shown.rstrip()
-            self.console.print(shown, soft_wrap=True)
+            self.show(shown)
+
+    def show(self, line: Text) -> None:
+        run_log.note(line.plain)
+        self.console.print(line, soft_wrap=True)
 
 
 def assemble(parts: Sequence[Part]) -> Text:

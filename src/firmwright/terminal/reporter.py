@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
-from firmwright import progress
+from firmwright import progress, run_log
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.origins import OTHER_JOB
-from firmwright.pipeline.profile import WHY, Times, is_asked
+from firmwright.pipeline.profile import VERBOSE, WHY, Times, is_asked
 from firmwright.pipeline.snapshot import UpToDate, list_finished
 from firmwright.report.rows import Row, make_row, read_rows
 
@@ -57,6 +57,10 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     @cached_property
     def screen(self) -> Screen:
+        if is_asked(VERBOSE):  # the command lines of programs would break a live screen
+            from .screen import Screen
+
+            return Screen(self.outstream)
         # Imported late, because a process that only runs stages has no output.
         from .open_screen import open_screen
 
@@ -78,12 +82,19 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         if title:
             self.show_fresh()
             self.screen.start(task.name, title.stage, task.doc)
-            if is_asked(WHY):
-                # imported late, because few users request the reasons
-                from firmwright.pipeline.reasons import explain_run
+            if is_asked(WHY) or is_asked(VERBOSE) or run_log.is_open():
+                self.tell_reason(task, title)
 
-                self.show_head(title.job.title)
-                self.screen.print_hanging("  ", f"{title.stage}: {explain_run(task)}", "dim")
+    def tell_reason(self, task: Any, title: Title) -> None:
+        """Print or log why a stage runs."""
+        # imported late, because few users ask for the reasons
+        from firmwright.pipeline.reasons import explain_run
+
+        if is_asked(WHY) or is_asked(VERBOSE):
+            self.show_head(title.job.title)
+            self.screen.print_hanging("  ", f"{title.stage}: {explain_run(task)}", "dim")
+        else:
+            run_log.note(f"{task.name}: {explain_run(task)}")
 
     def add_success(self, task: Any) -> None:
         title = task.custom_title
@@ -104,6 +115,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.finish(task, title, False, getattr(fail, "notes", ()))
         if isinstance(fail, TaskFailed):
             self.outstream.flush()
+            run_log.note(fail.get_msg().rstrip())
             print(fail.get_msg().rstrip(), file=sys.stderr)
         else:
             super().add_failure(task, fail)

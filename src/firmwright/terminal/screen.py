@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TextIO
 
+from firmwright import run_log
 from firmwright.errors import to_printable
 from firmwright.pipeline.profile import Times
 from firmwright.progress import BYTES, Progress
@@ -91,6 +92,7 @@ class Screen:
     def print_line(self, parts: Sequence[Part]) -> None:
         try:
             text = to_printable("".join(text for text, _ in parts))
+            run_log.note(text)
             print(text, file=self.stream, flush=True)
         except BrokenPipeError:  # the output is closed; Python would report this error at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
