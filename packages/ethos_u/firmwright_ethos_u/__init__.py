@@ -1,6 +1,6 @@
 """Defines the device `ethos_u`: Arm's Ethos-U with Vela as its compiler.
 
-This module imports neither TVM nor numpy, because every build imports it.
+Every build imports this module, so the module imports neither TVM nor numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from firmwright_ethos_u.vela import check_vela
 
 HEADER = "ethosu_driver.h"
-"""The header of Arm's driver. The C code for chips includes it."""
+"""The header of Arm's driver. The C code for chips includes the header."""
 
 DRIVER = "https://gitlab.arm.com/artificial-intelligence/ethos-u/ethos-u-core-driver"
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EthosU(Target):
-    """The accelerator. Vela compiles the int8 layers that run on it."""
+    """The accelerator for int8 layers that Vela compiles."""
 
     name = "ethos_u"
     reason = "Vela compiles the layers of its region"

@@ -92,7 +92,7 @@ def compile_network(network: bytes, accelerator: str, memory_mode: str) -> Compi
 
 
 def run_vela(family: str, network: bytes, system: str) -> tuple[CompiledNetwork, set[int]]:
-    """Compile in this process, which a damaged network can crash.
+    """Compile a network in this process. A damaged network can crash the process.
 
     The second result contains the offsets of the dense layers in the command stream.
     """

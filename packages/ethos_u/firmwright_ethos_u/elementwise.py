@@ -21,7 +21,7 @@ from firmwright_ethos_u.stream import Accelerator, Operation
 
 UNARY = {"LRELU", "ABS", "CLZ"}
 HEADROOM = {1: 20, 2: 15}
-"""The left shift of both operands before their scales, by bytes per operand.
+"""Maps bytes per operand to a left shift of both operands before the scales.
 
 The shift applies if one scale has 32 bits. The scale of the other operand is 1/2. The shift of the
 register includes the left shift.
@@ -71,7 +71,7 @@ def second_operand(operation: Operation, memory: Memory, shape: tuple[int, int, 
 
 
 def scale_output(operation: Operation, values: Array) -> Array:
-    """Apply the scale of the output if it is global.
+    """Apply the scale of the output if the scale is global.
 
     Elementwise operations have no scales per channel.
     """
@@ -158,4 +158,4 @@ RULES: dict[str, Callable[[Operation, Array, Array, int], Array]] = {
     "SHR": shift_right,
     "SHL": shift_left,
 }
-"""The function of each elementwise mode, by Vela's name."""
+"""Maps Vela's names of elementwise modes to functions."""

@@ -54,7 +54,7 @@ def follow(divided: Any, bound: Mapping[Any, Any]) -> list[Any]:
 def read_constant_operation(
     call: Any, kind: str, value: float, bound: Mapping[Any, Any]
 ) -> Any | None:
-    """Return the first operand of an operation if the second operand is a constant of this value.
+    """Return the first operand of an operation if the second operand is a constant ``value``.
 
     Return None for other operations.
     """

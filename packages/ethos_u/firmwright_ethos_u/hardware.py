@@ -9,7 +9,7 @@ MEMORY_MODES = {
     "shared_sram": "Shared_Sram",
     "dedicated_sram": "Dedicated_Sram",
 }
-"""The memory modes of Vela's configuration file, by this package's names."""
+"""Maps this package's names of memory modes to the names in Vela's configuration file."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ HARDWARE = {
     )
     for macs in sizes
 }
-"""The supported accelerators by Vela's name of the configuration."""
+"""Maps Vela's names of configurations to the supported accelerators."""
 
 DEFAULT_ACCELERATOR, DEFAULT_MEMORY_MODE = "ethos-u55-128", "shared_sram"

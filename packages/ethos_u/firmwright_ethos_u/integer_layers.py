@@ -1,8 +1,8 @@
 """Finds operators that move or compare integers.
 
 TFLite requires equal quantization parameters of the operands and the result of these operators. A
-module contains parameters only at dequantize and quantize operators, so the parameters are read
-from the neighbors.
+module contains parameters only at dequantize and quantize operators. Therefore the parameters are
+read from the neighbors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DTYPES = ("int8", "int16")
 
 
 class IntegerOperator(NamedTuple):
-    """An operator on integers, its tensors, and the variables that it binds."""
+    """An operator on integers with tensors and bound variables."""
 
     call: Any
     operands: tuple[StoredTensor, ...]
@@ -92,7 +92,7 @@ def spread_parameters(module: tvm.IRModule) -> Mapping[Any, StoredTensor]:
     """Return the integer tensors of `main` with their parameters.
 
     The neighbors of operators on integers have the same parameters. The parameters of other tensors
-    are irrelevant. Their scale is 1, and their zero point is the value of their pad.
+    are irrelevant. The scale of other tensors is 1, and the zero point is the value of a pad, or 0.
     """
     stored = find_stored(module)
     links = [(b.var, read_operands(b.value), b.value) for b in main_bindings(module)]

@@ -1,4 +1,5 @@
-"""Simulates one job of a program on this machine. The input file is also the output file.
+"""Simulates one job of a program on this machine. The results overwrite the regions in the job's
+file.
 
 The file contains 32-bit integers (bytes of the payload, number of regions, bytes of each region),
 the payload, and the regions. Region 0 is read-only.

@@ -167,7 +167,7 @@ def make_layer(chain: QuantizedChain, variables: tuple[Any, ...], activation: in
 def find_activation(result: StoredTensor, clip: Any) -> int | None:
     """Return the activation that clips integers to the bounds.
 
-    Return None if TFLite has no such activation.
+    Return None if TFLite does not have the activation.
     """
     if result.scale.size != 1:
         return None

@@ -86,7 +86,7 @@ def check_accumulator(operation: Operation) -> None:
 def convolve(operation: Operation, memory: Memory, accelerator: Accelerator) -> None:
     """Execute a convolution or a depthwise convolution with a scale per output channel.
 
-    The sums are exact in float64, because they have less than 53 bits.
+    The sums are exact in float64, because the sums have less than 53 bits.
     """
     check_accumulator(operation)
     target = output_map(operation)

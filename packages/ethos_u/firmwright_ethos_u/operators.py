@@ -172,7 +172,7 @@ def write_resize(writer: NetworkWriter, layer: Layer, sources: Sequence[int], ta
 
 
 LIMITS = {(0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1"}
-"""The activations that limit real values, by their bounds."""
+"""Maps bounds to activations that limit real values."""
 
 WRITERS: dict[str, Writer] = {
     "conv2d": write_convolution,
@@ -193,4 +193,4 @@ WRITERS: dict[str, Writer] = {
     "quantize": write_unary("QUANTIZE"),
     "divide": write_unary("HARD_SWISH"),
 }
-"""The writers of layers on dequantized values, by kind."""
+"""Maps kinds of layers on dequantized values to writers."""

@@ -1,8 +1,8 @@
 """Decompresses weights and scales in the order in which the accelerator reads them.
 
-Vela's codec restores the stream of weights. `order` is the inverse of the reordering by Vela's
-encoder, which the accelerator's documentation defines. The order is: blocks of outputs, blocks of
-inputs, parts of the kernel of at most 8x8 elements, then units of a few channels.
+Vela's codec restores the stream of weights. `order` is the inverse of the reordering in Vela's
+encoder, which the accelerator's documentation defines. The order is blocks of outputs, blocks of
+inputs, parts of the kernel (at most 8x8 elements), and units of a few channels.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def decode_weights(
 ) -> Array:
     """Return the weights of one core as (output, y, x, input).
 
-    Raises StreamError if they are damaged.
+    Raises StreamError if the weights are damaged.
     """
     start, length = operation[f"WEIGHT{suffix}_BASE"], operation[f"WEIGHT{suffix}_LENGTH"]
     packed = memory.read(operation, operation["WEIGHT_REGION"], start, length)

@@ -31,7 +31,7 @@ def pair_states(
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Make states from inputs and the outputs that are their next values.
 
-    The initial states are the real number 0. Raises StateError if a pair does not fit.
+    The initial states are the real number 0. Raises StateError if a pair is not valid.
     """
     if not pairs:
         return module, interface

@@ -38,7 +38,9 @@ def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str,
     for made in (s for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION):
         given = inputs[made.target]
         states[given.arg.name] = make_state(str(made.target), buffers[str(made.target)])
-        program.constants.pop(str(made.target), None)  # a buffer that is not persistent
+        program.constants.pop(
+            str(made.target), None
+        )  # the constants contain the buffers that are not persistent
         given.kind, given.target = InputKind.USER_INPUT, None
         made.kind, made.target = OutputKind.USER_OUTPUT, None
     return states

@@ -83,7 +83,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         for node, value in importer.env.items()
         if node.name in labels
         and isinstance(value, relax.Var)
-        and not is_source_name(str(value.name))  # an input that a no-op returned unchanged
+        and not is_source_name(str(value.name))  # the name of an input remains
     }
     check_results(importer, name)
     module = bind_shapes(rename_variables(module, variables), shapes, name)

@@ -35,7 +35,7 @@ def state_types(program: torch.export.ExportedProgram) -> None:
     for node in find_call_nodes(program):
         kind = find_computing_type(node)
         if kind is not None:
-            first = 1 if kind_of(node) == "where" else 0  # after the condition
+            first = 1 if kind_of(node) == "where" else 0  # the condition is not converted
             operands = (convert_operand(a, kind, node) for a in node.args[first:])
             node.args = (*node.args[:first], *operands)
             multiply_second_term(node, kind)

@@ -44,10 +44,8 @@ def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> t
 def choose_qparams(
     x: Tensor, low: int, high: int, eps: float, _: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return PT2E's scale (float64) and zero point (int64) of a tensor.
-
-    Both have the shape (1,).
-    """
+    """Return PT2E's scale (float64) and zero point (int64) of a tensor, each with the shape
+    (1,)."""
     ends = x.amin().clamp(max=0), x.amax().clamp(min=0)
     scale, zero = cover_range(*ends, low, high, eps)
     return scale.reshape(1).double(), zero.reshape(1).long()

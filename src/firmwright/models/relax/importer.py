@@ -102,7 +102,7 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
 def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
     """Replace symbolic lengths with the recipe's numbers.
 
-    Raises UserError if the numbers do not fit.
+    Raises UserError if the numbers do not fit the declared shapes.
     """
     declared = {
         str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in module["main"].params

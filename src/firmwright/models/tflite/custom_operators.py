@@ -48,7 +48,7 @@ def list_option_constants(_inputs: Kinds, options: Options) -> list[Array]:
 def convert_option(name: str, value: Any) -> Array:
     try:
         array = np.asarray(value)
-    except ValueError:  # a list of lists of different lengths
+    except ValueError:  # the inner lists differ in length
         array = np.asarray(None)
     if array.dtype.kind == "f":
         return array.astype("float32")
@@ -152,7 +152,7 @@ def read_map(raw: bytes) -> dict[str, Any]:
 
 
 def find_items(value: Any) -> Any:
-    if value.IsVector:  # includes maps
+    if value.IsVector:  # maps are also vectors
         return value.AsVector
     if value.IsTypedVector:
         return value.AsTypedVector

@@ -100,7 +100,7 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
             found.append({})
             for detail in details:
                 if counts[detail["name"]] == 1:
-                    with suppress(ValueError):  # a tensor without data
+                    with suppress(ValueError):  # some tensors have no data
                         found[-1][detail["name"]] = interpreter.get_tensor(detail["index"]).copy()
             return results
 

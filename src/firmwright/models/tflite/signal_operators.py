@@ -97,7 +97,7 @@ def list_delay_states(inputs: Kinds, options: Options) -> Kinds:
 
 
 def list_overlap_states(inputs: Kinds, options: Options) -> Kinds:
-    """Return the incomplete sums of each row. Raises UserError if the step does not fit."""
+    """Return the incomplete sums of each row. Raises UserError if a step is longer than a frame."""
     *outer, _, size = inputs[0].shape
     if not 1 <= options["frame_step"] <= size:
         raise UserError(f"frame_step is {options['frame_step']}; expected 1 to the frame's {size}")
@@ -111,7 +111,7 @@ def count_rows(kind: TensorKind) -> int:
 def number_window(inputs: Kinds, options: Options) -> list[int]:
     """Return the rows, their length and the shift.
 
-    Raises UserError if the row length does not fit.
+    Raises UserError if the length of the window does not divide the number of samples.
     """
     size, length = prod(inputs[0].shape), prod(inputs[1].shape)
     if not length or size % length:
@@ -131,7 +131,10 @@ def number_pcan(inputs: Kinds, options: Options) -> list[int]:
 
 
 def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
-    """Return the channels. Raises UserError if the lengths of the tables do not fit."""
+    """Return the channels.
+
+    Raises UserError if a table does not have ``num_channels + 1`` elements.
+    """
     tables = [prod(kind.shape) for kind in inputs[3:]]
     channels = options["num_channels"]
     if set(tables) != {channels + 1}:

@@ -39,7 +39,8 @@ class Lengths:
 def convert_svdf(converter: Any, op: Any) -> relax.Expr:
     """Convert SVDF, because TVM has no quantized form, uses an old state, and loses the new state.
 
-    Return the result and the next state. Raises UserError if the rank does not fit.
+    Return the result and the next state. Raises UserError if the rank does not divide the number of
+    filters.
     """
     source, _, times, *_ = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.SVDFOptions)

@@ -1,6 +1,7 @@
 """Corrects operators that ONNX's reference evaluator computes incorrectly.
 
-Other modules import this module only inside functions, because the evaluator's import needs 0.2 s.
+Other modules import this module only inside functions, because the import of the evaluator needs
+0.2 s.
 """
 
 from __future__ import annotations

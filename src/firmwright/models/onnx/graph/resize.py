@@ -299,10 +299,7 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
 
 
 def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
-    """Return terms that are sorted by result.
-
-    ``picked``, ``results`` and ``weights`` are lists of terms.
-    """
+    """Return terms sorted by result. ``picked``, ``results`` and ``weights`` are lists of terms."""
     order = np.argsort(results, kind="stable")
     picked, results, weights = picked[order], results[order], weights[order]
     count = np.bincount(results, minlength=len(offset))

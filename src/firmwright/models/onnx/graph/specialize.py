@@ -269,7 +269,7 @@ def evaluate_node(
     """Evaluate a node with ONNX's evaluator. Return None if a result is missing or not an array."""
     from firmwright.models.onnx.graph.evaluator import (
         make_evaluator,
-    )  # a late import, because few models need the evaluator
+    )  # the import is late, because few models need the evaluator
 
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
