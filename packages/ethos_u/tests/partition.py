@@ -1,4 +1,4 @@
-"""Partitions a network as a recipe does, and runs its only region in the simulator."""
+"""Partitions a network like a build, and runs the only region in the simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from firmwright.transforms import canonicalize
 
 
 def compare_region(network: bytes, inputs: list[Array], target: str = "ethos_u, c") -> list[Layer]:
-    """Assert that a network is one region with the outputs of LiteRT; return its layers."""
+    """Assert that a network is one region with LiteRT's outputs.
+
+    Return the layers of the region.
+    """
     mix = load_mix(parse_target(target), load_platform("host"), "tflite")
     imported, interface = import_model(network, "network", {})
     module, partition = partition_module(canonicalize(imported), interface, mix)

@@ -1,4 +1,4 @@
-"""Small quantized networks with one operator, and LiteRT's reference outputs."""
+"""Builds small quantized networks with one operator, and computes LiteRT's reference outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PER_CHANNEL = {8: 0.07, 16: 0.0004}
 
 
 def random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Return values over the whole range of an integer type."""
+    """Return values in the whole range of an integer type."""
     if dtype.startswith("float"):
         return rng.normal(size=shape).astype(dtype)
     limits = np.iinfo(dtype)
@@ -26,7 +26,6 @@ def random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arra
 
 
 def evaluate(network: bytes, inputs: list[Array]) -> list[Array]:
-    """Return the outputs of LiteRT's reference kernels."""
     interpreter = Interpreter(
         model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
@@ -61,7 +60,7 @@ def convolution(
 ) -> tuple[bytes, list[Array]]:
     """Return a convolution with a scale per output channel, and a random input.
 
-    `steps` may have stride, dilation and padding.
+    `steps` may contain stride, dilation and padding.
     """
     stride, dilation = steps.get("stride", 1), steps.get("dilation", 1)
     padding = steps.get("padding", SAME)
@@ -102,7 +101,7 @@ def convolution(
 def pooling(
     rng: np.random.Generator, kind: str, shape: tuple[int, int, int], dtype: str, **options: int
 ) -> tuple[bytes, list[Array]]:
-    """Return a pooling, and a random input; `options` are filter, stride and padding."""
+    """Return a pooling and a random input. `options` contains filter, stride and padding."""
     size, stride, padding = options["filter"], options["stride"], options["padding"]
     lengths = [-(-n // stride) if padding == SAME else (n - size) // stride + 1 for n in shape[:2]]
     writer = NetworkWriter()
@@ -144,7 +143,7 @@ def unary(
 ) -> tuple[bytes, list[Array]]:
     """Return an elementwise operator with one input, and a random input.
 
-    `ports` has scale and zero point of input and output.
+    `ports` contains scale and zero point of input and output.
     """
     shape = (1, 6, 5, 20)
     writer = NetworkWriter()

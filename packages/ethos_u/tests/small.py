@@ -1,4 +1,4 @@
-"""A small network, and builds of recipes with it."""
+"""Writes a small network, and builds recipes with this network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_network() -> bytes:
 def build(
     folder: Path, recipe: str, network: bytes | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Write a network, by default the small one, and a recipe into a folder; build the recipe."""
+    """Write a network and a recipe into a folder, and build the recipe."""
     (folder / "network.tflite").write_bytes(network or write_network())
     (folder / "recipe.yaml").write_text(f"model: network.tflite\n{recipe}", encoding="utf-8")
     command = [sys.executable, "-m", "firmwright", "build", "recipe.yaml"]

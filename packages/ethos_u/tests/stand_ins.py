@@ -1,7 +1,7 @@
-"""Networks with the layers of person_detect and YOLOv8n, and random weights.
+"""Writes networks with random weights and the layers of person_detect and YOLOv8n.
 
 The original files are not part of the tests' mirror. `python stand_ins.py` prints the numbers of
-the README: MobileNetV1 0.25 (96x96) and YOLOv8n (192x192).
+the README for MobileNetV1 0.25 (96x96) and YOLOv8n (192x192).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NONE = 0
 
 
 class Network:
-    """Adds layers of int8 and returns their tensors."""
+    """Adds int8 layers, and returns their tensors."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.rng = np.random.default_rng(1)
@@ -30,13 +30,12 @@ class Network:
     def add_tensor(
         self, shape: Sequence[int], scale: float | None = None, zero: int | None = None
     ) -> int:
-        """Add a tensor, by default with random quantization parameters."""
+        """Add a tensor. The default quantization parameters are random."""
         scale = scale or float(self.rng.uniform(0.03, 0.06))
         zero = int(self.rng.integers(-60, 60)) if zero is None else zero
         return self.writer.tensor(shape, "int8", [scale], zero)
 
     def read_tensor(self, index: int) -> tuple[tuple[int, ...], float, int]:
-        """Return shape, scale and zero point of a tensor."""
         tensor = self.writer.graph.tensors[index]
         parameters = tensor.quantization
         return tuple(tensor.shape), float(parameters.scale[0]), int(parameters.zeroPoint[0])
@@ -49,14 +48,13 @@ class Network:
     def operate(
         self, kind: str, inputs: Sequence[int], target: int, table: str = "", **o: Any
     ) -> int:
-        """Add an operator; return its result."""
         self.writer.operator(kind, inputs, [target], table, **o)
         return target
 
     def convolve(
         self, source: int, outputs: int, size: int, stride: int = 1, activation: int = NONE
     ) -> int:
-        """Add a convolution; a depthwise one if it has 0 outputs."""
+        """Add a convolution. It is depthwise if the number of outputs is 0."""
         (_, height, width, depth), scale, _ = self.read_tensor(source)
         depthwise, outputs = not outputs, outputs or depth
         inputs = 1 if depthwise else depth
@@ -64,7 +62,7 @@ class Network:
         target = self.add_tensor((1, *lengths, outputs))
         if activation == RELU6:
             target = self.add_tensor((1, *lengths, outputs), 6 / 255, -128)
-        # The sums of random integers then have the range of the result.
+        # The sums of random integers have the range of the result.
         fitting = self.read_tensor(target)[1] / (40 * scale * size * inputs**0.5)
         scales = (self.rng.uniform(0.5, 1.5, outputs) * fitting).tolist()
         axes = (1, size, size, outputs) if depthwise else (outputs, size, size, inputs)
@@ -83,7 +81,7 @@ class Network:
         return self.operate(name, [source, weights, bias], target, table, **options)
 
     def activate(self, source: int) -> int:
-        """Add a SiLU: the product of a value and its sigmoid."""
+        """Add a SiLU, which is the product of a value and its sigmoid."""
         shape, scale, _ = self.read_tensor(source)
         factor = self.operate("LOGISTIC", [source], self.add_tensor(shape, 1 / 256, -128))
         return self.operate(
@@ -91,11 +89,13 @@ class Network:
         )
 
     def block(self, source: int, outputs: int, size: int = 3, stride: int = 1) -> int:
-        """Add a convolution and a SiLU."""
         return self.activate(self.convolve(source, outputs, size, stride))
 
     def join(self, sources: Sequence[int], axis: int = 3) -> int:
-        """Add a concatenation; a QUANTIZE converts the operands to the first one's parameters."""
+        """Add a concatenation.
+
+        A QUANTIZE converts the operands to the parameters of the first operand.
+        """
         first = self.read_tensor(sources[0])
         joined = [
             tensor
@@ -127,7 +127,6 @@ class Network:
         return self.operate("RESIZE_NEAREST_NEIGHBOR", [source, size], target, table)
 
     def reshape(self, source: int, shape: list[int]) -> int:
-        """Change the shape."""
         operands = [source, self.writer.constant(np.array(shape, np.int32))]
         target = self.add_like(source, shape)
         return self.operate("RESHAPE", operands, target, "ReshapeOptions", newShape=shape)
@@ -138,7 +137,7 @@ class Network:
         return self.operate("SOFTMAX", [source], target, "SoftmaxOptions", beta=1.0)
 
     def pool(self, kind: str, source: int, size: int, padding: int) -> int:
-        """Add a pooling with the stride 1; a valid one covers the whole image."""
+        """Add a pooling of stride 1. Without padding, the window covers the whole image."""
         shape = self.read_tensor(source)[0]
         target = self.add_like(source, shape if padding == SAME else (1, 1, 1, shape[3]))
         options = {"padding": padding, "strideH": 1, "strideW": 1}
@@ -208,7 +207,6 @@ def write_detector(
 
 
 def main() -> None:
-    """Print the numbers of both networks."""
     for name, (network, model, inputs) in (
         ("MobileNetV1 0.25, 96x96", write_mobilenet()),
         ("YOLOv8n, 192x192", write_detector()),

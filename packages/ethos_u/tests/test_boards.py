@@ -1,7 +1,8 @@
-"""Firmware for a Cortex-M55: in QEMU with the simulator, and for Arm's driver.
+"""Firmware for a Cortex-M55 runs in QEMU with the simulator, and with a replacement of Arm's
+driver.
 
-`HEADER` declares the functions of Arm's driver that the generated C calls. `DRIVER` replaces the
-driver: it passes the jobs to the simulator.
+`HEADER` declares the functions of Arm's driver that the generated C calls. `DRIVER` is the
+replacement, which passes the jobs to the simulator.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""A TFLite file that Vela's command has compiled runs in the simulator."""
+"""A TFLite file from Vela's command runs in the simulator."""
 
 import subprocess
 import sys

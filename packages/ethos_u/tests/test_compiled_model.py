@@ -1,4 +1,4 @@
-"""A recipe whose model is a file that Vela has compiled."""
+"""A recipe can use a file from Vela as its model."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ target: ethos_u, c
 
 
 def compile_file(network: bytes, folder: Path) -> bytes:
-    """Return the file that Vela's command writes for a network."""
+    """Compile a network with Vela's command."""
     (folder / "network.tflite").write_bytes(network)
     command = [sys.executable, "-m", "ethosu.vela", "network.tflite"]
     command += ["--accelerator-config", "ethos-u55-128", "--memory-mode", "Shared_Sram"]
@@ -46,7 +46,7 @@ def test_recipe(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sums(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Array], bytes]:
-    """Return a network with two inputs of int16, its inputs, and the compiled file."""
+    """Return a network with two int16 inputs, the inputs, and the compiled file."""
     shapes, scales = ((1, 3, 4, 8), (1, 3, 4, 8)), (0.04, 0.03, 0.08)
     network, inputs = binary(np.random.default_rng(1), "SUB", shapes, "int16", scales)
     return network, inputs, compile_file(network, tmp_path_factory.mktemp("sums"))
@@ -70,7 +70,6 @@ def test_other_accelerator(sums: tuple[bytes, list[Array], bytes]) -> None:
 
 
 def lower(module: tvm.IRModule, interface: ModelInterface, target: str) -> None:
-    """Lower the only region of a module."""
     platform = load_platform("host-u55-128")
     mix = load_mix(parse_target(target), platform, "tflite")
     partitioned, partition = partition_module(canonicalize(module), interface, mix)

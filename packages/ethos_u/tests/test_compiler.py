@@ -1,4 +1,4 @@
-"""Vela's results are the same bytes in each run, and right in each memory mode."""
+"""Vela's results are equal in each run, and correct in each memory mode."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Convolutions equal LiteRT's reference kernels, bit for bit."""
+"""Convolutions are bit-exact to LiteRT's reference kernels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Elementwise operators and poolings equal LiteRT's reference kernels, bit for bit."""
+"""Elementwise operators and poolings are bit-exact to LiteRT's reference kernels."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,7 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a program that runs a job whose payload is damaged."""
+    """Return a program that runs a job with a damaged payload."""
     folder = tmp_path_factory.mktemp("job")
     templates = files("firmwright_ethos_u").joinpath("templates/ethos_u")
     for name in ("fw_ethos_u.h", "posix/fw_ethos_u.c"):

@@ -1,4 +1,4 @@
-"""The int8 networks of MLPerf Tiny equal LiteRT's reference kernels, bit for bit."""
+"""The int8 networks of MLPerf Tiny are bit-exact to LiteRT's reference kernels."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ NETWORKS = {
 
 
 def load(name: str) -> bytes:
-    """Return a network of the mirror folder."""
     network = find_in_mirror(f"{name}.tflite", NETWORKS[name])
     assert network is not None, f"the folders of FIRMWRIGHT_MIRROR have no {name}.tflite"
     return network

@@ -1,4 +1,4 @@
-"""Each operator of a recipe that the device accepts is exact, alone or after a maximum."""
+"""Each operator that the device accepts is exact, alone and after a maximum."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ WEIGHTS: Array = RNG.integers(-127, 128, (10, 16)).astype("int8")
 
 
 def integers(*values: int) -> tuple[Array]:
-    """Return a constant operand of 32-bit integers."""
     return (np.array(values, np.int32),)
 
 
 def write_operator(
     kind: str, shape: tuple[int, ...], table: str, constants: list[Any], options: dict[str, Any]
 ) -> tuple[bytes, list[Array]]:
-    """Return a maximum of two inputs and an operator after it, and random inputs.
+    """Return a maximum of two inputs, an operator after the maximum, and random inputs.
 
-    `options` may have `scale`, `zero` and `count` of the outputs, in addition to the table's.
+    `options` may contain `scale`, `zero` and `count` of the outputs, in addition to TFLite's
+    options.
     """
     scale, zero = options.pop("scale", 0.05), options.pop("zero", 4)
     writer = NetworkWriter()
@@ -93,7 +93,8 @@ def test_operator(
 
 
 def test_clip_and_concatenation() -> None:
-    """A fused activation of a maximum is a clip of integers; a concatenation repeats an operand."""
+    """A fused activation of a maximum is a clip of integers, and a concatenation repeats an
+    operand."""
     writer = NetworkWriter()
     source, pooled = (writer.tensor(SHAPE, "int8", [0.05], 4) for _ in range(2))
     target = writer.tensor((1, 8, 8, 48), "int8", [0.05], 4)

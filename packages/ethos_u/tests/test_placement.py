@@ -1,4 +1,4 @@
-"""The device runs the layers that break no rule; `c` runs the other operators."""
+"""The device runs the layers that violate no rule, and `c` runs the other operators."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -21,13 +21,12 @@ CONVOLUTION = {"strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFacto
 
 
 def place(network: bytes, rounding: str = "tflite") -> Placement:
-    """Return the placement of a network."""
     module = canonicalize(import_model(network, "network", {})[0])
     return place_layers(module, Context(load_platform("host"), rounding, {}))
 
 
 def write_chain(connections: Sequence[tuple[int, int]]) -> bytes:
-    """Return convolutions; each has the numbers of its input and its output."""
+    """Return convolutions. Each convolution has the numbers of its input and output channels."""
     rng = np.random.default_rng(1)
     writer = NetworkWriter()
     tensors = [writer.tensor((1, 5, 5, 8), "int8", [0.05]) for _ in range(len(connections) + 1)]
@@ -114,7 +113,6 @@ def test_poolings(options: dict[str, int]) -> None:
 
 
 def list_rules(placement: Placement) -> list[str]:
-    """Return the names of the rules that are broken."""
     return [found.rule for each in placement.violations.values() for found in each]
 
 
@@ -131,13 +129,13 @@ def test_regions(connections: list[tuple[int, int]], regions: int) -> None:
 
 
 def test_residual_block() -> None:
-    """A region with two inputs and two outputs, of which the region reads one, is exact."""
+    """A region with two inputs and two outputs is exact if the region reads one of its outputs."""
     layers = compare_region(*write_block())
     assert [layer.kind for layer in layers] == ["conv2d", "add", "avg_pool2d"]
 
 
 def write_block() -> tuple[bytes, list[Array]]:
-    """Return a convolution, its sum with an input, a RELU and a pooling; and random inputs."""
+    """Return a convolution, its sum with an input, a RELU and a pooling, and random inputs."""
     rng = np.random.default_rng(2)
     writer = NetworkWriter()
     shape = (1, 6, 6, 8)

@@ -1,4 +1,4 @@
-"""Random networks of int8 and int16 layers equal LiteRT's reference kernels, bit for bit."""
+"""Random networks of int8 and int16 layers are bit-exact to LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGETS = [
 
 @dataclass
 class Values:
-    """A tensor of a network: its number, shape and scale."""
+    """The number, the shape and the scale of a tensor."""
 
     tensor: int
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class Values:
 
 
 class RandomNetwork:
-    """Adds random layers to a network of one type."""
+    """Adds random layers to a network with one type."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -40,14 +40,14 @@ class RandomNetwork:
         self.source = self.values = self.add_values(shape)
 
     def add_values(self, shape: tuple[int, ...], scale: float | None = None) -> Values:
-        """Add a tensor with a random grid; int16 has no zero point."""
+        """Add a tensor with random quantization parameters. The zero point of int16 is 0."""
         wide = self.dtype == "int16"
         scale = scale or float(self.rng.uniform(0.02, 0.2)) / (256 if wide else 1)
         zero = 0 if wide else int(self.rng.integers(-60, 60))
         return Values(self.writer.tensor(shape, self.dtype, [scale], zero), shape, scale)
 
     def add_layer(self) -> None:
-        """Add one of the layers, which reads the last one."""
+        """Add a random layer, which reads the last result."""
         layers = [
             *(self.convolve, self.convolve_depthwise, self.pool, self.add_sum, self.gate),
             *(self.rectify, self.rescale, self.pad, self.enlarge, self.join),
@@ -57,7 +57,7 @@ class RandomNetwork:
         layers[self.rng.integers(len(layers))]()
 
     def make_window(self, kernel: tuple[int, int]) -> tuple[dict[str, Any], tuple[int, int]]:
-        """Return the options of a window, and the height and width of its result."""
+        """Return the options of a window, and the height and width of the result."""
         stride, lengths = int(self.rng.integers(1, 3)), self.values.shape[1:3]
         fits = all(k <= n for k, n in zip(kernel, lengths, strict=True))
         padding = VALID if fits and self.rng.integers(2) else SAME
@@ -75,13 +75,11 @@ class RandomNetwork:
         return self.writer.constant(bias, [self.values.scale * scale for scale in scales])
 
     def convolve(self) -> None:
-        """Add a convolution."""
         outputs, kernel = int(self.rng.integers(1, 40)), (3, 3) if self.rng.integers(2) else (1, 1)
         shape = (outputs, *kernel, self.values.shape[3])
         self.add_convolution("CONV_2D", "Conv2DOptions", shape, 0, outputs)
 
     def convolve_depthwise(self) -> None:
-        """Add a depthwise convolution."""
         depth = self.values.shape[3]
         shape = (1, 3, 3, depth)
         self.add_convolution("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", shape, 3, depth)
@@ -89,7 +87,7 @@ class RandomNetwork:
     def add_convolution(
         self, kind: str, table: str, shape: tuple[int, ...], axis: int, outputs: int
     ) -> None:
-        """Add an operator with weights of this shape, and a scale per output channel."""
+        """Add an operator with weights of the given shape, and with a scale per output channel."""
         options, size = self.make_window((shape[1], shape[2]))
         scales = self.rng.uniform(0.001, 0.01, outputs).tolist()
         kernel = self.rng.integers(-127, 128, shape).astype("int8")
@@ -102,7 +100,7 @@ class RandomNetwork:
         self.writer.operator(kind, operands, [self.values.tensor], table, **options)
 
     def pool(self) -> None:
-        """Add a pooling; its result has the grid of its input."""
+        """Add a pooling, whose input and result have equal quantization parameters."""
         options, size = self.make_window((2, 2))
         kind = "MAX_POOL_2D" if self.rng.integers(2) else "AVERAGE_POOL_2D"
         options |= {"filterHeight": 2, "filterWidth": 2}
@@ -136,7 +134,10 @@ class RandomNetwork:
         return Values(tensor, shape, self.values.scale)
 
     def gate(self) -> None:
-        """Multiply the last result by its sigmoid, or by itself: int16 has no exact sigmoid."""
+        """Multiply the last result by its sigmoid.
+
+        For int16, multiply by the last result instead.
+        """
         source = factor = self.values
         if self.dtype == "int8":
             tensor = self.writer.tensor(source.shape, "int8", [1 / 256], -128)
@@ -159,7 +160,6 @@ class RandomNetwork:
         self.add_operator("QUANTIZE", self.add_values(self.values.shape))
 
     def pad(self) -> None:
-        """Add a border to the image."""
         top, bottom, left, right = (int(n) for n in self.rng.integers(0, 3, 4))
         widths = np.array([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
         _, height, width, depth = self.values.shape
@@ -175,7 +175,7 @@ class RandomNetwork:
         self.add_operator("RESIZE_NEAREST_NEIGHBOR", target, (size,), table=table)
 
     def join(self) -> None:
-        """Concatenate the last result and its maximum with itself."""
+        """Concatenate the last result and the maximum of two equal operands."""
         source = self.values
         self.values = self.keep_scale(source.shape)
         operands = [source.tensor, source.tensor]

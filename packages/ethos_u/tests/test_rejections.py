@@ -1,4 +1,4 @@
-"""Streams that the simulator rejects, and networks that Vela rejects."""
+"""The simulator rejects damaged and unsupported streams, and Vela rejects unsupported networks."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ INPUT: Array = np.zeros((1, 6, 6, 20), np.int8)
 
 
 def replace_word(compiled: CompiledNetwork, command: int, word: int) -> CompiledNetwork:
-    """Return the network with another word for the first command of this code."""
+    """Replace a word of the first command with the given code."""
     _, words = read_payload(compiled.payload)
     header = compiled.payload[: -4 * len(words)]
     words[[entry & 0xFFFF for entry in words].index(command)] = word

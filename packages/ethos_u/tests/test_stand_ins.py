@@ -1,4 +1,4 @@
-"""Networks with the layers of person_detect and YOLOv8n are one region, and exact."""
+"""Networks with the layers of person_detect and YOLOv8n are exact, and are one region."""
 
 from partition import compare_region
 from stand_ins import write_detector, write_mobilenet

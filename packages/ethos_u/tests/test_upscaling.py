@@ -1,4 +1,4 @@
-"""Operators that double height and width equal LiteRT's reference kernels, bit for bit."""
+"""Operators that double height and width are bit-exact to LiteRT's reference kernels."""
 
 import numpy as np
 import pytest
