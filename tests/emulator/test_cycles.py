@@ -50,7 +50,10 @@ KINDS = {
     "fb810102": "long_multiply",  # smull r0, r1, r1, r2
     "fbc10102": "long_multiply_add",  # smlal r0, r1, r1, r2
     "fb91f0f2": "divide",       # sdiv r0, r1, r2
-    "fb21f002": "other",        # smuad r0, r1, r2
+    "fb21f002": "dsp",          # smuad r0, r1, r2
+    "fa2ff081": "dsp",          # sxtb16 r0, r1
+    "eb010002": "other",        # add.w r0, r1, r2
+    "eb010042": "dsp",          # add.w r0, r1, r2, lsl #1
     "ed910a01": "float_load",   # vldr s0, [r1, #4]
     "ed810a01": "float_store",  # vstr s0, [r1, #4]
     "ecb10a08": "load_multiple",  # vldm r1!, {s0-s7}
@@ -98,6 +101,30 @@ def test_the_table_of_cortex_m4(instructions: tuple[str, ...], cycles: int) -> N
         total += found[place]
         place += len(each) // 4
     assert total == cycles
+
+
+@pytest.mark.parametrize(
+    ("instructions", "stalls"),
+    [
+        (("6808", "1840"), 1),            # ldr r0, [r1]; adds r0, r0, r1
+        (("6808", "1889"), 0),            # ldr r0, [r1]; adds r1, r1, r2
+        (("6808", "6010"), 0),            # ldr r0, [r1]; str r0, [r2]
+        (("6808", "6002"), 1),            # ldr r0, [r1]; str r2, [r0]
+        (("6808", "b110"), 1),            # ldr r0, [r1]; cbz r0
+        (("f8d1a000", "fb0a3002"), 1),    # ldr.w r10, [r1]; mla r0, r10, r2, r3
+        (("f8d1a000", "fb02a003"), 0),    # ldr.w r10, [r1]; mla r0, r2, r3, r10
+        (("e9d10a00", "eb000301"), 0),    # ldrd r0, r10, [r1]; add.w r3, r0, r1: only r10 is late
+        (("e9d10a00", "eb0a0301"), 1),    # ldrd r0, r10, [r1]; add.w r3, r10, r1
+        (("fb22a003", "fb22a103"), 0),    # two smlad with one accumulator
+        (("fa2ff081", "fb20a003"), 1),    # sxtb16 r0, r1; smlad r0, r0, r3, r10
+        (("fb021003", "4600"), 1),        # mla r0, r2, r3, r1; mov r0, r0
+    ],
+)  # fmt: skip
+def test_a_cortex_m33_waits_for_a_result(instructions: tuple[str, ...], stalls: int) -> None:
+    code = encode(*instructions, "bf00")
+    both = compute_cycles(load_cycle_table("cortex-m33"), code)
+    alone = compute_cycles(load_cycle_table("cortex-m33"), encode(instructions[0], "bf00"))
+    assert both[0] - alone[0] == stalls
 
 
 @pytest.mark.parametrize("name", CYCLE_TABLES.names())

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from firmwright.toolchain.cycle_tables import (
     CycleTable,
+    InstructionSet,
     Pattern,
-    Sources,
     load_instruction_set,
 )
 from firmwright.toolchain.instructions import Code, decode
@@ -16,8 +16,8 @@ from firmwright.toolchain.instructions import Code, decode
 ACCESSES = ("load", "load_update", "store", "float_load", "float_store")
 """The kinds of instructions that can follow a load in the pipeline without a stall."""
 
-REGISTERS, SHORT_REGISTERS = 0x1F, 0x7
-"""The masks of a register's number. A short number counts from register 8."""
+SHORT_REGISTERS = 0x7
+"""The mask of a short number of a register."""
 
 
 def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
@@ -43,30 +43,34 @@ def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
         pipelined[found] = 0 if cost.pipelined is None else cost.pipelined - cost.cycles
         used[found] = 0 if cost.used is None else cost.used - cost.cycles
         if pattern.result is not None:
-            results[found] = read_register(words[found], pattern.result, pattern.short)
+            results[found] = read_register(
+                instructions, words[found], pattern.result, pattern.short
+            )
     cycles += pipelined * accesses[program.next]
-    cycles += used * find_uses(program, results, instructions.sources)
+    cycles += used * find_uses(program, results, instructions)
     return np.maximum(cycles, 0).astype(np.uint16)
 
 
 def find_uses(
-    program: Code, results: NDArray[np.integer], sources: tuple[Sources, ...]
+    program: Code, results: NDArray[np.integer], instructions: InstructionSet
 ) -> NDArray[np.bool_]:
     """Return which instructions write a register that the next instruction reads."""
     uses = np.zeros(len(results), bool)
     following = program.words[program.next]
-    for each in sources:
+    for each in instructions.sources:
         found = program.find(each)[program.next]
         for bit in each.registers:
-            uses |= found & (read_register(following, bit, each.short) == results)
-    return uses & (results > 0)  # a write to register 0 has no effect
+            uses |= found & (read_register(instructions, following, bit, each.short) == results)
+    return uses & (results >= 0) & ~np.isin(results, instructions.fixed)
 
 
-def read_register(words: NDArray[np.uint32], bit: int, short: bool) -> NDArray[np.integer]:
+def read_register(
+    instructions: InstructionSet, words: NDArray[np.uint32], bit: int, short: bool
+) -> NDArray[np.integer]:
     """Return the number of a register whose lowest bit in each word is ``bit``."""
     if short:
-        return (words >> bit & SHORT_REGISTERS) + 8
-    return words >> bit & REGISTERS
+        return (words >> bit & SHORT_REGISTERS) + instructions.first_short
+    return words >> bit & (1 << instructions.register_bits) - 1
 
 
 def count_registers(pattern: Pattern, words: NDArray[np.uint32]) -> NDArray[np.integer]:

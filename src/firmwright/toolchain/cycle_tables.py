@@ -22,7 +22,7 @@ class InstructionCost:
 
     ``each`` is added per register of a list. ``pipelined`` replaces ``cycles`` if the next
     instruction also accesses memory. ``used`` replaces ``cycles`` if the next instruction reads the
-    result of this load.
+    result of this instruction.
     """
 
     cycles: int
@@ -57,9 +57,8 @@ class Pattern:
     """The encodings of a kind of instruction, which equal ``match`` in the bits of ``mask``.
 
     ``registers`` is the mask of a list of registers, and ``words`` is the mask of the number of
-    registers. If ``jump`` is true, the instruction always jumps. ``result`` is the lowest bit of
-    the number of the register that a load writes. A ``short`` number has three bits and counts from
-    8.
+    registers. If ``jump`` is set, the instruction always jumps. ``result`` is the lowest bit of the
+    number of the register that the instruction writes. A ``short`` number has three bits.
     """
 
     kind: str
@@ -89,11 +88,16 @@ class Sources:
 class InstructionSet:
     """The patterns of an instruction set, in the order in which they are tried.
 
-    ``family`` is the family of the instruction set's architectures.
+    ``family`` is the family of the set's architectures. ``register_bits`` is the length of a register's
+    number. The short number 0 means the register ``first_short``. Writes to the registers in
+    ``fixed`` have no effect.
     """
 
     family: str
+    register_bits: int
     kinds: tuple[Pattern, ...]
+    first_short: int = 0
+    fixed: tuple[int, ...] = ()
     sources: tuple[Sources, ...] = ()
 
 
