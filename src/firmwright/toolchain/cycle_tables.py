@@ -88,9 +88,9 @@ class Sources:
 class InstructionSet:
     """The patterns of an instruction set, in the order in which they are tried.
 
-    ``family`` is the family of the set's architectures. ``register_bits`` is the length of a register's
-    number. The short number 0 means the register ``first_short``. Writes to the registers in
-    ``fixed`` have no effect.
+    ``family`` is the family of the set's architectures. ``register_bits`` is the length of a
+    register's number. The short number 0 means the register ``first_short``. Writes to the
+    registers in ``fixed`` have no effect.
     """
 
     family: str
