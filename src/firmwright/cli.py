@@ -93,7 +93,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def is_recipe(argument: str) -> bool:
-    """Return whether an argument is a recipe, and not a variable (``name=value``)."""
     return "=" not in argument or argument.startswith("recipe=")
 
 

@@ -113,7 +113,6 @@ def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
 
 
 def shorten(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the remaining names."""
     more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
     return ", ".join(names[:MOST_SHOWN]) + more
 

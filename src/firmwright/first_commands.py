@@ -89,7 +89,6 @@ def begin_new(options: argparse.Namespace) -> list[str]:
 
 
 def begin_repository(options: argparse.Namespace) -> list[str]:
-    """Write the first files of a repository; return the lines to print."""
     if options.source is not None:
         return convert_settings(options)
     if options.model is None:

@@ -33,7 +33,6 @@ def read_plugins() -> Any:
 
 
 def list_tflite_vendors() -> list[EntryPoint]:
-    """Return the entry points of :data:`TFLITE_OPERATORS` in the order of their names."""
     return sorted(find_plugins(TFLITE_OPERATORS), key=lambda point: (point.name, point.value))
 
 

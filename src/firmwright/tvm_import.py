@@ -91,5 +91,4 @@ def list_names_once() -> None:
 
 
 def leave_slow_parts_out() -> None:
-    """Skip the slow parts in all later imports."""
     sys.meta_path.insert(0, WithoutSlowParts())

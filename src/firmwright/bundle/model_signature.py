@@ -263,7 +263,6 @@ def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
 
 
 def list_names(signed: Mapping[str, str]) -> str:
-    """Return at most MAX_LISTED names of the signed files."""
     names = [repr(name) for name in sorted(signed)]
     return ", ".join([*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])])
 

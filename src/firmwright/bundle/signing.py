@@ -86,7 +86,6 @@ def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
 
 
 def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
-    """Return whether the statement in an envelope is the statement of the bundle."""
     found = parse_envelope(envelope, shown)
     return (found.payload_type, found.payload) == (
         PAYLOAD_TYPE, encode_statement(make_statement(bundle))

@@ -271,7 +271,6 @@ class Dispatch(Generic[T]):
         return self.fail(name, f"{MAX_WORKER_DEATHS} workers ended while they ran it")
 
     def hand_out(self) -> None:
-        """Assign a waiting job to each worker that has no job."""
         idle = [address for address in self.workers.accepted if address not in self.running]
         for address in idle[: len(self.waiting)]:
             order = self.waiting.popleft()

@@ -150,7 +150,6 @@ def list_encoded(array: Array) -> list[Encoded]:
 
 
 def encode(array: Array, data: Bytes, joined: bool) -> list[Encoded]:
-    """Return the encodings of an array by all coders that support its bytes or digits."""
     joining = JOIN_INSTRUCTIONS if joined else 0
     return [
         Encoded(

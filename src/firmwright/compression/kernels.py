@@ -73,7 +73,6 @@ def describe(parameter: Parameter, encoded: Encoded) -> str:
 
 
 def make_files(function: str) -> tuple[SourceFile, SourceFile]:
-    """Return the header and the source of a function that decodes or joins."""
     environment = make_environment()
     source = render(environment, f"{FOLDER}/{function}.c.j2", {}).strip("\n")
     prototype = next(line for line in source.splitlines() if line.startswith("void "))

@@ -128,7 +128,6 @@ def make_readers(
 def files_of(
     source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield every file of a source, and the file's name in messages."""
     for file in source.files:
         try:
             if file.path is None:

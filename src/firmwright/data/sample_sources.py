@@ -34,7 +34,6 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def display_name(self) -> str:
-        """Return the name of a fetched file in messages."""
         url_name = PurePosixPath((self.url or "").partition("?")[0]).name
         return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
 

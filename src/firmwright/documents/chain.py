@@ -120,7 +120,6 @@ class Reader:
         self.files[path] = hashlib.sha256(content).hexdigest()
 
     def list_bases(self, document: Document) -> list[tuple[Pointer, str]]:
-        """Return the pointer and the name of each base of a document."""
         for key in document.data:
             if key != EXTENDS and key.strip("+") == EXTENDS:
                 message = f"unknown key; list all bases in `{EXTENDS}`"

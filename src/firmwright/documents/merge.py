@@ -134,7 +134,6 @@ def to_plain(node: Node) -> Any:
 
 
 def walk(node: Node, pointer: Pointer = ()) -> Iterator[tuple[Pointer, Node]]:
-    """Yield a node and all nodes in it, with their pointers."""
     yield pointer, node
     parts: Any = ()
     if isinstance(node.value, dict):

@@ -203,7 +203,6 @@ def fits(patterns: Mapping[str, str], overrides: Mapping[str, str]) -> bool:
 
 
 def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
-    """Add the jobs of an ``include`` entry."""
     overrides = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
     known = ("recipe", *list_overrides(), *filter(is_option, overrides))
     if not matrix.check_axes(pointer, overrides, known):

@@ -107,7 +107,6 @@ class LayerGeometry:
 
     @property
     def input_elements(self) -> int:
-        """The number of elements in one input sample."""
         return self.height * self.width * self.channels
 
     @property

@@ -68,7 +68,6 @@ def dtype_of(value: relax.Expr) -> str:
 
 
 def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
-    """Return a constant as a numpy array of its shape and dtype."""
     return np.asarray(value.value.numpy())
 
 
@@ -256,7 +255,6 @@ def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
 
 
 def list_constants(function: relax.Function) -> list[npt.NDArray[np.generic]]:
-    """Return the constant arrays that the operators of a function read."""
     values = (b.value for b in list_bindings(function))
     arguments = (a for v in values if isinstance(v, tvm.ir.Call) for a in v.args)
     return [constant_array(a) for a in arguments if isinstance(a, Constant)]
@@ -277,7 +275,6 @@ def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function])
 
 
 def list_result_types(function: relax.Function) -> list[tvm.ir.Type]:
-    """Return the type of each output of a function."""
     returned = function.ret_ty
     return list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
 

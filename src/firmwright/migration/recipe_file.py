@@ -55,7 +55,6 @@ def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], 
 
 
 def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
-    """Return the errors of a written recipe, such as a missing file."""
     try:
         load_recipe(recipe, {}, catalog)
     except DiagnosticError as error:
@@ -147,7 +146,6 @@ def write_key(key: str, value: Any) -> str:
 
 
 def describe(setting: Setting) -> str:
-    """Return a setting in the form of its file."""
     return setting.name if setting.value is True else f"{setting.name} {shorten(setting.value)}"
 
 

@@ -118,7 +118,6 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
 
 
 def spread_layout(partition: Partition, inside: Collection[str], layout: Layout) -> Partition:
-    """Return the partition in which all tensors of these regions are in the layout."""
     reached = list_tensors(partition, inside)
     tensors = tuple(to_layout(t, layout) if t.name in reached else t for t in partition.tensors)
     return replace(partition, tensors=tensors)

@@ -131,7 +131,6 @@ class PriceList:
         return found.count(None), sum(price.amount for price in found if price is not None)
 
     def price_transform(self, tensor: Tensor, layout: Layout, inward: bool) -> float:
-        """Return the price of a layout transform, which the last device runs."""
         key = (TRANSFORM, tensor.shape, tensor.dtype, id(layout), inward)
         return self.price_move(
             key, TRANSFORM, tensor, self.last,

@@ -86,7 +86,6 @@ def insert_copy(
 
 
 def read_copy(region: Region, tensor: str, copied: str) -> Region:
-    """Return the region; it reads the copy instead of the tensor."""
     inputs, dequantized = (
         tuple(copied if n == tensor else n for n in names)
         for names in (region.inputs, region.dequantized)

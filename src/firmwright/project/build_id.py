@@ -33,7 +33,6 @@ def read_build_id(folder: Path, prefix: str) -> str:
 
 
 def format_bytes(build_id: str) -> str:
-    """Return the bytes of an id as a list in C."""
     return ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(build_id))
 
 

@@ -50,5 +50,4 @@ PROCESSOR_ONLY = Cores({"c": ""}, "")
 
 
 def make_cores(mix: Mapping[str, str]) -> Cores:
-    """Return the cores of a mix; ``mix`` has the core of each device, in the order of the mix."""
     return Cores(mix, [*mix.values()][-1])

@@ -31,5 +31,4 @@ def emit_part(pointer: str, port: Port, offset: int, advance: str) -> str:
 
 
 def arena_name(memory: str) -> str:
-    """Return the C name of the arena in a memory."""
     return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"

@@ -136,7 +136,6 @@ def evaluate_layers(
 def extract_part(
     extractor: Extractor, known: Sequence[str], layer: onnx.NodeProto
 ) -> onnx.ModelProto:
-    """Return the part of a model that computes a layer's input and result from known tensors."""
     part: onnx.ModelProto = extractor.extract_model(
         list(dict.fromkeys(known)), [layer.input[0], layer.output[0]]
     )

@@ -75,7 +75,6 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
 
 
 def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:
-    """Return the activations that compute the visible results of the layers."""
     named, visible = set(layers), find_fused_outputs(model)
     results = [o for n in model.graph.node if n.name in named for o in n.output]
     shown = {visible[name] for name in results}

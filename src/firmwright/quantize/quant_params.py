@@ -51,7 +51,6 @@ ErrorFunction = Callable[[Interval, Distribution], float]
 def choose_interval(
     distribution: Distribution, options: CalibrationOptions, error: ErrorFunction
 ) -> Interval:
-    """Return the interval that the recipe's method chooses."""
     whole = include_zero(distribution.lowest, distribution.highest)
     if whole.low == whole.high or options.method == "minmax":
         return whole
@@ -146,7 +145,6 @@ def next_power_of_two(scale: float) -> float:
 
 
 def mean_squared_error(params: QuantParams, distribution: Distribution) -> float:
-    """Return the mean squared error of the distribution's values after quantization."""
     values = distribution.centers
     errors = np.square(values - params.fake_quantize(values))
     return float(np.dot(errors, distribution.counts) / distribution.counts.sum())

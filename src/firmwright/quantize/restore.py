@@ -220,7 +220,6 @@ class Restorer:
 
 
 def dequantize_constant(call: tvm.ir.Call) -> Array:
-    """Return the float32 array that a dequantize computes from a constant."""
     array, scale, zero_point = (constant_array(a) for a in call.args[:3])
     shape = [1] * array.ndim
     if scale.size > 1:

@@ -88,7 +88,7 @@ def clamp_weights(
     params_of: Mapping[str, Sequence[QuantParams]],
     weights: Iterable[Weight],
 ) -> onnx.ModelProto:
-    """Return the model; narrow weights are rounded and clamped to the limits of their types."""
+    """Round and clamp narrow weights to the limits of their types."""
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:

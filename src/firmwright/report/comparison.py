@@ -127,7 +127,6 @@ def compare_costs(
     other_target: str,
     unverified: tuple[str, ...],
 ) -> CostComparison:
-    """Return a comparison of the estimated costs of two mixes for one network."""
     rows = tuple(make_cost_row(*stretch) for stretch in align_layers(own, other))
     total = make_cost_row(own, other)
     return CostComparison(target, other_target, ORIGIN, unverified, rows, total)

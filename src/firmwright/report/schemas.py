@@ -27,7 +27,6 @@ PACKAGE = Path(firmwright.__file__).parent
 
 
 def build_schemas() -> dict[Path, dict[str, Any]]:
-    """Return every schema by its file."""
     return {
         PACKAGE / "project" / SCHEMA_FILE: build_schema(NetworkInterface),
         PACKAGE / "recipe" / "lock.schema.json": build_schema(Lock),

@@ -33,7 +33,6 @@ class SharedCache:
         self.is_written = role != "read"
 
     def find_entry(self, key: str) -> str:
-        """Return the location of a key's entry, for a message."""
         return self.store.find(f"ac/{key}")
 
     def read_entry(self, key: str) -> Entry | None:

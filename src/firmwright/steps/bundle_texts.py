@@ -97,7 +97,6 @@ def list_drivers(job: Job) -> list[str]:
 
 
 def list_further_folders(project: Path) -> list[str]:
-    """Return the folders that devices have added to a project."""
     return sorted(p.name for p in project.iterdir() if p.is_dir() and p.name not in FOLDERS)
 
 

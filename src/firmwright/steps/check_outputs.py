@@ -43,7 +43,6 @@ class Case:
     found: Outputs
 
     def join(self, reference: ReferenceOutputs) -> Outputs:
-        """Return the outputs of a reference by batch."""
         layout = samples.read_batch_layout(self.job, self.interface)
         return join_outputs(reference.outputs, layout.size, layout.output_axes)
 

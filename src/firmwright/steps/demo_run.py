@@ -67,5 +67,4 @@ def link_demo(job: Job, elf: Path) -> None:
 
 
 def list_c(project: Path) -> list[str]:
-    """Return the C files in the folder of the application, by their paths in the project."""
     return [f"{FOLDER}/{path.name}" for path in sorted((project / FOLDER).glob("*.c"))]

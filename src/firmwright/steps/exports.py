@@ -27,7 +27,6 @@ def run(job: Job, folder: Path) -> None:
 
 
 def run_for_networks(job: Job, folder: Path) -> None:
-    """Write a folder for each build system, with all networks of a firmware."""
     layout = lay_out([read_network(m, artifacts.PLAN.read(m)) for m in job.members], job.concurrent)
     networks = tuple(read_exported(member) for member in job.members)
     write_packages(job, networks, layout.workspace, {}, folder)

@@ -26,7 +26,6 @@ def run(job: Job, folder: Path) -> None:
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
-    """Return the estimated cost of each layer of a job, and of the call of the network."""
     return estimate_layers(
         PARTITION.read(job),
         KERNELS.read(job),

@@ -235,7 +235,6 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.screen.print_hanging("", line)
 
     def get_position(self, build: UpToDate) -> int:
-        """Return the position of a build among the builds of the command."""
         return [*self.tasks["build"].task_dep].index(build.task)
 
 

@@ -194,7 +194,6 @@ def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) 
 
 
 def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -> relax.Expr:
-    """Return the dequantized weights between the remaining channels."""
     stored, *params = (constant_array(a) for a in layer.dequantized_weights.args)
     stored = np.compress(outside, stored, layer.layouts.weights.index("O"))
     if not layer.is_depthwise:

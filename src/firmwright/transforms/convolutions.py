@@ -192,7 +192,6 @@ def is_per_channel(array: npt.NDArray[Any], layout: str) -> bool:
 def scale_output_channels(
     weights: npt.NDArray[Any], scale: npt.NDArray[Any], layout: str
 ) -> npt.NDArray[Any]:
-    """Multiply the weights of each output channel by the channel's scale."""
     along = [-1 if axis == "O" else 1 for axis in layout]
     products: npt.NDArray[Any] = weights.astype("float64") * scale.reshape(along)
     return products.astype("float32")

@@ -20,7 +20,6 @@ from firmwright.ir.relax import (
 
 @rewrite_each("relax.split")
 def split_to_slices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace ``relax.split`` by one ``relax.strided_slice`` per part."""
     data, axis = call.args[0], int(call.attrs.axis)
     length = static_shape(data)[axis]
     parts = call.attrs.indices_or_sections

@@ -83,7 +83,6 @@ def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> r
 
 
 def replace_dtypes(attributes: Any, replacements: Mapping[str, str]) -> Any:
-    """Return an operator's attributes; ``replacements`` replace their dtypes."""
     if attributes is None:
         return None
     described = type(attributes).__tvm_ffi_type_info__

@@ -58,7 +58,6 @@ class Match:
 
 
 def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module; convolutions replace the transposed convolutions of bytes."""
     readers = count_readers(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:

@@ -142,7 +142,6 @@ def compute_rate(found: Array, right: Array) -> float:
 
 
 def compare_outputs(found: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
-    """Return the quality of each output, compared with the reference's output ``wanted``."""
     signals = {}
     for name, reference in wanted.items():
         total = SignalStatistics()

@@ -50,7 +50,6 @@ def split_outputs(
 
 
 def join_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
-    """Return arrays joined along an axis; a single array needs no axis."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 

@@ -71,7 +71,6 @@ def limit_to_type(limits: Range, dtype: str) -> Range:
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
-    """Return whether the only readers of a variable are quantizes with constant parameters."""
     return variable in readers and all(
         is_only_quantized(binding.var, readers)
         if operator_name(binding.value) in PASSING

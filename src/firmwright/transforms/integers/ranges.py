@@ -54,7 +54,6 @@ class Range:
         return bool(self.low.min() >= limits.min and self.high.max() <= limits.max)
 
     def join(self) -> Range:
-        """Return one range for all channels."""
         return Range(np.asarray(self.low.min()), np.asarray(self.high.max()), self.is_whole)
 
 
@@ -181,7 +180,6 @@ def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) 
 
 
 def largest_partial_sum(call: tvm.ir.Call, data: Range, weights: Array) -> float:
-    """Return an upper bound of the magnitude of every partial sum."""
     axis = find_output_axis(call) or 0
     columns = np.moveaxis(np.abs(weights.astype("float64")), axis, 0).reshape(
         weights.shape[axis], -1

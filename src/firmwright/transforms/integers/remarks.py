@@ -51,7 +51,6 @@ def name_layer(variable: Var, bindings: list[VarBinding]) -> str:
 
 
 def explain_layer(call: Call, ranges: Mapping[Var, Range], weights: Array) -> str:
-    """Return the reason why a layer cannot be a layer of integers."""
     data = ranges.get(call.args[0])
     if data is None or not np.isfinite(data.magnitude):
         return (

@@ -361,7 +361,7 @@ def find_input_axes(call: tvm.ir.Call) -> tuple[int, int] | None:
 
 
 def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
-    """Return the result of steps on whole numbers, with the arithmetic of the steps' types."""
+    """Return the result of steps on whole numbers; the types of the steps define the arithmetic."""
     with np.errstate(all="ignore"):
         for step in steps:
             numbers = step.compute(numbers)
