@@ -79,9 +79,6 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
-    """Return the argument that makes a build reject user code, if the command line has the
-    option.
-    """
     return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 

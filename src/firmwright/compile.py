@@ -70,7 +70,6 @@ def compile_network(
 def prepare_module(
     module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
 ) -> tvm.IRModule:
-    """Apply the named optional rewrites, the custom rewrites and the canonical rewrites."""
     module = apply_transforms(module, set(rewrites) - AFTER_CANONICAL)
     for rewrite in custom:
         module = rewrite(module)

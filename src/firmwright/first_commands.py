@@ -84,7 +84,6 @@ def begin_device(options: argparse.Namespace) -> list[str]:
 
 
 def begin_new(options: argparse.Namespace) -> list[str]:
-    """Write the files of a custom part; return the lines to print."""
     return {"board": begin_board, "device": begin_device}[options.kind](options)
 
 
@@ -139,12 +138,10 @@ def add_workflow(options: argparse.Namespace) -> list[str]:
 
 
 def list_written(written: Mapping[Path, bool]) -> list[str]:
-    """Return a line for each file, which states whether the file is new or was kept."""
     return [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
 
 
 def refuse_options(options: argparse.Namespace, names: Sequence[str], beside: str) -> None:
-    """Raise UserError if an option has no effect together with ``beside``."""
     for option in names:
         if getattr(options, option):
             name = option.replace("_", "-")
@@ -168,9 +165,7 @@ def read_value(text: str) -> tuple[str, list[Any]]:
 
 
 def read_numbers(text: str) -> tuple[str, list[Any]]:
-    """Return the text before the last equals sign, and the list after it; [] if there is no
-    list.
-    """
+    """Return the text before the last equals sign, and the list after it or []."""
     name, _, numbers = text.rpartition("=")
     with suppress(json.JSONDecodeError):
         return name, list(json.loads(f"[{numbers}]"))
@@ -191,7 +186,6 @@ def convert_settings(options: argparse.Namespace) -> list[str]:
 
 
 def begin_schema(options: argparse.Namespace) -> list[str]:
-    """Write the schema of recipes for editors; return the lines to print."""
     from firmwright.recipe.editor_schema import FIRST_LINE, write_editor_schema
 
     written = write_editor_schema(Path(options.folder))

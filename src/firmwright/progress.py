@@ -41,7 +41,6 @@ def listen(listener: Callable[[Progress], None] | None) -> None:
 
 
 def begin_task(name: str) -> None:
-    """Assign all later reports to the task of this name."""
     _Reports.task, _Reports.last = name, 0.0
 
 
@@ -61,7 +60,6 @@ def report(unit: str, done: int, total: int) -> None:
 
 
 def track(items: Collection[T], unit: str) -> Iterator[T]:
-    """Yield the items, and report the number of finished items."""
     for done, item in enumerate(items):
         report(unit, done, len(items))
         yield item

@@ -44,7 +44,6 @@ class Graph:
         return variable
 
     def output(self, *tensors: relax.Var) -> Graph:
-        """Set the outputs of the network in this order, and return the graph."""
         self._outputs = list(tensors)
         return self
 
@@ -131,7 +130,6 @@ class Graph:
         return self._finish_layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
 
     def flatten(self, x: relax.Var, name: str) -> relax.Var:
-        """Merge all axes after the first axis into one axis."""
         shape = static_shape(x)
         return self.emit(relax.op.reshape(x, (shape[0], prod(shape[1:]))), name)
 

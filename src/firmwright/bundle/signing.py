@@ -221,7 +221,6 @@ class StatedEnvelope(msgspec.Struct, rename="camel"):
 
 
 def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:
-    """Return an envelope; ``signatures`` has the signatures by the ids of the keys."""
     from securesystemslib.dsse import Envelope
 
     return Envelope(payload, PAYLOAD_TYPE, dict(signatures))

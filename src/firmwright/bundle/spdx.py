@@ -80,7 +80,6 @@ def list_agents(space: str, release: ReleaseFacts) -> dict[str, Element]:
 
 
 def make_element(kind: str, identifier: str, **properties: Any) -> Element:
-    """Return an element without the properties that have no value."""
     known = {key: value for key, value in properties.items() if value}
     return {"type": kind, "spdxId": identifier, "creationInfo": CREATION, **known}
 

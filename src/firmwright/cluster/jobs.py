@@ -212,7 +212,6 @@ class Workers:
         self.watcher.refuse(name, reasons)
 
     def tell_absence(self) -> str:
-        """Return the reason why no worker can get a job."""
         if self.refused:
             return f"all workers were rejected: {', '.join(sorted(self.refused.values()))}"
         return "there is no worker"

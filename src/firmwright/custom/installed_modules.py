@@ -105,7 +105,6 @@ def list_files(location: Path) -> list[Path]:
 
 
 def list_imported(files: Iterable[Path], package: str) -> list[str]:
-    """Return the sorted top-level names that the sources of a package import."""
     sources = (path for path in files if path.suffix == ".py")
     imports = (name for path in sources for name in list_imports(path, f"{package}."))
     return sorted({name.partition(".")[0] for name in imports})

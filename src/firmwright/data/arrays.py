@@ -150,9 +150,7 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
-    """Return whether a sample has one flat axis, or the input's axes; axes of length 1 do not
-    count.
-    """
+    """Return whether a sample has one flat axis, or the input's axes without axes of length 1."""
     axes = [length for length in shape if length != 1]
     return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 

@@ -120,9 +120,7 @@ def add_query(url: str) -> str:
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return a server's message without the query of its address, because some servers repeat
-    it.
-    """
+    """Return a server's message without the query of its address. Some servers repeat the query."""
     query = urlsplit(url).query
     for secret in (query, *(value for _, value in parse_qsl(query))):
         text = text.replace(secret, "…") if secret else text

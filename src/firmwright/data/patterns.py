@@ -92,7 +92,6 @@ class Search:
 
 
 def is_searched(entry: os.DirEntry[str]) -> bool:
-    """Return whether ``**`` enters a folder."""
     if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
         return False
     return read_owner(Path(entry.path)) is None and not Path(entry.path, "pyvenv.cfg").exists()

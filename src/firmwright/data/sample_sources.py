@@ -99,9 +99,7 @@ def find_folder(file: DataFile, folder: Path) -> Path | None:
 
 
 def find_package_folder(package: str) -> Path | None:
-    """Return the folder of an installed package without importing it; None if it is not
-    installed.
-    """
+    """Return the folder of an installed package without importing it, or None."""
     spec = find_spec(package)
     locations = spec.submodule_search_locations if spec is not None else None
     return Path(locations[0]) if locations else None

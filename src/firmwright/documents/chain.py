@@ -274,8 +274,6 @@ def make_document(path: str, root: Node, merger: Merger) -> Document:
 
 
 def name_files(findings: Sequence[Diagnostic], files: Sequence[Path]) -> list[Diagnostic]:
-    """Return the errors of merges; each message lists the files in the order in which they
-    merge.
-    """
+    """Return the errors of merges with the names of all files, in the order of the merge."""
     order = f"the files merge in this order: {', '.join(map(str, files))}"
     return [replace(each, message=f"{each.message}; {order}") for each in findings]

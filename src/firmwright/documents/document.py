@@ -51,9 +51,7 @@ class Document:
         return Diagnostic(position.file, line, column, f"{name}: {message}" if name else message)
 
     def find_removal(self, pointer: Pointer, name: str) -> str:
-        """Return the end of a message about a missing key: the ``null`` that removed the key, or
-        ''.
-        """
+        """Return the end of a message about a missing key: the ``null`` that removed it, or ''."""
         position = self.removed.get((*pointer, name))
         return f"; {position} removes it" if position else ""
 
@@ -77,9 +75,7 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
-    """Read a YAML file again; return ``message`` with the position of a value or the enclosing
-    value.
-    """
+    """Read a YAML file again; return ``message`` with the position of a value."""
     document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 

@@ -93,7 +93,6 @@ class Merger:
         return self.follow(old, replace(node, value=joined), pointer)
 
     def report_kinds(self, old: Node, node: Node, pointer: Pointer, problem: str) -> None:
-        """Report that two values have different kinds, such as a list and a mapping."""
         found, earlier = describe(to_plain(node)), describe(to_plain(old))
         remedy = f"a file between the two can remove it by `{pointer[-1]}: null`"
         message = f"{found} {problem} {earlier} of {old.position}; {remedy}"

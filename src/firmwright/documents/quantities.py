@@ -46,14 +46,12 @@ def parse_energy(energy: str) -> float:
 
 
 def format_milliseconds(milliseconds: float) -> str:
-    """Return a text such as ``64.4 ms``, with three significant digits or all whole
-    milliseconds.
-    """
+    """Return a text such as ``64.4 ms``: three significant digits, or all whole milliseconds."""
     return f"{_format_digits(milliseconds)} ms"
 
 
 def format_microjoules(microjoules: float) -> str:
-    """Return a text such as ``38.4 µJ``, with three significant digits or all whole microjoules."""
+    """Return a text such as ``38.4 µJ``: three significant digits, or all whole microjoules."""
     return f"{_format_digits(microjoules)} µJ"
 
 
@@ -63,9 +61,7 @@ def _format_digits(number: float) -> str:
 
 
 def format_frequency(hertz: int) -> str:
-    """Return a text such as ``64 MHz``; the unit is the largest unit with a number of at least
-    1.
-    """
+    """Return a text such as ``64 MHz``, in the largest unit with a number of at least 1."""
     unit = max((u for u in _HERTZ if _HERTZ[u] <= hertz), key=_HERTZ.__getitem__)
     return f"{hertz / _HERTZ[unit]:g} {unit}"
 
@@ -87,7 +83,6 @@ def parse_size(size: int | str) -> int:
 
 
 def read_sizes(value: Any) -> Any:
-    """Return a description in which all sizes are in bytes."""
     if isinstance(value, dict):
         return {key: read_sizes(part) for key, part in value.items()}
     return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value

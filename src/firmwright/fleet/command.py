@@ -74,7 +74,6 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def run() -> int:
-    """Build the fleet that the command line names; return the exit code."""
     # Imported late, because other commands show no fleet.
     from .session import run_fleet
 

@@ -223,7 +223,6 @@ def check_overrides(overrides: Mapping[str, str]) -> None:
 
 
 def to_text(value: Any) -> str:
-    """Return a value in the form of the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

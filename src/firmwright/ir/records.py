@@ -40,7 +40,6 @@ def format_record(record: object, schema: str) -> str:
 
 
 def to_plain(record: object) -> Any:
-    """Return a dataclass as dictionaries, with every field that is set."""
     return msgspec.to_builtins(record)
 
 

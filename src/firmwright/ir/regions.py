@@ -117,9 +117,7 @@ class Region:
 
     @property
     def moves(self) -> bool:
-        """Whether the region only moves a tensor and does not represent an operator of the
-        model.
-        """
+        """Whether the region only moves a tensor and represents no operator of the model."""
         return self.anchor in (COPY, TRANSFORM) and not self.sources
 
 
@@ -162,9 +160,7 @@ class Partition:
 
     @property
     def state_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pair of tensors of each state: the value at the beginning of a run, and the next
-        value.
-        """
+        """The tensors of each state: the value at the beginning of a run, and the next value."""
         count = self.states
         pairs = zip(self.inputs[len(self.inputs) - count :], self.outputs[-count:], strict=True)
         return tuple(pairs) if count else ()

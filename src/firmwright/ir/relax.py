@@ -63,7 +63,6 @@ def static_shape(value: relax.Expr) -> tuple[int, ...]:
 
 
 def dtype_of(value: relax.Expr) -> str:
-    """Return the element type of a tensor expression, such as "int8"."""
     return str(value.ty.dtype)
 
 
@@ -248,7 +247,6 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
 
 
 def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
-    """Return the TIR functions that the operators of a function call, in order."""
     values = (b.value for b in list_bindings(function))
     called = (v.args[0] for v in values if operator_name(v) == "relax.call_tir")
     return [*dict.fromkeys(called)]

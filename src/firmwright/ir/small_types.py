@@ -28,7 +28,6 @@ def is_small_float(dtype: str) -> bool:
 
 
 def count_bits(dtype: str) -> int:
-    """Return the number of bits of a number: 8, 4 or 2."""
     return int(re.sub(r"\D*(\d).*", r"\1", dtype))
 
 

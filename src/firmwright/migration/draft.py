@@ -41,7 +41,6 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def load_rules() -> Mapping[str, Mapping[str, Rule]]:
-    """Return the rules of each format, by the patterns of setting names."""
     text = Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8")
     data = {k: v for k, v in yaml.safe_load(text).items() if not k.startswith("x-")}
     return msgspec.convert(data, dict[str, dict[str, Rule]])
@@ -200,7 +199,6 @@ def convert_flags(setting: Setting, _source: Source, _catalog: Catalog) -> list[
 def convert_shapes(
     setting: Setting, _source: Source, _catalog: Catalog
 ) -> Mapping[str, Any] | None:
-    """Return the shapes of inputs by their names, for a key with a star."""
     value = setting.value
     if not isinstance(value, Mapping) or not all(isinstance(each, list) for each in value.values()):
         return None

@@ -63,9 +63,7 @@ def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
 
 
 def explain_model(draft: Draft) -> str:
-    """Return the reason why a configuration names no model, according to the notes on its
-    settings.
-    """
+    """Return the reason why a configuration names no model, or ''."""
     found = (
         f" ({s.location}: {text})" for s, text in draft.notes if text.endswith("state `model`")
     )
@@ -124,7 +122,6 @@ def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
 
 
 def name_recipe(data: Mapping[str, Any]) -> str:
-    """Return the name of the recipe's file, made from ``name`` or from the model's file name."""
     model = data["model"]["path"] if isinstance(data["model"], dict) else data["model"]
     return make_file_name(str(data.get("name") or Path(str(model)).stem))
 

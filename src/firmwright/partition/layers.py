@@ -37,15 +37,14 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """Return the number of readers of each variable: layers, and the network if it returns
-        it.
+        """Return the number of readers of each variable; the network's result counts as a
+        reader.
         """
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used
 
     def inputs_of(self, numbers: Sequence[int]) -> set[relax.Var]:
-        """Return the variables that these layers read and do not compute."""
         read = {v for number in numbers for v in find_reads(self.groups[number])}
         return {v for v in read if self.layer_of.get(v) not in numbers}
 

@@ -58,9 +58,7 @@ def insert_transforms(
 def convert_functions(
     module: IRModule, names: Iterable[str], layout: Layout
 ) -> dict[str, Function]:
-    """Return the rewritten functions for the layout; functions that do not support it are
-    missing.
-    """
+    """Return the rewritten functions. Functions that do not support the layout are missing."""
     converted = {name: layout.convert_function(module[name]) for name in names}
     return {name: function for name, function in converted.items() if function is not None}
 

@@ -55,7 +55,6 @@ def find_reach(mix: Sequence[Device]) -> ReachableMemories:
 
 
 def list_copiers(mix: Sequence[Device]) -> tuple[str, ...]:
-    """Return the devices that copy; the last device reaches all memories."""
     return (*(d.name for d in mix[:-1] if d.target.copies), mix[-1].name)
 
 
@@ -130,7 +129,6 @@ class CopyInserter:
         self.regions.append(region)
 
     def ensure_memory(self, name: str, memories: Sequence[str], reader: str) -> str:
-        """Return the name of a tensor in one of the memories: the tensor or a copy."""
         if self.memory_of[name] in memories:
             return name
         made = [self.copies[name, m] for m in memories if (name, m) in self.copies]

@@ -147,7 +147,6 @@ def build_regions(
 def cut_region(
     region: Region, module: tvm.IRModule, device: Device
 ) -> tuple[tvm.IRModule, Partition]:
-    """Cut a region into the regions of one device that runs all operators."""
     main = module[region.name].without_attr("global_symbol")
     whole = set_functions(keep_tir(module), {"main": main})
     return partition_module(whole, make_interface(main), (device,))
@@ -240,7 +239,6 @@ def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax
 
 
 def is_computed(value: relax.Expr) -> bool:
-    """Return whether a value is an operator or an item of an operator's results."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 

@@ -61,7 +61,6 @@ def view_cells(grid: CellGrid, values: Floats) -> Floats:
 
 
 def find_last_cell(grid: CellGrid) -> int:
-    """Return the index of channel 0 of the last cell."""
     anchors, rows, columns = len(grid.anchors) - 1, grid.rows - 1, grid.columns - 1
     return (
         grid.first + anchors * grid.anchor_step + rows * grid.row_step + columns * grid.column_step

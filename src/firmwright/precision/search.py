@@ -114,7 +114,6 @@ class Search:
         return None
 
     def list_new(self, limit: int) -> Iterator[Assignment]:
-        """Yield the assignments within a number of bytes that have not been tried."""
         return (each for each in list_assignments(self.choices, limit) if each not in self.tried)
 
     def find_smallest(self) -> Assignment | None:

@@ -22,7 +22,6 @@ def search(job: Job) -> None:
 
 
 def list_inputs(job: Job) -> list[str]:
-    """Return the results that a search reads: the stages before the quantized network."""
     if not job.has_stage(QUANTIZED_STAGE):
         return []
     return [str(job.folder(name) / INDEX_FILE) for name in job.stages[QUANTIZED_STAGE].needs]

@@ -93,7 +93,6 @@ class Package:
 
     @property
     def sentence(self) -> str:
-        """The description in one line."""
         several = len(self.networks) > 1
         networks = f"networks of {self.title}" if several else f"network {self.title}"
         described = self.description or f"The {networks} as C, made by firmwright."
@@ -101,7 +100,6 @@ class Package:
 
     @property
     def calls(self) -> str:
-        """The functions that a program calls, as Markdown."""
         prepared = [f"`{self.name}_init()`"] if self.workspace is not None else []
         *first, last = [*prepared, *(f"`{network.c_prefix}_run()`" for network in self.networks)]
         return f"{', '.join(first)} and {last}" if first else last
@@ -173,7 +171,6 @@ def export_variables(package: Package, export: Export, sources: Path) -> dict[st
 
 
 def mentions(sources: Path, pattern: str) -> bool:
-    """Return whether a C file of the folder contains the regular expression."""
     return any(re.search(pattern, path.read_text("utf-8")) for path in sources.glob("*.c"))
 
 

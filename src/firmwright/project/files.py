@@ -64,7 +64,6 @@ def place_network_files(templates: Iterable[str], prefix: str) -> dict[str, str]
 
 
 def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
-    """Return the paths of files without a prefix in a folder, by template."""
     return {t: f"{folder}/{file_name(t)}" for t in templates}
 
 
@@ -85,7 +84,6 @@ def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dic
 
 
 def list_portable_drivers(device: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the templates of a device's driver that does not depend on a board."""
     return list_templates(f"{device}/driver", own)
 
 

@@ -23,7 +23,6 @@ class Cores:
 
     @property
     def runs_whole_network(self) -> bool:
-        """Return whether another core runs the whole network as one function."""
         return self.last != ""
 
     def called_core(self, device: str) -> str:

@@ -166,7 +166,6 @@ def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] |
 
 
 def encode_interface(interface: NetworkInterface) -> str:
-    """Return the text of the file: JSON with sorted keys."""
     content = {"$schema": SCHEMA_FILE, **to_plain(interface)}
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
     return f"{to_printable(text)}\n"

@@ -91,7 +91,6 @@ class Network:
 
     @property
     def devices(self) -> frozenset[str]:
-        """Return the devices of the regions, and the last device of the mix."""
         last = [*self.cores.by_device][-1]
         return frozenset({last, *(region.device for region in self.partition.regions)})
 

@@ -27,7 +27,6 @@ POLYNOMIAL = 0xEDB88320
 
 
 def shift_bits(value: int) -> int:
-    """Return a checksum after four zero bits."""
     for _ in range(4):
         value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
     return value
@@ -165,7 +164,4 @@ def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
 def list_checks(
     checks: Sequence[LayerCheck] | None, first: int, last: int = maxsize
 ) -> tuple[LayerCheck, ...]:
-    """Return the layers whose checksums are computed before one of the steps from ``first`` to
-    ``last``.
-    """
     return tuple(c for c in checks or () if first <= c.before <= last)

@@ -250,7 +250,6 @@ def write_file(path: Path, text: str) -> None:
 
 
 def make_ports(interface: ModelInterface) -> tuple[list[Port], list[Port]]:
-    """Return the inputs and the outputs as members of structs."""
     return (
         name_ports(interface.inputs, interface.input_c_names),
         name_ports(interface.outputs, interface.output_c_names),

@@ -103,7 +103,6 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
 
 
 def quantize_unclamped(value: float, params: QuantParams) -> float:
-    """Return the integer to which a real number is rounded, before clamping."""
     return float(np.rint(value / params.scale) + params.zero_point)
 
 

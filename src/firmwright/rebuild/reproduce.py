@@ -146,7 +146,6 @@ def build(job: Job, scratch: Path, variation: Variation) -> Path:
 
 
 def runs(wrapper: Sequence[str]) -> bool:
-    """Return whether a program that runs other programs is installed and works."""
     try:
         return subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
     except OSError:

@@ -113,7 +113,6 @@ class Input:
         return download(self.url or "", self.digest, "the file") if data is None else data
 
     def is_in(self, candidate: Path) -> bool:
-        """Return whether the file at ``candidate`` has this content."""
         return candidate.is_file() and file_digest(candidate) == self.digest
 
 
@@ -128,13 +127,11 @@ def list_sources(job: Job) -> list[Path]:
 
 
 def find_root(jobs: Sequence[Job]) -> Path:
-    """Return the folder that contains all sources and the folder of the command."""
     folders = [path.parent for job in jobs for path in list_sources(job)]
     return Path(os.path.commonpath([to_absolute(find_start()), *folders]))
 
 
 def list_copies(jobs: Sequence[Job]) -> dict[str, Input]:
-    """Return the files of recipes by their names in the folder."""
     root = find_root(jobs)
     paths = [path for job in jobs for path in list_sources(job)]
     names = {f"{FILES}/{path.relative_to(root).as_posix()}": path for path in paths}

@@ -31,9 +31,7 @@ def format_failure(record: AccuracyRecord) -> str | None:
 
 
 def find_worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
-    """Return the layers with the largest losses compared with their inputs, the largest loss
-    first.
-    """
+    """Return the layers with the largest losses, the largest loss first."""
     losing = [layer for layer in record.layers or () if layer.lost is not None]
     ranked = sorted(losing, key=lambda layer: (-(layer.lost or 0.0), layer.tensor))
     return ranked[:MAX_LAYERS]

@@ -53,7 +53,6 @@ class Network:
 
     @cached_property
     def layers(self) -> Sequence[Region]:
-        """Return the regions that compute operators of the model."""
         return [r for r in self.partition.regions if not (r.view or r.moves)]
 
     @cached_property
@@ -69,9 +68,7 @@ class Network:
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """Return the cost of each layer on its device, by the region's name; None if it is
-        unknown.
-        """
+        """Return the cost of each layer on its device; None if it is unknown."""
         if self.timing is None:
             return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
@@ -136,7 +133,6 @@ class Network:
         )
 
     def make_remark(self, change: str, region: Region) -> Advice:
-        """Return the note that no known change helps a region."""
         return self.make_advice(change, region, self.device_of(region), None, stays=True)
 
     def round(self, amount: float | None) -> float | None:

@@ -55,7 +55,7 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
-    """Return exactness, accuracy, time, memory and devices of both bundles, even if they are
+    """Return exactness, accuracy, time, memory and devices of both bundles, also if they are
     equal.
     """
     old, new = read_verdict(before), read_verdict(after)

@@ -188,9 +188,7 @@ def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[
 
 
 def wrap_line(line: str, width: int | None) -> list[str]:
-    """Return a line in parts of at most ``width`` columns; parts after the first are indented
-    further.
-    """
+    """Return a line in parts of at most ``width`` columns; later parts are indented further."""
     if width is None or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 4)

@@ -284,7 +284,6 @@ def list_layers(manifest: Manifest) -> list[str]:
 
 
 def format_sources(names: Sequence[str]) -> str:
-    """Return the first names of a layer's operators, and the number of remaining names."""
     shown, others = ", ".join(names[:SHOWN_SOURCES]), len(names) - SHOWN_SOURCES
     return f"{shown} and {others:,} more" if others > 0 else shown
 

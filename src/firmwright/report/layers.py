@@ -139,16 +139,12 @@ class ReportedLayer:
 
     @property
     def title(self) -> str:
-        """Return the layer's first name in the model, or the region's name if the model has no
-        name.
-        """
+        """Return the layer's first name in the model; if it has none, the region's name."""
         return self.sources[0] if self.sources else self.name
 
     @property
     def length(self) -> int | None:
-        """Return the length of the layer's work in the unit of the total; None if it was not
-        counted.
-        """
+        """Return the length of the layer's work; None if it was not counted."""
         return self.time.length if self.time else None
 
     @property

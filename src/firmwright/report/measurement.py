@@ -75,6 +75,5 @@ def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def format_yaml(found: Measurement) -> str:
-    """Return the measurement as YAML for docs/measurements."""
     plain = json.loads(encode_record(found))
     return HEADER + yaml.dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)

@@ -54,7 +54,6 @@ def find_memories(
 
 
 def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the bytes by memory, the largest number first."""
     total = Counter[str]()
     for memory, size in parts:
         total[memory] += size
@@ -62,6 +61,6 @@ def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def count_constants(kernels: Kernels, plan: Plan, home: str) -> dict[str, int]:
-    """Return the bytes of all constants by the memory from which they are read."""
+    """Return the bytes of all constants, by the memory that contains them."""
     sizes: Mapping[str, int] = {p.tensor: p.bytes for k in kernels.kernels for p in k.weights}
     return add((plan.constants.get(name, home), size) for name, size in sizes.items())

@@ -89,7 +89,6 @@ def group_advice(report: Report) -> dict[str, list[Advice]]:
 
 
 def summarize(report: Report) -> Iterable[Card]:
-    """Yield the answers to the most frequent questions."""
     yield tell_exactness(report)
     yield tell_fit(report)
     yield tell_speed(report)

@@ -88,7 +88,7 @@ def render_comparison(before: Report, after: Report, found: Difference) -> str:
 def choose_measure(
     before: Report, after: Report
 ) -> tuple[Callable[[ReportedLayer], float | None], str]:
-    """Return a function for a layer's cost in a unit that both builds have, and that unit."""
+    """Return a function for a layer's cost, and its unit, which both builds have."""
     if before.total and after.total and before.total.unit == after.total.unit:
         return lambda layer: layer.length, before.total.unit
     return lambda layer: layer.estimated_us, MICROSECONDS

@@ -50,7 +50,6 @@ class Counted:
 
     @property
     def amount(self) -> int:
-        """Return the number in the unit of the timeline."""
         return self.instructions if self.cycles is None else self.cycles
 
 
@@ -272,5 +271,4 @@ def name_ends(layer: TimedLayer, found: Timeline) -> dict[str, Any]:
 
 
 def name_one(found: Timeline) -> str:
-    """Return the unit's name in the singular."""
     return found.unit.removesuffix("s")

@@ -47,7 +47,6 @@ def _read_facts(manifest: Manifest) -> Iterator[tuple[str, int | float | str | N
 
 
 def describe_outputs(*runs: Mapping[str, Any]) -> str:
-    """Return a text about the agreement of all runs' outputs with the reference."""
     mismatches = sum(run["mismatches"] for run in runs)
     if mismatches:
         return f"{mismatches:,} of {sum(run['values'] for run in runs):,} values are wrong"

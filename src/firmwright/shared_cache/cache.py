@@ -142,5 +142,4 @@ def is_address(text: str) -> bool:
 
 
 def refuse(name: str, message: str) -> DiagnosticError:
-    """Return the error about a variable of the environment."""
     return DiagnosticError([Diagnostic(name, 0, 0, message)])

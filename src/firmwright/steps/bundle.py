@@ -70,7 +70,6 @@ def run(job: Job, folder: Path) -> None:
 
 
 def collect_files(job: Job) -> dict[str, bytes]:
-    """Return the files that the stages add to the archive, by name."""
     archives = (stage.archive(job) for stage in list_stages(job))
     return {name: path.read_bytes() for files in archives for name, path in files.items()}
 

@@ -166,7 +166,6 @@ def execute_firmware(
 
 
 def count_box_lines(job: Job, batch: int) -> int:
-    """Return the number of lines that the firmware prints for the boxes of one inference."""
     return batch if job.recipe.detection else 0
 
 

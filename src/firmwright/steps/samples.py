@@ -26,7 +26,6 @@ def run(job: Job, _folder: Path) -> None:
 
     @contextmanager
     def collect(*pointer: str) -> Iterator[None]:
-        """Collect the error that the key at this position causes."""
         try:
             yield
         except UserError as error:

@@ -166,9 +166,7 @@ class Target(Protocol):
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Return a short name of the method of a region's C code; '' if there is only one
-        method.
-        """
+        """Return a short name of the method of a region's C code; '' if there is only one."""
         return ""
 
     def estimate_cycles(

@@ -26,7 +26,6 @@ class DeviceAssignment:
     violations: Mapping[str, Mapping[Var, tuple[RuleViolation, ...]]]
 
     def device_of(self, name: str) -> Device:
-        """Return the device with this name, or the last device if there is none."""
         return next((d for d in self.mix if d.name == name), self.mix[-1])
 
     def find_refusals(

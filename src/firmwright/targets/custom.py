@@ -61,7 +61,6 @@ class CustomTarget:
 
     @property
     def module(self) -> Path:
-        """Return the file that defines the class of the target."""
         return Path(getfile(type(self._target)))
 
     @property
@@ -143,9 +142,7 @@ class CustomTarget:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
 
     def _refuse(self, method: Callable[..., object], mistake: str) -> None:
-        """Raise UserError, with the method's line, if there is a ``mistake`` in the method's
-        result.
-        """
+        """Raise UserError, with the method's line, if ``mistake`` is not ''."""
         if mistake:
             location = locate_function(method, self._reference, self._folder)
             raise UserError(f"{location}: {method.__name__}: {mistake} ({self._reference})")

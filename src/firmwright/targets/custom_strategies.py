@@ -104,8 +104,9 @@ def check_operator(name: str) -> None:
 
 
 def check_device(name: str | None, last: str) -> None:
-    """Raise ValueError if a device has no strategies, because only devices that end a mix have
-    them.
+    """Raise ValueError if a device has no strategies.
+
+    Only devices that end a mix have strategies.
     """
     takers = {taker for taker in target_names() if load_target(taker).is_fallback} | {last}
     if name is not None and name not in takers:

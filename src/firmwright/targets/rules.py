@@ -58,7 +58,6 @@ class Rule:
     remedy: Remedy | None = None
 
     def is_violated(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the rule applies to these facts and does not hold."""
         asked = not self.kinds or facts["kind"] in self.kinds
         return asked and all_hold(self.when, facts) and not all_hold(self.where, facts)
 

@@ -175,7 +175,6 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         super().complete_run()
 
     def list_done(self) -> set[str]:
-        """Return the names of the tasks that ran or were up to date."""
         return {task.name for task in (*self.skipped, *self.succeeded)}
 
     def show_result(self, job: Job, stage: str) -> None:

@@ -112,7 +112,6 @@ class Screen:
             self.print_line([(f"{shown}{line}".rstrip(), "")])
 
     def print_rows(self, rows: Sequence[Row]) -> None:
-        """Print a table: the labels on the left, their texts on the right."""
         width = max(len(row.label) for row in rows)
         for row in rows:
             self.print_beside(f"  {row.label:{width}}  ", row.parts)

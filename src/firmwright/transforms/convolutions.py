@@ -184,7 +184,6 @@ def match_conv_with_bias(
 
 
 def is_per_channel(array: npt.NDArray[Any], layout: str) -> bool:
-    """Return whether a constant has one number per channel of ``layout``."""
     lengths = dict(zip(reversed(layout), reversed(array.shape), strict=False))
     return all(length == 1 for axis, length in lengths.items() if axis != "C")
 

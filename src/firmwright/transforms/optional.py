@@ -108,7 +108,6 @@ AFTER_CANONICAL = frozenset({"UseIntegers"})
 
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
-    """Apply the rewrites of these names; every name must be in :data:`OPTIONAL`."""
     transforms = [*select_transforms(names)]
     return apply_in_order(transforms, module) if transforms else module
 

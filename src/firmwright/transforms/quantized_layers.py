@@ -106,7 +106,6 @@ def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
 
 
 def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.VarBinding]:
-    """Return the additions by the variables that they read."""
     adds = [b for b in bindings if operator_name(b.value) == "relax.add"]
     return {a: b for b in adds for a in b.value.args if isinstance(a, relax.Var)}
 

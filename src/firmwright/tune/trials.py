@@ -173,5 +173,4 @@ def read_tried(job: Job, trial: str) -> TrialResult:
 
 
 def divide(totals: Mapping[str, int], samples: int) -> dict[str, int]:
-    """Return the mean of one inference for each region."""
     return {name: total // samples for name, total in totals.items()}

@@ -69,7 +69,6 @@ class LayerDifference:
 
 
 def is_beyond_rounding(result: ComparedResult) -> bool:
-    """Return whether a value differs by more than rounding explains."""
     return bool((result.distances > result.rounding).any())
 
 

@@ -11,7 +11,6 @@ ROUNDING = 1e-9
 
 
 def name_reference(record: AccuracyRecord) -> str:
-    """Return the name of the network with which the other networks are compared."""
     first = next(iter(record.top1))
     return "float" if first == "float32" else first
 

@@ -75,9 +75,7 @@ def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> b
 
 
 def choose_type(found: Range | None) -> str | None:
-    """Return the 8-bit type that can store a tensor's whole numbers; None if there is no such
-    type.
-    """
+    """Return the 8-bit type that can store a tensor's whole numbers; None if no type can."""
     if found is None or not found.is_whole:
         return None
     return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
