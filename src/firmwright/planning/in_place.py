@@ -25,8 +25,8 @@ def join_in_place(
     """Join the buffers of inputs that kernels may overwrite with the results' buffers.
 
     If a kernel may overwrite two inputs, the function selects the older input. Therefore the state
-    of a recurrent layer stays in one location. Returns the remaining buffers. Also returns, for
-    each tensor without a buffer, the buffer that contains the tensor.
+    of a recurrent layer stays in one location. Returns the remaining buffers. The second result
+    maps each tensor without a buffer to the buffer that contains the tensor.
     """
     left = {b.name: b for b in buffers}
     last = {b.name: b.last for b in buffers}

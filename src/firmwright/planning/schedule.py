@@ -69,8 +69,8 @@ class JobQueues:
     """Jobs that run in parallel to the processor, in one queue per function that waits for them.
 
     ``started`` contains the steps that start each queue's jobs. ``done_before`` maps each of these
-    steps to the first step before which its job is known to be done. ``implied`` contains, for each
-    job of a queue, the number of jobs of other queues that are done once the job is done.
+    steps to the first step before which its job is known to be done. ``implied`` maps each job of a
+    queue to the number of jobs of other queues that are done when the job is done.
     """
 
     def __init__(self, kernels: Kernels) -> None:
