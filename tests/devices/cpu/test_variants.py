@@ -18,6 +18,7 @@ from firmwright.targets import Context
 from firmwright.toolchain import load_platform
 from tests.devices.cpu.float_layers import draw_float_layer
 from tests.devices.cpu.layers import make_layer, narrow_weights
+from tests.devices.cpu.pairs import draw_pair
 from tests.devices.cpu.shapes import Shape
 
 LARGE = Shape(4, 2, 64, 128)
@@ -162,3 +163,9 @@ def test_weights_of_4_bits_stay_packed_or_have_a_reason(
 def test_the_estimate_for_int8_is_not_the_cost_of_a_packed_form() -> None:
     (wanted,) = (form.cost for form in FORMS if form.name == "dsp_conv2d")
     assert estimate_integers(LayerKind.CONV2D, {"armv7e-m-dsp"}) == wanted
+
+
+@pytest.mark.parametrize(("elements", "function"), [(64, "shared"), (4096, "separate")])
+def test_only_short_sums_share_a_function(elements: int, function: str) -> None:
+    pair = replace(draw_pair(LayerKind.ADD, np.random.default_rng(0)), elements=elements)
+    assert take(pair, make_context()).endswith(function)

@@ -18,6 +18,12 @@ RESULTS_WORTH_A_FUNCTION = 2**14
 Shared loops need more instructions per result. Separate loops need two kilobytes.
 """
 
+PAIRS_WORTH_A_FUNCTION = 2**10
+"""The minimum number of results for a separate function of a sum or product of two tensors.
+
+A shared function needs 1.8 times the cycles. The loops of a separate function need 300 bytes.
+"""
+
 LOOPS = "loops"
 FUNCTIONS = {False: "separate", True: "shared"}
 """The part of a variant's name for separate and for shared functions."""
@@ -26,7 +32,9 @@ FUNCTIONS = {False: "separate", True: "shared"}
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     """Return whether a layer by default calls a function that other layers also call."""
     if specialize == "auto":
-        results = layer.elements if isinstance(layer, Pair | Softmax) else layer.output_elements
+        if isinstance(layer, Pair):
+            return form.shared and layer.elements < PAIRS_WORTH_A_FUNCTION
+        results = layer.elements if isinstance(layer, Softmax) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION
     return specialize == "size"
 
