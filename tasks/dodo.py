@@ -139,7 +139,6 @@ def task_stages() -> Iterator[dict[str, Any]]:
 
 
 def refuse_lost_command(arguments: Sequence[str]) -> None:
-    """End the program with a message if the command is a command that doit no longer has."""
     if arguments[:1] == ["auto"]:
         print(
             "doit has no `auto` any more; `firmwright watch` builds after every change",

@@ -18,8 +18,6 @@ CONVERSIONS = relax_names("quantize dequantize")
 
 @dataclass(frozen=True)
 class ArithmeticUse:
-    """The number of operators on quantized values, and the operators that run in float32."""
-
     quantized_operators: int
     float_operators: tuple[FloatOperator, ...]
 

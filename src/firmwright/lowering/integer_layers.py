@@ -281,7 +281,6 @@ def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
 
 
 def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return the weights minus the zero points."""
     values = constant_array(weights.data).astype("int64")
     centered: npt.NDArray[np.int64] = values - weights.reshape_for_broadcast(weights.zero_point)
     return centered

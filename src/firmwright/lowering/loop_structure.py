@@ -23,8 +23,6 @@ CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely", BOUNDED})
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer in the C code of a region."""
-
     name: str
     declaration: str
 

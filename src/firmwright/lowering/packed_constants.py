@@ -20,7 +20,7 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.codegen.local_arrays import find_array, is_pointer
 
 WIDTHS = (1, 2, 4)
-"""The possible numbers of bits per number, which divide the bits of a byte."""
+"""The possible widths of a number in bits, which divide the bits of a byte."""
 
 LEAST_ELEMENTS = 512
 """The minimum number of elements of a packed constant.

@@ -55,7 +55,10 @@ DEFAULT_CONSTANT_NAMES = {
     ("int32", False): "bias",
     ("float32", False): "scales",
 }
-"""The C name of an unnamed constant, by its dtype and by whether it has several long axes."""
+"""The C name of an unnamed constant.
+
+A key is the dtype, and True if the constant has several long axes.
+"""
 
 OWN_STRATEGIES = (
     Strategy("relax.topk", topk),

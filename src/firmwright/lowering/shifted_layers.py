@@ -78,7 +78,7 @@ def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int
 
 
 def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:
-    """Return the operand of a product, a sum and a shift by constants, and the constants."""
+    """Return the operand of a constant product, sum and shift, and the constants."""
     found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
     call = definitions.get(argument)
     for index, name in enumerate(ARITHMETIC):

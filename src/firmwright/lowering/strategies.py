@@ -94,7 +94,6 @@ class Legalization:
             return call
 
     def apply_strategy(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        """Return the result of the first strategy that applies to the call."""
         name = operator_name(call)
         fitting = (s for s in self.strategies if s.operator == name and s.condition(call))
         strategy = next(fitting, Strategy(name))

@@ -81,8 +81,8 @@ class TfliteRounding:
     """Fixed-point multipliers with double rounding, and separate kernels for some operators.
 
     For a TFLite model, the results equal the results of LiteRT's reference kernels exactly. Other
-    formats use these kernels, and also two methods. Tables of float32 functions round halves away
-    from zero, and moved elements stay unchanged. The remaining operators run in float32.
+    formats use these kernels, and tables of float32 functions that round halves away from zero.
+    Moved elements stay unchanged. The remaining operators run in float32.
     """
 
     nearest: RoundFunction = staticmethod(round_half_away)

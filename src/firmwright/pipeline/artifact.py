@@ -30,8 +30,6 @@ KEPT_RECORDS = 64
 
 
 class Folders(Protocol):
-    """The interface of a job that returns the result folders of stages."""
-
     def folder(self, stage: str, /) -> Path: ...
 
 

@@ -113,7 +113,6 @@ The arrays are ``input_0`` …, ``output_0`` … and ``checksums``.
 """
 
 PROJECT: Artifact[Path] = Artifact("sources", "", PATH)
-"""The folder of the C project."""
 OBJECTS: Artifact[Path] = Artifact("objects", "", PATH)
 
 FIRMWARE: Artifact[Path] = Artifact("firmware", "firmware.elf", PATH)

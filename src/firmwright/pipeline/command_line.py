@@ -366,7 +366,7 @@ def refuse_shared_tasks(jobs: list[Job]) -> None:
 
 
 def list_made(job: Job) -> Iterator[tuple[str, Path]]:
-    """Yield the task and the folder of each stage that a job runs itself."""
+    """Yield the tasks and folders of the stages that a job runs without its origin."""
     for each in job.all_jobs:
         made = filter(each.makes_stage, each.stages)
         yield from ((each.task_name(stage), each.folder(stage)) for stage in made)

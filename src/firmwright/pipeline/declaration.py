@@ -28,12 +28,9 @@ class Scope(Enum):
     """The inputs, in addition to the model, that determine the results of a stage."""
 
     MODEL = "model"
-    """No other input: all platforms share the results, also with a comparison's second target."""
+    """No other input, so all platforms and a comparison's second target share the results."""
     TARGET = "target"
-    """The target.
-
-    The platform counts only if a device or a batch depends on it.
-    """
+    """The target, and the platform only if a device or a batch depends on the platform."""
     PLATFORM = "platform"
 
 

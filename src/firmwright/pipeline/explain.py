@@ -49,7 +49,6 @@ def find_needed_stage(job: Job, layer: str | None) -> str:
 
 
 def explain_partition(job: Job) -> Explanation:
-    """Return the explanation of the partition stage's result."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
 
 
@@ -82,7 +81,6 @@ def find_job_memories(job: Job) -> dict[str, LayerMemories]:
 
 
 def advise_job(job: Job) -> tuple[Advice, ...]:
-    """Return advice to make the network faster."""
     from firmwright.report.advising import advise  # loads TVM, which the end of a build avoids
 
     partition, module = PARTITION.read(job), REGIONS.read(job)

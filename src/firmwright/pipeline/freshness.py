@@ -1,10 +1,10 @@
 """Checks whether the result of a stage is still valid, because doit's checks have gaps.
 
-doit's checkers accept an unchanged modification time and do not check targets. They write their
-state only when doit ends. In this module, a file is unchanged if all values that the file system
-stores are equal, because a write always changes the change time. If the values differ, the digests
-are compared. Results are checked like inputs. The state of a task is written before the next task
-starts.
+doit's checkers accept an unchanged modification time and do not check targets. The checkers write
+their state only when doit ends. In this module, a file is unchanged if all values that the file
+system stores are equal, because a write always changes the change time. If the values differ, the
+digests are compared. Results are checked like inputs. The state of a task is written before the
+next task starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Identity = Sequence[int]
 
 BEGUN = time.time_ns()
 TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
-"""Nanoseconds.
+"""Times in nanoseconds.
 
 Clocks of file systems have steps of at most TICK, or of one or two seconds.
 """
@@ -340,7 +340,6 @@ class UpToDateCheck:
         return not self.reasons
 
     def find_reasons(self, values: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the differences from the recorded state."""
         recorded = values.get("outputs")
         if not recorded:
             yield "it has not run yet"

@@ -107,7 +107,6 @@ HEADINGS = {
     "toolchains": ("toolchain", "version, or how to get it"),
     "emulators": ("emulator", "version, or how to get it"),
 }
-"""The first row of each table."""
 
 
 def print_lists(command: str, as_json: bool) -> int:

@@ -52,7 +52,8 @@ class Job:
 
     ``variants`` is the file of one trial of a search. A job with ``variants`` and an origin shares
     all results before the kernels stage with the origin. ``precision`` is the file of one trial of
-    the search for types of weights, which shares all results before the quantized network.
+    a search for weight types. A job with ``precision`` shares all results before the quantized
+    network with the origin.
     """
 
     recipe: Recipe
@@ -82,7 +83,6 @@ class Job:
 
     @cached_property
     def _applying(self) -> dict[str, bool]:
-        """A cache of whether each stage applies, by the stage's name."""
         return {}
 
     @cached_property
@@ -372,7 +372,6 @@ class Job:
 
     @property
     def compiler(self) -> Tool:
-        """The compiler of the firmware."""
         return compiler_tool(self.build, self.recipe.list_files("libraries"))
 
     def note(self, text: str) -> None:

@@ -51,7 +51,6 @@ def explain_run(task: Task) -> str:
 
 
 def describe_change(path: str) -> str:
-    """Return the message that a file or the result of a stage has changed."""
     file = Path(path)
     return f"the stage {file.parent.name} has a new result" if file.name == INDEX_FILE else (
         f"{path} has changed"
@@ -88,7 +87,6 @@ class Plan:
     results: dict[str, str] = field(default_factory=dict)
 
     def add(self, task: Task) -> PlannedStage:
-        """Return the plan for a task: whether the task would run, and the reason."""
         title = task.custom_title
         origin, reason = self.find_origin(task)
         if origin != KEPT:

@@ -65,7 +65,7 @@ def enter_repository() -> None:
 
 
 def find_start() -> Path:
-    """Return the folder in which the command was typed, relative to the repository."""
+    """Return the folder of the command, relative to the repository."""
     return Path(os.path.relpath(get_initial_workdir() or os.curdir))
 
 

@@ -41,7 +41,6 @@ class Loose(msgspec.Struct):
 
 
 def make_text(layers: Layers, files: Iterable[Path]) -> RecipeText:
-    """Return the text of a recipe from its layers and all its files."""
     named = [str(file) for file in files]
     return RecipeText(
         str(layers.path),

@@ -38,7 +38,6 @@ SAME, DIFFERS, WRONG = 0, 1, 2
 
 
 def add_command(commands: Any) -> None:
-    """Add the parser of the command to the parsers of the command line."""
     sentence = "print the resolved recipe: each value with the file and line that wrote it"
     codes = "exit code: 0, 1 if the recipe differs from the recipe of --against, 2 for an error"
     show = commands.add_parser("show", help=sentence, description=sentence, epilog=codes)

@@ -98,8 +98,8 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 def can_be_watched(job: Job) -> bool:
     """Return whether only files and folders with known names affect the result.
 
-    Custom Python code may read any file. Devices and emulators of other packages may read any file
-    too. C compilers search folders for headers. A pattern may match a file that is created later.
+    Custom Python code, and devices and emulators of other packages, may read any file. C compilers
+    search folders for headers. A pattern may match a file that is created later.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)

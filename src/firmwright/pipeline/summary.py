@@ -62,7 +62,6 @@ def describe_time(job: Job) -> Iterator[Row]:
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
-    """Yield the agreement of each network's outputs with the reference."""
     record = artifacts.NETWORKS_RUN.read(job)
     for name, found in record.networks.items():
         counted = f"{found.exact_samples} of {record.turns} samples exact"

@@ -65,7 +65,6 @@ class Title:
         return str(task.name)
 
     def import_stages(self) -> None:
-        """Import the code of this stage and of the later stages."""
         names = dropwhile(lambda name: name != self.stage, self.job.stages)
         import_stages(self.job.stages[name] for name in names if self.job.has_stage(name))
 

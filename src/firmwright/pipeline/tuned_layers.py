@@ -1,7 +1,6 @@
 """Checks the tuned file, and selects its variant of each layer, or the default.
 
-A file for another network is rejected, because its variants may be slow in this network. Users
-would not notice the low speed.
+A file for another network is rejected, because its variants may be slow in this network.
 """
 
 from __future__ import annotations

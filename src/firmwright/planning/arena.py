@@ -21,7 +21,7 @@ ALIGNMENT = 16
 class Buffer:
     """A tensor or scratch buffer that is in use from step ``first`` to step ``last``, inclusive.
 
-    ``bytes`` is the size. ``offset`` is the position in the arena of the buffer's memory in bytes,
+     ``offset`` is the position in the arena of the buffer's memory in bytes,
     or 0 before the buffer is placed.
     """
 
@@ -102,7 +102,7 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """A placement that places each buffer next to the earlier buffers of an order.
+    """The placement of each buffer next to the earlier buffers of an order.
 
     If a buffer becomes the first in the order, only the buffers that it affects move. ``ends`` is a
     heap of the buffers' ends, which also contains outdated ends.

@@ -99,7 +99,7 @@ def list_padded_axes(call: tvm.ir.Call) -> Iterable[int]:
 
 
 def find_positions(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
-    """Return the positions in the result of the arguments' batch axes.
+    """Return the positions of the arguments' batch axes in the result.
 
     The arguments are aligned at the last axis.
     """
@@ -167,7 +167,7 @@ def reduction_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the axis of the result that follows as many elements as the batch axis did.
+    """Return the axis of the result that has as many elements before it as the batch axis had.
 
     An axis of length 1 is preferred. In any other axis, the samples are the outer dimension.
     """

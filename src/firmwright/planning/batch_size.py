@@ -15,9 +15,9 @@ class BatchChoice:
     """The requested and the actual batch, which are in the file ``batch/batch.json``.
 
     ``memory`` is the fullest memory, and ``capacity`` is the memory's size in bytes. The batch
-    needs ``needs`` bytes of this memory. One more sample would need ``next_needs`` bytes, or None
-    if no more samples were requested. The names of the two batch sizes are the names in vendors'
-    archives.
+    needs ``needs`` bytes of this memory. ``next_needs`` is the number of bytes for one more sample,
+    or None if no more samples were requested. The names of the two batch sizes are the names in
+    vendors' archives.
     """
 
     desired_batch_size: int

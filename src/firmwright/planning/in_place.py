@@ -49,7 +49,7 @@ def join_in_place(
 
 
 def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Candidate]:
-    """Drop a function's only call that may overwrite an input, if it has :data:`MANY` calls.
+    """Drop a candidate if it is the only candidate among :data:`MANY` or more calls of a function.
 
     This call, such as the last step of a recurrent layer, would need a separate function.
     """

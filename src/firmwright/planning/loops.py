@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The differences between the tensors of two calls, of which one is one repetition later.
+    """The differences between a call's tensors and the tensors one repetition later.
 
     A difference with True is the distance in bytes within one buffer or tensor. A difference with
     False is the distance in steps to the step that writes the buffer.
@@ -100,10 +100,7 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return for each call the number of earlier written bytes that later reads need.
-
-    The reads include the call's reads.
-    """
+    """Return per call the number of earlier written bytes that it or a later call reads."""
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes

@@ -88,8 +88,6 @@ class Program:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The bytes that a program needs in one memory, and the memory's capacity."""
-
     memory: str
     needs: int
     capacity: int

@@ -18,10 +18,10 @@ def resolve_pins(
 ) -> dict[str, str]:
     """Return the memories of tensors, scratch buffers and constants that the recipe pins.
 
-    A key names a layer by the layer's operators in the model, or by its region. ``*`` and ``?``
-    match any text and any character. The layer's constants, results and scratch buffers are in the
-    memory, but only the constants if the memory is read-only. A name has precedence over a pattern.
-    A pattern has precedence over ``weights`` and ``arena``, which exclude the tensors of
+    A key names a layer by the layer's operators in the model, or by its region. ``*`` matches any
+    text, and ``?`` matches any character. The layer's constants, results and scratch buffers are in
+    the memory, but only the constants if the memory is read-only. A name has precedence over a
+    pattern. A pattern has precedence over ``weights`` and ``arena``, which exclude the tensors of
     accelerators. Raises PinError if a layer does not exist, runs on an accelerator, has no tensors
     to place, or has two memories.
     """

@@ -230,7 +230,7 @@ def find_output_copies(
 def find_state_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the states whose next value is elsewhere, with the next values' locations."""
+    """Yield the states whose next value is in another location, with this location."""
     for index, (state, result) in enumerate(partition.state_pairs):
         if locations[result] != locations[state]:
             yield index, locations[result]
@@ -290,8 +290,8 @@ def find_written_states(
 ) -> dict[str, str]:
     """Return the buffers that can be in a state's location as its next value, with the states.
 
-    The state's last reader must be done before, or the kernel may overwrite the state. All other
-    next values are copied after the last step.
+    The state's last reader must be done before the buffer is written, or the kernel may overwrite
+    the state. All other next values are copied after the last step.
     """
     sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
     roots = partition.view_roots

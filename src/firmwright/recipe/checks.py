@@ -101,7 +101,7 @@ def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
 def find_format_errors(model: Any, folder: Path) -> Iterator[Finding]:
     """Yield an error for a model of an unknown format.
 
-    A folder is reported as no file.
+    A folder is not reported, because another check reports it.
     """
     source = defaults.complete_model(model)
     file = source["path"] or source["url"]
@@ -334,8 +334,7 @@ def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 def find_c_name_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield an error for each reserved or shared name.
 
-    The header has macros in capitals, so two names that differ only in case collide. Values of the
-    wrong type are skipped.
+    The header has macros in capitals, so two names that differ only in case collide.
     """
     for key in ("inputs", "outputs"):
         entries, taken = data.get(key), dict[str, str]()
@@ -365,10 +364,7 @@ IN_ONE_IMAGE: Mapping[Pointer, str] = {
 
 
 def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the keys that a slot does not support.
-
-    Values of the wrong type are skipped.
-    """
+    """Yield the keys that a slot does not support."""
     if not isinstance(data.get("slot"), Mapping):
         return
     if data.get("arena") != "caller":

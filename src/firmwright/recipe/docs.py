@@ -73,7 +73,6 @@ class _Key:
 
 
 def render_recipe_page() -> str:
-    """Return the page of the recipe as Markdown."""
     import yaml
 
     schema = load_schema()
@@ -86,7 +85,6 @@ def render_recipe_page() -> str:
 
 
 def render_description_files() -> str:
-    """Return the page of the files in toolchains/ as Markdown."""
     parts = [_DESCRIPTION_FILES]
     for name, kind in _KINDS.items():
         schema = read_schema(f"{name}.schema.json")

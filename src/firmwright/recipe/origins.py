@@ -66,7 +66,6 @@ class Origins:
 
 
 def read_origins(layers: Layers, data: Mapping[str, Any]) -> Origins:
-    """Return the origins of a recipe's complete data."""
     kept = drop_empty({key: remove_supplied((key,), value) for key, value in data.items()})
     order = [*load_schema()["properties"]]
     ordered = sorted(kept, key=lambda key: order.index(key) if key in order else len(order))

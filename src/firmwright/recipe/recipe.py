@@ -195,7 +195,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe.
+    """A recipe with all defaults and one spelling per value.
 
     ``path`` is the recipe's file as the user typed it, and other paths are as in the file.
     ``toolchain`` is None for a custom platform, whose file names the default toolchain first.
@@ -327,7 +327,6 @@ class Recipe:
 
     @cached_property
     def references(self) -> list[FileReference]:
-        """The values that name files."""
         return find_references(self.data)
 
     @cached_property

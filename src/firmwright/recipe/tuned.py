@@ -77,7 +77,6 @@ def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
 
 
 def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
-    """Return the text of a tuned file, with the platforms sorted by name."""
     lines = [HEAD.format(version=FORMAT_VERSION).rstrip("\n")]
     for name, found in sorted(platforms.items()):
         lines += [

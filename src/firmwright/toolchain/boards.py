@@ -65,7 +65,6 @@ class Board:
 
 @cache
 def board_names() -> tuple[str, ...]:
-    """Return the names of the built-in boards, sorted."""
     return tuple(sorted(folder.name for folder in _own_folder().iterdir()))
 
 

@@ -62,7 +62,6 @@ class Build:
 
     @property
     def settings(self) -> ArchitectureSettings:
-        """The toolchain's settings for the platform's architecture."""
         return self.toolchain.settings_for(self.platform.architecture)
 
     @property

@@ -28,8 +28,8 @@ _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHON
 class Compiler:
     """An installed compiler, with the first arguments of the command line and the version.
 
-    ``folder`` is the folder of the installation if a variable or a Python module determines it. It
-    is empty for other compilers.
+    ``folder`` is the folder of the installation if a variable or a Python module determines it, or
+    '' for other compilers.
     """
 
     command: tuple[str, ...]
@@ -81,7 +81,7 @@ def find_errors(output: str) -> list[str]:
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler.
 
-    A missing compiler raises a UserError with instructions for its installation. The message names
+    Raises UserError with installation instructions if the compiler is missing. The message names
     the installed toolchains that support ``architecture``. A compiler version that does not support
     the architecture is rejected. If the toolchain is a folder, the version includes the digest of
     the folder's files.

@@ -167,7 +167,6 @@ def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
 
 
 def read_sections(image: ELFFile, instruction_set: str) -> Iterator[Section]:
-    """Yield the executable sections of an ELF image."""
     for section in image.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] != "SHT_NOBITS":
             yield Section(int(section["sh_addr"]), section.data(), instruction_set)
@@ -188,10 +187,7 @@ def read_offset(flow: Flow, word: int) -> int:
 
 
 def read_move(move: Move, word: int) -> int | None:
-    """Return the number of bytes that an instruction adds to the stack pointer, or None.
-
-    None means that the number is unknown.
-    """
+    """Return the change of the stack pointer in bytes, or None if the change is unknown."""
     if not move.bytes:
         return None
     if move.registers:

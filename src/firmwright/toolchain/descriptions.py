@@ -107,7 +107,6 @@ class DescriptionKind:
     group: str = ""
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the built-in descriptions, sorted."""
         return tuple(list_built_in(self.folder))
 
     def installed_folders(self) -> dict[str, Traversable]:

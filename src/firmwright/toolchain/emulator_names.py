@@ -24,7 +24,6 @@ They need no entry point, so a copy of the source also contains them.
 
 
 def emulator_names() -> tuple[str, ...]:
-    """Return the names of the installed emulators, sorted."""
     return tuple(sorted({*BUILT_IN, *find_plugins(GROUP).names}))
 
 

@@ -67,8 +67,6 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Segment:
-    """The bytes to store at a load address."""
-
     address: int
     content: bytes
 

@@ -20,7 +20,7 @@ LENGTHS = struct.Struct("<II")
 """The image's size, and the checksum of the bytes from CHECKED on."""
 LENGTHS_OFFSET = 8
 CHECKED = 16
-"""The offset of the first byte of the checksummed bytes, which reach to the image's end."""
+"""The checksum includes all bytes from this offset on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,6 @@ def _find_board_errors(
 
 
 def _list_in_unicorn(data: Data) -> list[str]:
-    """Return the platform's emulators that run the firmware in unicorn."""
     return [name for name in data["emulators"] if name in IN_UNICORN]
 
 

@@ -45,7 +45,7 @@ Source: ELF for the Arm Architecture (IHI 0044), 4.5.5.
 """
 
 SWITCH = "__gnu_thumb1_case_"
-"""The prefix of libgcc's functions that jump with the table after their call."""
+"""The prefix of libgcc's functions that jump according to the table after their call."""
 
 END = (-1, 0)
 """The address and the depth after the last instruction of a branch."""

@@ -98,7 +98,6 @@ class Toolchain:
 
 
 def toolchain_names() -> tuple[str, ...]:
-    """Return the names of the built-in toolchains, sorted."""
     return TOOLCHAINS.names()
 
 

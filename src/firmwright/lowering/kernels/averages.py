@@ -1,4 +1,4 @@
-"""Averages integers in ONNX's rounding: one sum and one multiplication, as in float32."""
+"""Computes averages of integers in ONNX's rounding from one sum and one multiplication."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def average(
 ) -> relax.Expr | None:
     """Average stored integers, or return None if the result may differ from the graph's result.
 
-    The sum is exact. It is converted to float32 and multiplied by x scale / (count · y scale).
-    Float32 sums round differently only if the result is about half way between two integers. Many
-    sums are half way if both scales are equal and the count is even. In this case only the float32
-    sum determines the rounding.
+    The exact sum is converted to float32 and multiplied by x scale / (count · y scale). Float32
+    sums round differently only if the result is about half way between two integers. Many sums are
+    half way if both scales are equal and the count is even. In this case only the float32 sum
+    determines the rounding.
     """
     source = builder.find_integers(call.args[0], 8)
     sums = None if source is None else read_sums(call, int(source.zero_point[0]))

@@ -123,9 +123,10 @@ def squared_difference(
 def prelu(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale positive values by one factor, and negative products with slopes by another factor.
+    """Scale positive values by one factor, and products with slopes by another factor.
 
-    Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
+    Negative values are multiplied by slopes. Source: tensorflow/lite/kernels/activations.cc
+    (PreluPrepare), internal/reference/prelu.h.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:

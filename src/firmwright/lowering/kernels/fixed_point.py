@@ -97,7 +97,8 @@ def apply_scale_once(
 ) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once.
 
-    ``ties`` is the direction of ties, "up" or "down" in magnitude. It is '' if there are no ties.
+    ``ties`` is the direction of ties, "up" or "down" in magnitude. ``ties`` is '' if there are no
+    ties.
     """
     shift = right.astype("int32") - left.astype("int32")
     if ties:

@@ -4,9 +4,9 @@ Some graphs multiply, move and shift sums by integers. The results of such sums 
 float32 arithmetic cannot replace the integers.
 
 With h = (sum · multiplier) >> 30, a result is at least ``low`` + n if h + offset is at least n ·
-2^shift. A binary search finds the sum at which this step begins in float32. A multiplier fits if an
-offset exists with which all integer steps begin at the same sums as the float32 steps. Each step
-bounds the possible offsets from both sides.
+2^shift. A binary search finds the sum at which this step begins in float32. A multiplier fits if
+one offset makes all integer steps begin at the sums of the float32 steps. Each step bounds the
+possible offsets from both sides.
 """
 
 from __future__ import annotations

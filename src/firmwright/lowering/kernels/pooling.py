@@ -196,7 +196,6 @@ def lower_reduction(
 
 
 def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
-    """Return a single factor divided by a count."""
     shift = int(factors.shift[0])
     left = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     mantissa = (int(factors.mantissa[0]) << left) // count

@@ -101,10 +101,7 @@ def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> Steps | Non
 
 
 def find_begins(scale: np.float32, count: int, nearest: RoundFunction) -> npt.NDArray[np.uint32]:
-    """Return the patterns at which the rounded quotient becomes 1, 2 … ``count``.
-
-    A binary search finds the patterns.
-    """
+    """Return the patterns at which the rounded quotient becomes 1, 2 … ``count``."""
     steps = np.arange(1, count + 1)
     below, reached = np.zeros(count, "int64"), np.full(count, INFINITY, "int64")
     with np.errstate(over="ignore"):

@@ -29,9 +29,9 @@ from firmwright.lowering.kernels.quantized_tensor import (
 SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
 
-LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. Its
-reference kernel does too, although other reference kernels round twice in fixed point. A comparison
-of LiteRT's results with both roundings showed this difference.
+LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. The
+reference kernel of FULLY_CONNECTED also rounds once, although other reference kernels round twice
+in fixed point. A comparison of LiteRT's results with both roundings showed this difference.
 """
 
 

@@ -169,7 +169,7 @@ def lower_by_table(
 ) -> relax.Expr:
     """Look up a function of data - zero point.
 
-    The function returns an integer from which the output's zero point was subtracted.
+    ``function`` returns an integer minus the output's zero point.
     """
     centered = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centered])
