@@ -62,7 +62,6 @@ def get_jobs() -> list[Job]:
 
 
 def get_network_jobs() -> list[Job]:
-    """Return the jobs that build one network, without firmware of several networks."""
     return [job for job in get_jobs() if not job.members]
 
 

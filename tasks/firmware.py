@@ -41,7 +41,6 @@ def list_archived(job: Job) -> dict[str, Path]:
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the libraries that are not part of the project."""
     return [archive for archive in find_extra_archives(job) if archive.is_file()]
 
 

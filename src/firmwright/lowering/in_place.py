@@ -73,7 +73,6 @@ def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
 
 
 def is_alike(one: Parameter, other: Parameter) -> bool:
-    """Return whether two parameters have equal sizes and compatible types in C."""
     same = one.dtype == other.dtype or {one.dtype, other.dtype} <= BYTES
     return same and one.elements == other.elements
 

@@ -269,7 +269,6 @@ def is_cast_constant(call: tvm.ir.Call) -> bool:
 
 
 def sum_type(largest: int) -> str:
-    """Return int32 if it can store sums up to the magnitude ``largest``, else int64."""
     return "int32" if largest < INT32_LIMIT else "int64"
 
 

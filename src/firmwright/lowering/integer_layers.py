@@ -191,7 +191,6 @@ def read_operands(
 
 
 def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
-    """Return whether a value is the region's input or a reshaped input."""
     return bool(skip_reshapes(data, definitions).same_as(parameter))
 
 
@@ -276,7 +275,6 @@ def make_dense(batch: int, weights: Array) -> LinearLayer:
 
 
 def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
-    """Return a product's sums as a convolution's sums, with one pixel per row."""
     return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 

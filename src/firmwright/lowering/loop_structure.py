@@ -105,7 +105,6 @@ def is_cheap(block: SBlock) -> bool:
 
 
 def callee_name(call: tvm.ir.Call) -> str:
-    """Return the name of the C function or TIR operation that a call calls."""
     name = str(call.op.name)
     return str(call.args[0].value) if name.endswith("call_pure_extern") else name
 

@@ -114,13 +114,11 @@ def make_product(
 
 
 def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return all values of a tensor's type, minus the zero point."""
     limits = np.iinfo(dtype_of(term.data))
     return np.arange(limits.min, limits.max + 1) - int(term.zero_point[0])
 
 
 def list_reals(term: QuantizedTensor) -> npt.NDArray[np.float32]:
-    """Return all values of a tensor's type, dequantized in float32."""
     return list_values(term).astype("float32") * np.float32(term.scale[0])
 
 

@@ -211,7 +211,6 @@ def declare_pointers(scheduled: ScheduledRegion) -> str:
 
 
 def refuse_unlowered(function: relax.Function) -> None:
-    """Raise ValueError if TVM did not lower an operator to loops."""
     for binding in list_bindings(function):
         if operator_name(binding.value) not in ("", "relax.call_tir"):
             raise ValueError(explain_missing_loops(short_name(binding.value)))

@@ -18,7 +18,6 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 
 
 def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return 16-bit floats as uint16, and any other array unchanged."""
     return array.view(np.uint16) if array.dtype.name in SIXTEEN_BIT_FLOATS else array
 
 

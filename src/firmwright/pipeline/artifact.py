@@ -70,7 +70,6 @@ class Artifact(Generic[T]):
         return {f"{prefix}{p.relative_to(path).as_posix()}": p for p in found}
 
     def write(self, folder: Path, value: T) -> None:
-        """Write the file into the folder of the running stage."""
         write_file(folder / self.file, self.kind, value)
 
 

@@ -36,7 +36,6 @@ def find_build_root() -> Path:
 
 
 def check_temporary_folder() -> None:
-    """Raise UserError if TMPDIR is not a writable folder."""
     folder = os.environ.get("TMPDIR")
     if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         message = "not a writable folder; set it to a writable folder, or unset it"
@@ -125,7 +124,6 @@ def find_home() -> str:
 
 
 def list_package_folders() -> Iterator[str]:
-    """Return the folders of installed packages and of firmwright."""
     folders = (*site.getsitepackages(), site.getusersitepackages(), str(PACKAGE))
     return (os.path.realpath(folder) for folder in folders)
 

@@ -204,7 +204,6 @@ def say_once(sentence: str) -> None:
 
 
 def list_overrides_by_platform() -> list[dict[str, str]]:
-    """Return the overrides of a recipe once per platform that the overrides name."""
     overrides = read_overrides()
     return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
@@ -321,7 +320,6 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
 
 
 def check_board_access(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError if the file that describes a board's connection has errors."""
     if recipe.run.board is not None:
         images = list_images(platform.is_bare_metal, recipe.slot is not None)
         check_access(recipe.resolve(recipe.run.board), images)

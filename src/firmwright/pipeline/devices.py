@@ -17,7 +17,6 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 
 
 def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
-    """Import the custom devices of the recipe, and return them by name."""
     folder = recipe.path.parent
     return {
         name: load_custom_target(name, reference, folder)

@@ -114,7 +114,6 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
         return False
 
     def get_state(self, dep: str, current_state: FileState | None) -> list[Any] | None:
-        """Return the state to record, or None if the recorded state is still valid."""
         if current_state and read_identity(dep) == list(current_state[:4]):
             return None
         return read_state(dep)
@@ -380,7 +379,6 @@ class InputWatch:
         self.before = {p: read_identity(p) for p in paths}
 
     def check(self) -> None:
-        """Raise UserError if a file has changed since the start."""
         for path, before in self.before.items():
             if not Path(path).exists() or read_identity(path) != before:
                 raise UserError(f"{path} changed while it was being read; build again")

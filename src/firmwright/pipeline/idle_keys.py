@@ -62,7 +62,6 @@ IDLE_KEYS = (
 
 
 def list_idle_keys(job: Job) -> Iterator[str]:
-    """Yield a note with the position of each key that has no effect."""
     for each in IDLE_KEYS:
         if each.is_idle(job):
             yield str(job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}"))
@@ -100,5 +99,4 @@ def list_idle_arguments(
 
 
 def overlaps(key: str, other: str) -> bool:
-    """Return whether two keys are equal, or one key is in the block of the other key."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")

@@ -35,7 +35,6 @@ class SteadyInputs:
         return selected
 
     def process_task_result(self, node: Any, failure: Any) -> None:
-        """Reject a stage's result if an input has changed since the stage began."""
         super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
 
     def find_changed(self, task: Task) -> TaskFailed | None:

@@ -87,7 +87,6 @@ def list_tools(job: Job) -> list[Tool]:
 
 
 def stamp_tools(job: Job) -> list[Any]:
-    """Return the stamps of the packages and tools that determine the bundle."""
     return [find_packages(job), *([tool.name, tool.stamp()] for tool in list_tools(job))]
 
 

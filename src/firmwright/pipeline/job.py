@@ -33,7 +33,6 @@ QUANTIZED_STAGE = "quantized"
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
-    """Return the name of the toolchain, or the path of the toolchain's file."""
     if recipe.toolchain is None:
         return platform.toolchains[0]
     return resolve_own(recipe.toolchain, recipe.path.parent)
@@ -77,7 +76,6 @@ class Job:
 
     @property
     def lowered_stage(self) -> str:
-        """The stage that writes the regions to be lowered."""
         given = (n for n, s in self.stages.items() if s.gives_regions and self.has_stage(n))
         return next(given, "partition")
 
@@ -121,7 +119,6 @@ class Job:
         return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name
 
     def has_stage(self, stage: str) -> bool:
-        """Return whether the stage applies to this recipe."""
         if stage not in self._applying:
             placeholder = stage in (NETWORK_STAGE, LOWERED_STAGE)
             found = self.stages.get(stage)
@@ -129,7 +126,6 @@ class Job:
         return self._applying[stage]
 
     def makes_stage(self, stage: str) -> bool:
-        """Return whether this job, and not the origin, writes the results of a stage."""
         return self.has_stage(stage) and not self.is_of_origin(stage)
 
     def is_of_origin(self, name: str) -> bool:
@@ -160,7 +156,6 @@ class Job:
 
     @property
     def all_jobs(self) -> tuple[Job, ...]:
-        """This job, and the compared job if the recipe has a comparison."""
         return (self, self.comparison_job) if self.recipe.compare else (self,)
 
     @cached_property
@@ -193,11 +188,9 @@ class Job:
 
     @property
     def cores(self) -> dict[str, str]:
-        """The core of each device of the target, in order."""
         return {device.name: device.target.core for device in self.mix}
 
     def list_tasks(self) -> list[str]:
-        """Return the names of the tasks of all stages, in the order of the pipeline."""
         return [self.task_name(stage) for stage in self.stages if self.has_stage(stage)]
 
     def task_name(self, stage: str) -> str:
@@ -214,7 +207,6 @@ class Job:
 
     @property
     def target(self) -> str:
-        """The target of the recipe as one text."""
         return ", ".join(str(device) for device in self.recipe.target)
 
     @property
@@ -246,7 +238,6 @@ class Job:
 
     @property
     def has_firmware(self) -> bool:
-        """Return whether the firmware is compiled and linked."""
         return not self.not_built
 
     @property
@@ -300,7 +291,6 @@ class Job:
 
     @property
     def data_folders(self) -> DataFolders:
-        """The folder of the recipe's data files, and the folder of fetched data files."""
         return DataFolders(self.recipe.path.parent, self.cache)
 
     @property
@@ -347,7 +337,6 @@ class Job:
 
     @cached_property
     def device_files(self) -> list[Path]:
-        """The files of devices that are not built-in."""
         return device_files(self.recipe)
 
     @cached_property
@@ -367,7 +356,6 @@ class Job:
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:
-        """All settings of the platform and the toolchain that affect objects and firmware."""
         return collect_settings(self.build)
 
     @property

@@ -50,7 +50,6 @@ def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
 
 
 def refuse_equal(names: Sequence[str]) -> None:
-    """Raise UserError if two classes have one name, because labels would be ambiguous."""
     for index, name in enumerate(names):
         if name in names[:index]:
             raise UserError(

@@ -99,7 +99,6 @@ def find_differences(
 
 
 def search_command(job: Job) -> str:
-    """Return the command that searches for the recipe with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "search", str(job.recipe.layers), *overrides])
 

@@ -101,7 +101,6 @@ def names_file(output: str, path: Path) -> bool:
 
 
 def is_own(job: Job, name: str) -> bool:
-    """Return whether an object file or an archive is part of the user's libraries."""
     return any(find_library(each, name) for each in (job, *job.members))
 
 

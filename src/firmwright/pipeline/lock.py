@@ -40,7 +40,6 @@ TASK_DOCS = {
 
 
 def list_alternatives() -> set[str]:
-    """Return the names of toolchains and emulators that a lock may contain."""
     emulators = (name for p in platform_names() for name in load_platform(p).emulators)
     return {*toolchain_names(), *emulators}
 
@@ -62,7 +61,6 @@ def check_lock(job: Job, found: Lock) -> None:
 
 
 def lock_command(job: Job) -> str:
-    """Return the command that writes the recipe's lock with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
@@ -177,7 +175,6 @@ def check_files(job: Job) -> None:
 
 
 def preceding_tasks(job: Job) -> list[str]:
-    """Return the task that runs before all stages if the recipe has a lock."""
     return [f"locked-files:{job.bundle_name}"] if job.lock_files else []
 
 

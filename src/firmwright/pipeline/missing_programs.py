@@ -18,7 +18,6 @@ from .task import run_action
 
 
 def preceding_tasks(job: Job) -> list[str]:
-    """Return the task that runs before all stages if programs are missing."""
     return [f"_programs:{job.bundle_name}"] if any(find_missing_programs(job)) else []
 
 
@@ -50,7 +49,6 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
 
 
 def explain_missing(job: Job) -> str:
-    """Return the missing parts of the compiler, or '' if the compiler is complete."""
     try:
         return explain_missing_compiler(job.build.toolchain, job.platform.architecture)
     except UserError as error:  # the installation is incomplete

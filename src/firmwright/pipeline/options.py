@@ -90,7 +90,6 @@ def describe_board(job: Job) -> Any:
 
 
 def describe_modules(job: Job) -> Any:
-    """Return the toolchains of the modules that other cores load."""
     return [asdict(load_toolchain(name)) for name in job.platform.modules.values()]
 
 
@@ -144,7 +143,6 @@ def list_run_files(job: Job) -> list[Path]:
 
 
 def list_sample_files(job: Job) -> list[Path]:
-    """Return the user's files with the samples of the run and the classes."""
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
 
 

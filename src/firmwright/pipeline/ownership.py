@@ -25,7 +25,6 @@ from .job import Job
 
 
 def refuse_taken_folder(job: Job) -> None:
-    """Raise DiagnosticError if the job's folder has foreign files or another recipe's files."""
     message = describe_other_owner(job) or describe_foreign_files(job)
     if message:
         raise DiagnosticError([Diagnostic(str(job.recipe.path), 1, 1, message)])
@@ -87,7 +86,6 @@ def claim_folders(job: Job, stage: Path) -> None:
 
 
 def find_published_list(job: Job) -> Path:
-    """Return the path of the list of files that builds publish next to the stage folders."""
     return job.outdir / f".{job.bundle_name}.published"
 
 

@@ -100,5 +100,4 @@ SHOWN = (WHY, DRY_RUN, VERBOSE, DEBUG, LOG)
 
 
 def is_asked(switch: str) -> bool:
-    """Return whether the command line sets a switch."""
     return get_var(switch) not in (None, "0")

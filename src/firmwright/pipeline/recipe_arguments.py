@@ -65,7 +65,6 @@ def enter_repository() -> None:
 
 
 def find_start() -> Path:
-    """Return the folder of the command, relative to the repository."""
     return Path(os.path.relpath(get_initial_workdir() or os.curdir))
 
 

@@ -131,12 +131,10 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
 
 
 def find_whole_names(job: Job) -> frozenset[str]:
-    """Return the inputs whose floats represent integers."""
     return frozenset({*NETWORK_VALUES.read(job).whole, *find_stated_integers(job)})
 
 
 def find_stated_integers(job: Job) -> dict[str, Range]:
-    """Return the limits of the inputs for which the recipe states whole numbers."""
     return {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}
 
 
@@ -210,6 +208,5 @@ def run_lowered(
 def pack_first_sample(
     interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return the firmware's first inputs ``input_0`` … and first outputs ``output_0`` …."""
     inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
     return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

@@ -117,7 +117,6 @@ class Snapshot:
     paths: Sequence[str] = ()
 
     def list_builds(self) -> list[UpToDate]:
-        """Return all builds, or [] if a recipe must be checked."""
         known = () if self.changed else self.recipes
         return [build for each in known for build in each.list_builds()]
 
@@ -318,7 +317,6 @@ def list_always() -> list[str]:
 
 
 def list_search_paths() -> list[str]:
-    """Return the folders in which Python finds packages and the system finds programs."""
     return [*PYTHON_PATH, *os.environ.get("PATH", "").split(os.pathsep)]
 
 

@@ -54,7 +54,6 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 
 def describe_time(job: Job) -> Iterator[Row]:
-    """Yield the time of an inference if the cycles are known."""
     if job.has_stage("stats"):
         timeline = artifacts.TIMELINE.read(job)
         if timeline.unit == CYCLES:

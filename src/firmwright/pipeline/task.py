@@ -108,7 +108,6 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 
 def explain_missing(job: Job, stage: Stage) -> str:
-    """Return a message that a job does not have a stage, with the reason."""
     reason = stage.explain_absence(job) or f"it needs {stage.condition or 'another recipe'}"
     return f"{job.title} has no stage '{stage.name}': {reason}"
 
@@ -183,7 +182,6 @@ def name_index(job: Job, stage: str) -> str:
 
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
-    """Return the files that a stage reads and that no other stage writes."""
     return [*map(str, stage.inputs(job))]
 
 
@@ -271,7 +269,6 @@ def tell_system_error(error: OSError, outdir: Path) -> str:
 
 
 def locate_error(job: Job, task: str, about: Pointer, message: str) -> str:
-    """Return the message with the location of the recipe key, or with the task's name."""
     if not about:
         return f"{task}: {message}"
     return str(job.recipe.make_diagnostic(about, message.removeprefix(f"{about[0]}: ")))

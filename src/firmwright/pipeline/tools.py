@@ -48,7 +48,6 @@ class Tool:
         return found.digest if found else "not installed"
 
     def list_watched(self) -> Iterable[str]:
-        """Return the files and folders whose change may change the stamp."""
         try:
             found = self.find()
         except UserError:

@@ -68,7 +68,6 @@ def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
 
 
 def is_untuned(job: Job) -> bool:
-    """Return whether a recipe requests tuned layers and the platform has no result yet."""
     return job.recipe.tune is not None and job.counts_instructions and read_network(job) is None
 
 
@@ -137,7 +136,6 @@ def refuse(
 
 
 def tune_command(job: Job) -> str:
-    """Return the command that tunes the recipe with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "tune", str(job.recipe.layers), *overrides])
 
@@ -151,7 +149,6 @@ def describe_tuning(job: Job) -> dict[str, str]:
 
 
 def describe_layer(layer: TunedLayer) -> str:
-    """Return the sentence for a layer, in cycles if the cycles are known."""
     used, default, unit = layer.instructions, layer.default_instructions, "instructions"
     if layer.cycles is not None and layer.default_cycles is not None:
         used, default, unit = layer.cycles, layer.default_cycles, "cycles"

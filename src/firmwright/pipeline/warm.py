@@ -54,7 +54,6 @@ def learn(modules: Iterable[str], answers: Iterable[tuple[Question, str]]) -> No
 
 
 def report_learned(known: Collection[str]) -> str:
-    """Return a text for learn_report, with the answers and the modules except ``known``."""
     return json.dumps([list_imported(known), [*ANSWERS.items()]])
 
 

@@ -34,7 +34,6 @@ class BatchedExpr:
         return len(shape) if shape is not None else 0
 
     def length_at(self, position: int) -> int:
-        """Return the length of an axis counted from the end, or 1 if there is no such axis."""
         return int(static_shape(self.value)[position]) if self.rank >= -position else 1
 
 

@@ -262,7 +262,6 @@ def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, st
 
 
 def is_one_by_one(row: Sequence[Buffer]) -> bool:
-    """Return whether each buffer is dead when the next buffer is written."""
     return all(b.last < after.first for b, after in pairwise(row))
 
 
@@ -289,7 +288,6 @@ def keep_small_loops(
 def find_shared_functions(
     partition: Partition, kernels: Kernels, locations: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the regions that call another region's function, with the name of that region."""
     owners = find_functions(partition, kernels, locations)
     return {region: owner for region, owner in owners.items() if region != owner}
 

@@ -222,7 +222,6 @@ def suggest_batch(
 
 
 def list_weights(kernels: Kernels) -> Iterator[tuple[Parameter, Consumer]]:
-    """Yield every kernel's weights with their names in messages."""
     for kernel in kernels.kernels:
         for weight in kernel.weights:
             yield weight, Consumer(weight.bytes, f"weights of {kernel.region}")

@@ -30,7 +30,6 @@ class MemoryChoices:
     taken: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, size: int) -> MemoryChoices:
-        """Return the choices with ``size`` more bytes of RAM in use."""
         return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})
 
 
@@ -80,7 +79,6 @@ class MemoryAssignment:
 
 
 def pin_buffers(buffers: Iterable[Buffer], choices: MemoryChoices) -> list[Buffer]:
-    """Return the buffers with the memories to which the recipe pins them."""
     return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
 
 
@@ -138,7 +136,6 @@ class Filling:
         return RAM if item.buffer else self.home
 
     def choose(self, item: Item) -> str:
-        """Return the cheapest memory that has space for an item, or else its default memory."""
         found = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
         return next(found, self.find_home(item))
 

@@ -214,7 +214,6 @@ def locate_ports(partition: Partition, views: Mapping[str, tuple[str, int]]) -> 
 
 
 def list_outputs(partition: Partition) -> tuple[str, ...]:
-    """Return the outputs for the caller, without the states' next values."""
     return partition.outputs[: len(partition.outputs) - partition.states]
 
 
@@ -326,6 +325,5 @@ def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
 
 
 def list_next_values(partition: Partition) -> Iterator[str]:
-    """Yield the tensors that contain the states' next values."""
     roots = partition.view_roots
     return (roots[result] for _, result in partition.state_pairs)

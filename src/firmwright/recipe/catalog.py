@@ -59,7 +59,6 @@ class Catalog:
         return (self.digest or self.platforms, self.toolchains, self.devices, self.emulators)
 
     def resolve_platform(self, name: str) -> str:
-        """Return the platform's name for an alias, and any other name unchanged."""
         if name in self.platforms:
             return name
         return next((n for n, p in self.platforms.items() if name in p.aliases), name)

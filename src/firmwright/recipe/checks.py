@@ -211,7 +211,6 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_device_calibration_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield calibration samples for devices if `quantize` makes them useless."""
     if data.get("calibration") is not None and data.get("quantize") is not None:
         message = "`quantize` also has a calibration; remove one of the two keys"
         yield Finding(("calibration",), message)
@@ -302,7 +301,6 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def get_value(data: Any, pointer: Pointer) -> Any:
-    """Return the value at a pointer, or None if there is no such value."""
     for key in pointer:
         data = data.get(key) if isinstance(data, dict) else None
     return data

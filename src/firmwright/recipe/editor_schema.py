@@ -29,7 +29,6 @@ FIRST_LINE = f"# yaml-language-server: $schema={FILE_NAME}"
 
 
 def list_platforms() -> list[str]:
-    """Return the names and the aliases of the platforms."""
     names = platform_names()
     return [*names, *sorted(alias for name in names for alias in load_platform(name).aliases)]
 
@@ -42,7 +41,6 @@ def list_targets() -> list[str]:
 
 
 def allow_names(schema: Any, names: Sequence[str], *others: Schema) -> None:
-    """Change a schema so that a value is one of the names, or has another form."""
     schema["anyOf"] = [{"enum": list(names)}, *others]
 
 

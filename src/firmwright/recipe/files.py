@@ -56,7 +56,6 @@ class FileReference:
 
 
 def is_description_file(name: str) -> bool:
-    """Return whether a name is the path of a custom platform or toolchain."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 

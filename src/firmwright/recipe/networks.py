@@ -68,13 +68,11 @@ class Networks:
 
 
 def read_export(data: Mapping[str, Any]) -> ExportOptions | None:
-    """Return the value of ``export``, which has the forms of a recipe."""
     normal = normalize_data({key: value for key, value in data.items() if key == "export"})
     return msgspec.convert(normal.get("export"), ExportOptions | None)
 
 
 def select_exports(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the command line for ``export``."""
     return {key: text for key, text in overrides.items() if key.split(".")[0] == "export"}
 
 
@@ -173,5 +171,4 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
 
 
 def rebase_name(value: str, start: Path, folder: Path) -> str:
-    """Return a name unchanged, or a path relative to another folder."""
     return os.path.relpath(start / value, folder) if is_own_file(value) else value

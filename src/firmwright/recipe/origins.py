@@ -140,7 +140,6 @@ def format_lines(
 
 
 def is_flat(value: Any) -> bool:
-    """Return whether a value is a list of scalars that fits on a line."""
     scalars = isinstance(value, list) and not any(isinstance(v, dict | list) for v in value)
     return scalars and len(format_scalar(value)) < LONGEST_LINE
 
@@ -208,7 +207,6 @@ def forget_default(pointer: Pointer, value: Any, schema: Schema) -> Any:
 
 
 def drop_empty(data: Any) -> Any:
-    """Return data without keys that have no value, and without mappings that become empty."""
     if isinstance(data, Mapping):
         kept = {key: drop_empty(value) for key, value in data.items()}
         return {key: value for key, value in kept.items() if value not in (None, {}, [])}

@@ -25,7 +25,6 @@ class Override:
     help: str
 
     def find_file(self, text: str) -> str | None:
-        """Return the path of the file that the text must name, or None for other texts."""
         kind = FILE_FORMATS.get(self.schema.get("format", ""))
         return kind.find_required(text) if kind else None
 

@@ -41,5 +41,4 @@ def find_pin_errors(pins: Mapping[str, str], platform: Platform) -> Iterator[Pin
 
 
 def rank(key: str) -> int:
-    """Return the priority of a pin: a kind is lowest, then a pattern, then a name."""
     return 0 if key in KINDS else 1 if "*" in key or "?" in key else 2

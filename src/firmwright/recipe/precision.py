@@ -62,7 +62,6 @@ def read_precision(path: Path) -> tuple[Document, Precision]:
 
 
 def write_precision(path: Path, found: Precision) -> bool:
-    """Write a precision file completely or not at all, and return whether it has changed."""
     return write_whole(path, format_precision(found).encode())
 
 

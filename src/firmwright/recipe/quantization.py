@@ -89,7 +89,6 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
     @property
     def sees_samples(self) -> bool:
-        """Return whether weights or biases depend on layer results for the calibration samples."""
         return self.bias_correction or self.compensate_rounding
 
     @property

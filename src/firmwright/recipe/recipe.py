@@ -274,12 +274,10 @@ class Recipe:
 
     @property
     def source_files(self) -> list[Path]:
-        """All files of the recipe: ``path`` and its bases."""
         return [self.path, *self.bases]
 
     @property
     def bases(self) -> list[Path]:
-        """The files of the recipe other than ``path``: the files that it extends, and overlays."""
         return [file for file in self.chain if file != self.path]
 
     @cached_property
@@ -296,7 +294,6 @@ class Recipe:
         return pointer in self.document.positions
 
     def replace_data(self, data: Mapping[str, Any]) -> Recipe:
-        """Return the recipe with other complete, valid data, and with the original files."""
         return replace(read_recipe(self.path, data), layers=self.layers, chain=self.chain)
 
     def resolve(self, path: str) -> Path:
@@ -322,7 +319,6 @@ class Recipe:
 
     @property
     def functions(self) -> list[str]:
-        """The Python functions that the recipe names as ``module:function``."""
         return [each.value for each in self.references if each.format.is_function]
 
     @cached_property
@@ -361,7 +357,6 @@ class Recipe:
 
 
 def digest_plain(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of plain data as JSON with sorted keys and no spaces."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -377,15 +372,12 @@ def convert_recipe(path: Path, normal: Mapping[str, Any]) -> Recipe:
 
 
 def lock_path(recipe: Path) -> Path:
-    """Return the path of a recipe's lock, which :mod:`firmwright.recipe.lock` describes."""
     return recipe.with_suffix(".lock")
 
 
 def precision_path(recipe: Path) -> Path:
-    """Return the path of a precision file, which :mod:`firmwright.recipe.precision` describes."""
     return recipe.with_suffix(".precision")
 
 
 def tuned_path(recipe: Path) -> Path:
-    """Return the path of a tuned file, which :mod:`firmwright.recipe.tuned` describes."""
     return recipe.with_suffix(".tuned")

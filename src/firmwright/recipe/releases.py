@@ -54,7 +54,6 @@ def find_release_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def is_time(text: str) -> bool:
-    """Return whether a UTC time in ISO 8601 exists."""
     try:
         datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:

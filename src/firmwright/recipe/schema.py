@@ -43,7 +43,6 @@ def digest_schema() -> str:
 
 
 def schema_file(name: str = "recipe") -> Path:
-    """Return the file of a schema in the installation of firmwright."""
     return Path(str(files("firmwright.recipes").joinpath(f"{name}.schema.json")))
 
 
@@ -92,7 +91,6 @@ def _load_whole_schema() -> Schema:
 
 
 def _fits(value: Any, form: Schema) -> bool:
-    """Return whether a value has the type and the required keys of a form."""
     if "type" in form and not isinstance(value, _TYPES[form["type"]]):
         return False
     return all(isinstance(value, dict) and key in value for key in form.get("required", ()))

@@ -72,7 +72,6 @@ def read_tuned(path: Path) -> TunedFile:
 
 
 def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
-    """Write a tuned file completely or not at all, and return whether the file has changed."""
     return write_whole(path, format_tuned(platforms).encode())
 
 

@@ -69,7 +69,6 @@ def board_names() -> tuple[str, ...]:
 
 
 def is_own_board(name: str) -> bool:
-    """Return whether a board is a user's folder and not a built-in name."""
     return "/" in name
 
 
@@ -122,7 +121,6 @@ def list_board_files(name_or_path: str) -> list[Traversable]:
 
 
 def has_board_file(name_or_path: str, name: str) -> bool:
-    """Return whether a board has a file with this name for a project."""
     names = {file.name.removesuffix(TEMPLATE_SUFFIX) for file in list_board_files(name_or_path)}
     return name in names
 

@@ -93,7 +93,6 @@ def driver_words(build: Build, compiler: Compiler) -> tuple[str, ...]:
 
 
 def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
-    """Return a command's arguments with the folder of the compiler's installation inserted."""
     return tuple(word.replace("{folder}", folder) for word in words)
 
 
@@ -127,7 +126,6 @@ def link_command(
 
 
 def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str, ...]:
-    """Return the command line that builds the compiler's run-time library as one object."""
     words = (*build.settings.runtime, *build.settings.runtime_flags)
     return (*compiler.command, *fill_folder(words, compiler.folder), f"-femit-bin={output}")
 

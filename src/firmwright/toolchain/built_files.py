@@ -27,6 +27,5 @@ def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
 
 
 def name_result(file: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Return the path at which a file with this content is stored."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGITS]
     return folder / f"{name}-{digest}{suffix}"

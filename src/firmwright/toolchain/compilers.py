@@ -99,7 +99,6 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
 
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
-    """Return instructions to install a toolchain's compiler, or '' if it is installed."""
     return "" if find_command(toolchain) else _describe_missing(toolchain, architecture)
 
 

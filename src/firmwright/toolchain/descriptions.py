@@ -79,7 +79,6 @@ def list_names(folder: Traversable) -> Iterator[str]:
 
 @cache
 def list_built_in(folder: str) -> dict[str, Path]:
-    """Return the files of firmwright's descriptions in a folder, by name."""
     location = Path(str(files("firmwright.toolchains"))).joinpath(*folder.split("/"))
     return {name: location / f"{name}.yaml" for name in sorted(list_names(location))}
 

@@ -28,7 +28,6 @@ def emulator_names() -> tuple[str, ...]:
 
 
 def is_emulator(name: str) -> bool:
-    """Return whether an emulator is installed, and search for plug-ins unless it is built-in."""
     return name in BUILT_IN or name in find_plugins(GROUP).names
 
 

@@ -28,6 +28,5 @@ def find_family(architecture: str) -> str | None:
 
 
 def find_features(architecture: str) -> Features | None:
-    """Return the possible features of an architecture, or None if they are unknown."""
     family = find_family(architecture)
     return load_families()[family][architecture] if family else None

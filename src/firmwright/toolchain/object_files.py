@@ -143,7 +143,6 @@ def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
 
 
 def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
-    """Return a hint with the most similar symbol, or '' if no symbol is similar."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""
 

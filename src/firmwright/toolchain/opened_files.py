@@ -147,7 +147,6 @@ def list_stated_files(build: Build, compiler: Compiler) -> list[str]:
 
 
 def run_probe(command: Sequence[str], folder: Path) -> str:
-    """Return a compiler's output without the line CONFIGURED, even if the compiler fails."""
     try:
         output = run_compiler(command, folder, folder)
     except subprocess.CalledProcessError as error:

@@ -148,7 +148,6 @@ class Platform:
 
     @property
     def all_in_ram(self) -> bool:
-        """Return whether code and constants share the RAM with the program's data."""
         return "ram" in self.memories and "flash" not in self.memories
 
     @property

@@ -33,7 +33,6 @@ def explain_not_built(build: Build) -> str:
 
 
 def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
-    """Yield each missing requirement of the SDK's make, with a remedy."""
     if missing := explain_missing_compiler(build.toolchain, build.platform.architecture):
         yield missing
     for variable, (known_by, *_) in sdk.folders.items():

@@ -162,7 +162,6 @@ class Program:
         return min([end, *self._entries[number : number + 1]])
 
     def are_one(self, start: int, address: int | None) -> bool:
-        """Return whether an address is inside the function at ``start``, after its start."""
         return address is not None and start < address < self.find_end(start)
 
 

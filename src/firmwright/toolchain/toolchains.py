@@ -75,7 +75,6 @@ class Toolchain:
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
-        """Return whether the toolchain links with the board's linker script."""
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
 
     def settings_for(self, architecture: str) -> ArchitectureSettings:

@@ -30,7 +30,6 @@ class RegionBuilder:
         return self.values[argument] if isinstance(argument, relax.Var) else argument
 
     def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
-        """Return the call that an argument is bound to if it calls the operator, else None."""
         call = self.definitions.get(argument)
         return call if call is not None and operator_name(call) == operator else None
 

@@ -54,7 +54,6 @@ class QuantizedTensor:
 
     @property
     def has_wide_sums(self) -> bool:
-        """Return whether the values are sums of 16-bit activations."""
         return self.activation_dtype in ("int16", "uint16")
 
     def has_same_params(self, other: QuantizedTensor) -> bool:

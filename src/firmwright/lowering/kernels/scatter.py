@@ -166,7 +166,6 @@ def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def broadcast(position: Position, shape: Sequence[int]) -> Position:
-    """Return a position in a tensor that is broadcast to the shape of the loops."""
     last = position[len(position) - len(shape) :]
     return tuple(i if length > 1 else 0 for i, length in zip(last, shape, strict=True))
 

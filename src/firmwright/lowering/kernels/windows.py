@@ -38,18 +38,15 @@ class Windows:
 
     @property
     def input_range(self) -> tuple[int, int]:
-        """The first and the last position that any window reads."""
         return int(self.input_index(0, 0)), int(self.input_index(self.outputs - 1, self.size - 1))
 
     @property
     def is_padded(self) -> bool:
-        """Return whether any window reads outside the elements."""
         first, last = self.input_range
         return first < 0 or last >= self.extent
 
     @property
     def is_uniform(self) -> bool:
-        """Return whether every position of every window counts."""
         first, last = self.input_range
         return first >= -self.counted_padding[0] and last < self.extent + self.counted_padding[1]
 
