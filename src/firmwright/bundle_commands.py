@@ -135,7 +135,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     bundle = read_bundle(options.bundle)
     envelope = options.envelope or envelope_path(options.bundle)
     if options.attest:
-        # An error of the envelope is reported before the build, which takes much time.
+        # An error of the envelope is reported before the build, which needs much time.
         prepare_envelope(bundle, options.attest, envelope)
     if options.files:
         search_in(options.files)

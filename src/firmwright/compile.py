@@ -122,8 +122,8 @@ def lower_each(
 ) -> list[tuple[str, LoweredRegion]]:
     """Return the device and the lowered form of every region that computes.
 
-    ``kept`` has the regions that are already lowered, by name. Raises UserError with every operator
-    that cannot be compiled.
+    ``kept`` maps the names of regions that are already lowered to their lowered forms. Raises
+    UserError with every operator that cannot be compiled.
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
@@ -190,7 +190,7 @@ def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegio
 def share_weights(
     lowered: Iterable[tuple[str, LoweredRegion]],
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
-    """Return the kernels of lowered regions, and their weights by name.
+    """Return the kernels of lowered regions, and a mapping of names to their weights.
 
     Equal arrays of a device share one name. Therefore all steps of a recurrent layer share its
     weights.

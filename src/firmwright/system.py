@@ -92,7 +92,7 @@ class FolderChanges:
     """Sleeps until a change in folders, or for a time if the system does not report changes.
 
     Some file systems report no changes, and the number of watched folders is limited. One object
-    serves all waits, because closing it takes up to 20 ms.
+    serves all waits, because closing it needs up to 20 ms.
     """
 
     def __init__(self) -> None:

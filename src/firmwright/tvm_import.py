@@ -1,12 +1,12 @@
 """Checks the versions of TVM before its import, and skips slow parts that firmwright does not use.
 
 If PyTorch is installed, TVM imports it for modules that mix both, and because of a symbol conflict
-on Windows. The import takes 2 to 3 s in each process of a build. Only the importer of PyTorch
+on Windows. The import needs 2 to 3 s in each process of a build. Only the importer of PyTorch
 programs needs PyTorch, and that importer imports PyTorch itself.
 
 TVM's runtime for several machines is in a library that TVM loads later. Therefore the import of
 this runtime fails, and TVM works without it. However, the trace of the failure reads the debug
-symbols of all libraries, which takes 0.3 s.
+symbols of all libraries, which needs 0.3 s.
 
 Each of 50 modules requests some of TVM's 2,000 functions. Each request lists all 2,000 names. This
 module lists the names once, which saves 0.04 s of the remaining 0.25 s.

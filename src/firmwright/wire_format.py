@@ -1,4 +1,4 @@
-"""Reads and writes protobuf messages without the library protobuf, whose import takes 25 ms.
+"""Reads and writes protobuf messages without the library protobuf, whose import needs 25 ms.
 
 A field is a number and a value. The value is an integer or bytes: a text or a nested message.
 """

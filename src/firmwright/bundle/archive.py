@@ -64,7 +64,7 @@ def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
-    """Return the archive's folder, and its files by their names below the folder.
+    """Return the archive's folder, and a mapping of names below the folder to contents.
 
     Messages name the archive ``shown``. Raises BrokenBundleError if :func:`write_archive` would
     write different bytes, or if the archive exceeds a limit of this module.
@@ -135,7 +135,7 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def read_tar(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by name, after all names are checked."""
+    """Map the checked names of the files in an uncompressed archive to their contents."""
     files: dict[str, bytes] = {}
     taken: set[str] = set()
     try:

@@ -24,7 +24,7 @@ AGAIN = "fetch or build the bundle again"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A checked bundle; ``files`` has the content of each file by its name below ``folder``.
+    """A checked bundle; ``files`` maps each file's name below ``folder`` to its content.
 
     ``manifest`` is the content of ``manifest.json``. It fits its schema and lists all files.
     """

@@ -58,8 +58,8 @@ class ReleaseFacts:
 class BillOfMaterials:
     """A firmware with its parts; ``sha256`` is the digest of the firmware's image.
 
-    ``stages`` are the descriptions of the build stages, in order. ``metrics`` are measured
-    accuracies of the firmware by name. ``release`` is None if the recipe states no release.
+    ``stages`` are the descriptions of the build stages, in order. ``metrics`` maps names to
+    measured accuracies of the firmware. ``release`` is None if the recipe states no release.
     """
 
     name: str

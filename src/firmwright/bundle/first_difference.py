@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the first differing file by name, and the position; '' if all files are equal."""
+    """Return the name of the first differing file, and the position; '' if all files are equal."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in only one of them"
@@ -111,7 +111,7 @@ def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder by relative path, or a single file by its name."""
+    """Map the relative paths of a folder's files, or the name of a single file, to the contents."""
     if folder.is_file():
         return {folder.name: folder.read_bytes()}
     files = (path for path in folder.rglob("*") if path.is_file())

@@ -25,7 +25,7 @@ from firmwright.ir.tensors import ModelSignature
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 HASHES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
-"""The hash of a signature by the name of the key's curve."""
+"""Maps the name of the key's curve to the hash of a signature."""
 CERTIFICATES = ("certificate", "x509CertificateChain")
 """The fields of a bundle that was signed with a certificate instead of a key."""
 
@@ -184,7 +184,7 @@ def verify_envelope(path: Path, key: Any) -> bytes:
 
 
 def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]:
-    """Return the subject of a statement, and the digests of its files by name.
+    """Return the subject of a statement, and a mapping of its files' names to digests.
 
     Raises UserError if the subject's digest is not the digest of all file digests.
     """
@@ -258,7 +258,7 @@ def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | Non
 
 
 def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
-    """Return the digests by name; a file that was signed alone gets the model's name."""
+    """Return the digests. The model's name replaces the name of a file that was signed alone."""
     return {model.name if name == ALONE else name: digest for name, digest in signed.items()}
 
 

@@ -77,7 +77,7 @@ def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
 
 
 def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
-    """Return a separate envelope for each signature, by the id of the key."""
+    """Map the id of each key to a separate envelope with the key's signature."""
     found = read_own_envelope(bundle, path)
     return {
         key: encode_envelope(make_envelope(found.payload, {key: signature}))

@@ -146,7 +146,7 @@ def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> 
 
 
 class Workers:
-    """The workers of a cluster by address; ``accepted`` workers may get jobs."""
+    """The workers of a cluster, identified by addresses; ``accepted`` workers may get jobs."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Workers:
                 self.judge(address, present[address])
 
     def list_present(self) -> dict[str, str]:
-        """Return the workers' names by their addresses."""
+        """Map the addresses of the workers to their names."""
         # `Client.scheduler_info` may return a list without workers, because dask updates it only
         # every 2 s.
         ask = self.client.scheduler.identity
@@ -218,7 +218,7 @@ class Workers:
 
 
 class Dispatch(Generic[T]):
-    """The waiting jobs, and the running jobs by the address of the worker."""
+    """The waiting jobs, and the running jobs; the keys are the addresses of the workers."""
 
     def __init__(
         self,

@@ -28,8 +28,8 @@ class Order:
     ``program`` is a module. Its ``main`` has the arguments ``folder``, ``arguments`` and ``text``,
     and returns the exit code. A separate program gets the end of a lifeline, the folder and the
     arguments, and reads the text from its standard input. ``environment`` has variables that
-    replace the worker's variables. ``files`` has the SHA-256 of each file of the recipe, by its
-    path from ``root``.
+    replace the worker's variables. ``files`` maps the path of each file of the recipe, relative to
+    ``root``, to its SHA-256.
     """
 
     name: str

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from firmwright.compression.coders import Array, Encoded, list_encoded
 
 Encodings = Mapping[str, Encoded]
-"""The encoded arrays by name. Arrays that are not encoded are missing."""
+"""Maps the names of arrays to their encodings. Arrays that are not encoded are missing."""
 
 
 class LimitError(Exception):

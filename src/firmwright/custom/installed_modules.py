@@ -1,7 +1,7 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
 A small package is listed by its files. A large package and its requirements are listed by their
-versions, because reading thousands of files takes seconds per build.
+versions, because reading thousands of files needs seconds per build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWN_PACKAGES = {
     "tvm": "apache-tvm",
     "tvm_ffi": "apache-tvm-ffi",
 }
-"""Large packages that firmwright itself uses, by the name of their module."""
+"""Maps the names of modules to the large packages that firmwright itself uses."""
 
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -40,7 +40,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]+")
 class InstalledCode:
     """The ``files`` whose contents count, and the ``packages`` (pip's names) whose versions count.
 
-    ``folders`` has the folder of each module or package whose files count, by name.
+    ``folders`` maps the names of the modules and packages whose files count to their folders.
     """
 
     files: tuple[Path, ...]

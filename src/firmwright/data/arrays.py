@@ -37,7 +37,7 @@ UNREADABLE = (
 
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
-"""Outputs of a network by name, as real numbers; the first axis is the sample axis."""
+"""Maps the names of a network's outputs to real numbers; the first axis is the sample axis."""
 
 
 def load_npy(path: Path) -> Array:

@@ -106,7 +106,7 @@ def find_package_folder(package: str) -> Path | None:
 
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names. Raises UserError if there are none."""
+    """Return the local files that an entry names. Raises UserError if no file matches."""
     found = list_files(file, folder)
     if not found and file.path is not None:
         path = (find_folder(file, folder) or folder) / file.path

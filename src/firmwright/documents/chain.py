@@ -37,8 +37,8 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 class Layers:
     """A file, its overlays, and values of the command line; later layers replace earlier values.
 
-    ``overrides`` has YAML texts by key, such as ``run.samples``. Paths in these texts start at the
-    file's folder.
+    ``overrides`` maps keys, such as ``run.samples``, to YAML texts. Paths in these texts start at
+    the file's folder.
     """
 
     path: Path

@@ -39,7 +39,7 @@ _ADVICE = {
     "alias|anchor": "; put text that begins with & or * in quotes",
     "another document": "; a file has one: remove `---` and the lines after it",
 }
-"""Advice for YAML errors, by patterns of their messages. The first match counts."""
+"""Maps patterns of the messages of YAML errors to advice. The first match counts."""
 
 
 @dataclass(frozen=True)

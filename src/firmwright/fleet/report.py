@@ -41,7 +41,7 @@ class Row:
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
-    """Return the outcomes of the last run by their jobs; {} if there was no run.
+    """Map the jobs of the last run to their outcomes; {} if there was no run.
 
     Raises UserError if the file is damaged.
     """

@@ -52,7 +52,7 @@ FOLDER = "fleet"
 class Fleet:
     """The jobs of a command, and their workers; ``scheduler`` is None if only this machine builds.
 
-    ``before`` has the outcomes of the last run by their jobs.
+    ``before`` maps the jobs of the last run to their outcomes.
     """
 
     jobs: list[FleetJob]

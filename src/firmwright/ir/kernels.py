@@ -165,7 +165,7 @@ class Kernel:
 class LoweredRegion:
     """A device's result for a region: a kernel, and the arrays that it reads.
 
-    ``weights`` has the arrays in the stored layout, by their names in the kernel's parameters.
+    ``weights`` maps the names in the kernel's parameters to the arrays in the stored layout.
     """
 
     kernel: Kernel
@@ -186,7 +186,7 @@ class KeptRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegions:
-    """The results of regions for the next build, by region name (file ``kernels/kept.json``)."""
+    """The results of regions for the next build (file ``kernels/kept.json``)."""
 
     regions: Mapping[str, KeptRegion]
 

@@ -149,7 +149,7 @@ class LinearLayer(LayerGeometry):
         return self.weights.reshape(self.out_channels, -1)
 
     def list_sums(self, **changes: Any) -> dict[str, Any]:
-        """Return the fields of :class:`LinearLayer` by name, updated with ``changes``.
+        """Map the names of the fields of :class:`LinearLayer` to their values or to ``changes``.
 
         The additional fields of a subclass are not included.
         """

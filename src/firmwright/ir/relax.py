@@ -164,7 +164,7 @@ def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRMo
 def copy_variables(function: relax.Function) -> relax.Function:
     """Return a function with new variables, because a module binds each variable only once.
 
-    TVM's copy infers types again, which takes a millisecond per convolution. This function does not
+    TVM's copy infers types again, which needs a millisecond per convolution. This function does not
     infer types.
     """
     copies: dict[relax.Var, relax.Var] = {}
@@ -218,7 +218,7 @@ def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
 def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
     """Remove dataflow bindings of ``main`` that have no reader, in one pass from the end.
 
-    TVM's pass compares each dead binding with each live binding. It takes seconds if 2,000 of
+    TVM's pass compares each dead binding with each live binding. It needs seconds if 2,000 of
     10,000 bindings are dead.
     """
     main = module["main"]

@@ -122,10 +122,10 @@ class ModelInterface:
     remarks: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     output_tensors: dict[str, str] = field(default_factory=dict)
-    """The tensors of a TFLite model's outputs, by the outputs' names; a signature chooses them."""
+    """Maps the names of a TFLite model's outputs, which a signature chooses, to their tensors."""
     input_c_names: dict[str, str] = field(default_factory=dict)
     output_c_names: dict[str, str] = field(default_factory=dict)
-    """The C names of the recipe, by the names of inputs and outputs."""
+    """Map the names of inputs and outputs to the C names in the recipe."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:

@@ -115,7 +115,7 @@ def unescape(text: str) -> str:
 def find_impulse_model(source: Source, folder: Path) -> Setting:
     """Return the model in the folder of an export, or its C file if EON compiled the model.
 
-    Raises UserError if there are several models or none.
+    Raises UserError if there is not exactly one model.
     """
     files = sorted(folder.glob("*")) if folder.is_dir() else []
     models = [path for path in files if path.suffix == ".tflite"]

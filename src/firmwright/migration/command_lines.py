@@ -131,7 +131,7 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
 
 
 def choose(found: list[Command]) -> list[Command]:
-    """Return the commands that name a model; if there are none, the commands with an option."""
+    """Return the commands that name a model, or else the commands with an option."""
     for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
         kept = [each for each in found if any(re.search(pattern, word) for word, _ in each[0])]
         if kept:

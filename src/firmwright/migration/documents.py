@@ -12,7 +12,7 @@ from firmwright.migration.source import Setting, Source
 
 
 def read_document(source: Source) -> list[Setting]:
-    """Return the values of a YAML file by their keys, such as ``session.model_path``.
+    """Return the values of a YAML file. A name is a path of keys, such as ``session.model_path``.
 
     A numeric key, as in TI's maps of labels, becomes text. Raises DiagnosticError if the text is
     not YAML or not a mapping.

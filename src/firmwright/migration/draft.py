@@ -208,7 +208,7 @@ def convert_shapes(
 def convert_dimension(
     setting: Setting, _source: Source, _catalog: Catalog
 ) -> Mapping[str, int] | None:
-    """Return the length of a dimension by its name; an example is ``batch:1``."""
+    """Map the name of a dimension to its length, for example ``batch:1``."""
     name, _, length = str(setting.value).rpartition(":")
     return {name: int(length)} if name and re.fullmatch(r"\d{1,9}", length) else None
 
@@ -234,4 +234,4 @@ CONVERTERS: Mapping[str, Converter] = {
     "deeploy": convert_deeploy,
     "tvm_names": convert_tvm_names,
 }
-"""The functions by the names that rules use."""
+"""Maps the names that rules use to functions."""

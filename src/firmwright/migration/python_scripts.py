@@ -121,7 +121,7 @@ class Script:
                 yield self.make_setting(f"{name}.{parameter}", self.evaluate(value), value)
 
     def read_mapping(self, node: ast.expr) -> Iterator[Setting]:
-        """Yield the values of a dict by their keys."""
+        """Yield the values of a dict; the settings have the names of the keys."""
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             pairs = [*zip(node.keys, node.values, strict=True)]

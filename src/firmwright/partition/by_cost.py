@@ -98,7 +98,7 @@ def partition_by_cost(
 
 @dataclass(frozen=True)
 class Network:
-    """The regions by the order of the target, before layouts and memories are chosen."""
+    """The regions according to the order of the target, without layouts and memories."""
 
     functions: IRModule
     partition: Partition
@@ -117,7 +117,9 @@ class Network:
 
     @cached_property
     def options(self) -> Sequence[Options]:
-        """Return the options of each region; the first option is the choice by order."""
+        """Return the options of each region; the first option is the choice of the target's
+        order.
+        """
         pairs = zip(self.partition.regions, self.groups, strict=True)
         return [tuple(self.list_options(region, group)) for region, group in pairs]
 
@@ -203,7 +205,7 @@ class Network:
     def make_table(
         self, name: str, users: Sequence[int | None], counts: Mapping[int, int], by_layout: bool
     ) -> Table:
-        """Return the costs of a tensor's transforms or copies, by the choices of its users."""
+        """Return the costs of a tensor's transforms or copies for all choices of its users."""
         nodes = tuple(dict.fromkeys(node for node in users if node is not None and node in counts))
         shape = tuple(counts[node] for node in nodes)
         if prod(shape) > LARGEST_TABLE:

@@ -26,9 +26,7 @@ class TooManyCombinationsError(Exception):
 
 @dataclass(frozen=True)
 class Table:
-    """Costs by the choices of ``nodes``; the table has one axis per node, without repeated
-    nodes.
-    """
+    """The costs of the choices of ``nodes``; there is one axis per node."""
 
     nodes: tuple[int, ...]
     costs: npt.NDArray[Any]

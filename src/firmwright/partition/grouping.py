@@ -100,7 +100,7 @@ def group_operators(
 
 
 def open_composites(taken: Mapping[str, Sequence[Composite]]) -> dict[relax.Var, Group]:
-    """Return a group for each composite, by the variables of its operators."""
+    """Map the variables of each composite's operators to a group for the composite."""
     group_of = {}
     for device, composites in taken.items():
         for composite in composites:

@@ -61,7 +61,7 @@ def partition_module(
 def prepare_network(
     module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Mapping[relax.Var, int]]:
-    """Return the module after the devices' rewrites, and the model's MACs by operator."""
+    """Return the module after the devices' rewrites, and the MACs of each operator of the model."""
     module = name_outputs(module, interface)
     # A rewrite may add multiplications by zero. Only the multiplications of the model count.
     own_macs = count_operator_macs(module).values()

@@ -66,7 +66,7 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
 def tabulate(
     choices: Choices, sizes: Sequence[Sequence[int]], limit: int
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the minimum error of each layer and all later layers, by the number of remaining
+    """Return the minimum error of each layer and all later layers for each number of remaining
     steps.
     """
     table = [np.zeros(limit + 1)]

@@ -47,7 +47,7 @@ Assignment = tuple[Choice, ...]
 
 @dataclass
 class Search:
-    """A search for a job: the layers, and the results of trials by assignment."""
+    """A search for a job: the layers, and the result of each trial."""
 
     job: Job
     limits: SearchOptions

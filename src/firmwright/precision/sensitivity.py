@@ -222,7 +222,7 @@ class Sensitivity:
 def find_free_layers(
     model: onnx.ModelProto, options: QuantizeOptions, layers: LayerChoice
 ) -> dict[str, onnx.NodeProto]:
-    """Return the layers by their weights, except layers whose type the recipe states."""
+    """Map weights to their layers. Layers whose type the recipe states are excluded."""
     nodes = list(model.graph.node)
     fixed = {n for e in options.layers if e.weights for n in match_nodes(nodes, e.match)}
     found: dict[str, onnx.NodeProto] = {}

@@ -58,7 +58,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """Return the inputs and outputs of the sample. Formatting long samples takes seconds."""
+        """Return the inputs and outputs of the sample. Formatting long samples needs seconds."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
@@ -76,7 +76,7 @@ class Package:
 
     ``name`` is the prefix of the only network, or of the functions for all networks. ``workspace``
     is the size in bytes of the working memory that the caller passes; it is None if the memory is
-    static. ``drivers`` contains the portable drivers of the devices, by file name. ``url`` is the
+    static. ``drivers`` maps file names to the portable drivers of the devices. ``url`` is the
     address of a page about the network.
     """
 

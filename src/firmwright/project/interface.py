@@ -99,7 +99,7 @@ class NetworkInterface:
     ``build_id`` is the id in the header. A program includes ``header`` and calls ``function``.
     Before the first call, the program passes the arena with ``initialize``, unless the arena is
     static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the size of the
-    working memory, by memory. ``constant_bytes`` is the size of weights, biases and scales.
+    working memory in each memory. ``constant_bytes`` is the size of weights, biases and scales.
     ``class_names`` are the recipe's class names; it is empty if the recipe states no names. A
     network that keeps tensors between runs has ``states``. Then the function ``reset`` sets them to
     their initial values.
@@ -146,7 +146,7 @@ def describe_ports(
 
 
 def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] | msgspec.UnsetType:
-    """Return the entries of the states; UNSET if there are none."""
+    """Return the entries of the states; UNSET if there are no states."""
     described = tuple(
         InterfaceState(
             member=state.member,

@@ -105,5 +105,5 @@ class Network:
 
     @property
     def profile(self) -> str:
-        """Return the measurement of the demo application; "none" if there is no demo."""
+        """Return the measurement of the demo application; ``none`` if there is no demo."""
         return self.demo.profile if self.demo else "none"

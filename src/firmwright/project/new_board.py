@@ -34,7 +34,7 @@ FILE_REMARKS = {
     "fw_hal.c": "Change: the registers of the UART that is your console; clocks and pins in "
     "fw_hal_init; fw_hal_exit, if the run ends without a debugger or emulator.",
 }
-"""Notes on the parts to change in a board's file, by the file's name in the project."""
+"""Maps the name of a board's file in the project to a note on the parts to change."""
 
 PLATFORM_REMARKS = {
     "architecture": "The core, which the toolchains below have to support. The family {family} has "
@@ -48,7 +48,7 @@ PLATFORM_REMARKS = {
     "toolchain file.",
     "emulators": "{emulation} With [] the firmware is built and not run.",
 }
-"""Notes on the parts to change in a platform file, by key."""
+"""Maps the keys of a platform file to notes on the parts to change."""
 
 COPIED = "copied_memories"
 """The memories to which the start-up code copies constants. A new board has no such memories,

@@ -23,7 +23,7 @@ WORKFLOWS = {
     "gitlab": (".gitlab-ci.yml", "repository/gitlab.yml.j2"),
     "azure": ("azure-pipelines.yml", "repository/azure.yml.j2"),
 }
-"""The path and the template of the workflow, by the service that runs it."""
+"""Maps each service to the path and the template of its workflow."""
 CONSTRAINTS = "constraints.txt"
 IGNORED = "/build/\n__pycache__/\n"
 PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")

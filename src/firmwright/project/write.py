@@ -68,7 +68,7 @@ CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
 
 
 def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
-    """Return the paths of the files that belong only to this network, by template."""
+    """Map templates to the paths of the files that belong only to this network."""
     board, prefix = build.platform.board, network.c_prefix
     constants = BYTES_TEMPLATE if network.binary_constants else TEXT_TEMPLATE
     templates = [*NETWORK_TEMPLATES, constants, *(DETECTION_TEMPLATES if network.detector else ())]
@@ -135,10 +135,10 @@ def write_network(
 
 
 def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the sources of the regions' functions by name, and the files of their kernels.
+    """Yield the names and texts of the regions' sources, and of the files of their kernels.
 
     A region with loops has a separate file. Regions that only call functions of other files share
-    one file, because starting the compiler takes more time than compiling such a region.
+    one file, because starting the compiler needs more time than compiling such a region.
     """
     prefix, steps = variables["prefix"], [step for step in variables["steps"] if step.callers]
     for step in steps:

@@ -70,7 +70,7 @@ def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
-    """Return the lines with different factors per channel, by the last node's result."""
+    """Map the last node's result to the line, for each line with different factors per channel."""
     constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
     results = {output.name for output in model.graph.output}
     found: dict[str, Line] = {}
@@ -134,7 +134,7 @@ def read_normalization(
 
 
 def read_shapes(model: onnx.ModelProto) -> Shapes:
-    """Return the shapes of the float32 tensors that are not constants, by name."""
+    """Map the names of the float32 tensors that are not constants to their shapes."""
     graph = model.graph
     kinds = {v.name: v.type.tensor_type for v in (*graph.input, *graph.value_info, *graph.output)}
     return {

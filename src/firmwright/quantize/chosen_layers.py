@@ -25,7 +25,9 @@ class TensorTypes:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The result of the recipe's layer lists: nodes that stay float, and types by node name."""
+    """The result of the recipe's layer lists: the nodes that stay float, and the types of each
+    node.
+    """
 
     kept_float: tuple[str, ...]
     types: dict[str, TensorTypes]

@@ -232,7 +232,7 @@ def choose_activation_params(
 
 
 def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
-    """Return the interval of a result that its operator defines; None if it defines none.
+    """Return the interval that the operator of a result defines, or None.
 
     The interval of a gate is also defined. Its steps are a power of two, so that its products with
     other tensors are exact in float32.

@@ -45,7 +45,9 @@ SIGN_PRESERVING_OPERATORS = relax_names(
 
 @dataclass(frozen=True)
 class RestoredNetwork:
-    """The float network; ``ranges`` are by the names of variables, inputs and outputs."""
+    """The float network; ``ranges`` maps the names of variables, inputs and outputs to their
+    ranges.
+    """
 
     module: tvm.IRModule
     interface: ModelInterface
@@ -92,7 +94,7 @@ class Restorer:
         self.names = self.name_tensors()
 
     def find_fused_clips(self) -> dict[relax.Var, relax.VarBinding]:
-        """Return, by quantized variable, the clip that is its only reader: a fused activation."""
+        """Map each quantized variable to the clip that is its only reader: a fused activation."""
         uses = Counter(read_all_variables(self.bindings))
         return {
             b.value.args[0]: b

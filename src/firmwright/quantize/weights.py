@@ -106,7 +106,7 @@ def clamp_weights(
 
 
 def channel_axis(node: onnx.NodeProto) -> int | None:
-    """Return the axis of output channels in the node's second operand; None if there is none."""
+    """Return the axis of output channels in the node's second operand, or None."""
     attributes = read_attributes(node)
     if node.op_type == "Conv":
         return 0

@@ -77,7 +77,7 @@ def refuse_other_versions(bundle: Bundle) -> None:
 def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
     """Write the inputs of the build below ``root``, at their paths relative to the recipe.
 
-    Returns the path of the recipe, and the digests of missing files by name.
+    Returns the path of the recipe, and a mapping of missing files to digests.
     """
     wanted = bundle.manifest["inputs"]["files"]
     folder = root.joinpath(*["recipe"] * max([1, *map(count_levels_up, wanted)]))

@@ -47,7 +47,7 @@ class Variation:
     jobs: int
     variables: Mapping[str, str | None]
     wrappers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The commands that change a condition of the build, by the name of the condition."""
+    """Maps the name of a condition of the build to the command that changes it."""
     installation: Path | None = None
     """The folder of a second installation of firmwright."""
 

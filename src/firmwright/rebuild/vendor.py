@@ -139,7 +139,7 @@ def list_copies(jobs: Sequence[Job]) -> dict[str, Input]:
 
 
 def name_recipes(jobs: Sequence[Job]) -> list[str]:
-    """Return the recipes, with their overlays, by their names below ``files``."""
+    """Return the names of the recipes and their overlays below ``files``."""
     root = find_root(jobs)
     named = (map(to_absolute, job.recipe.layers.files) for job in jobs)
     texts = (":".join(p.relative_to(root).as_posix() for p in files) for files in named)
@@ -147,7 +147,7 @@ def name_recipes(jobs: Sequence[Job]) -> list[str]:
 
 
 def list_fetched(jobs: Sequence[Job]) -> dict[str, Input]:
-    """Return the files that recipes name by digest, by their names in the folder."""
+    """Map names in the folder to the files that recipes identify with digests."""
     found: dict[str, Input] = {}
     for stated in (each for job in jobs for each in find_digests(job.recipe.data)):
         file = DataFile(url=stated.get("url"), sha256=stated["sha256"], name=stated.get("name"))

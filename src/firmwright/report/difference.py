@@ -12,7 +12,7 @@ from firmwright.report.verdict import read_verdict
 
 Manifest = Mapping[str, Any]
 Values = dict[str, Any]
-"""Values by the names under which they are compared."""
+"""The values to compare; the keys are their names."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
 
 
 def flatten(value: Any, path: str = "") -> Values:
-    """Return the leaves of plain data by position, such as ``run.inputs.x[0]``."""
+    """Map the positions of leaves in plain data, such as ``run.inputs.x[0]``, to the leaves."""
     if isinstance(value, Mapping) and value:
         parts = [(f"{path}.{key}" if path else str(key), part) for key, part in value.items()]
     elif isinstance(value, list) and value:

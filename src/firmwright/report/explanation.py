@@ -84,8 +84,8 @@ def explain(
 ) -> Explanation:
     """Return the explanation of a partition; ``devices`` are the devices of the mix, in order.
 
-    ``kernels`` has the variants of the regions' C code by region, if they are known. ``memories``
-    has the memories of the regions' parts.
+    ``kernels`` maps the names of regions to the variants of their C code, if they are known.
+    ``memories`` has the memories of the regions' parts.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
@@ -222,7 +222,7 @@ def check_offload(
     require_offload: float | None,
     ends_on_processor: bool = True,
 ) -> dict[str, str]:
-    """Return a text for each requirement that is not met, by the recipe's key.
+    """Map the recipe's key of each requirement that is not met to a text.
 
     The text has the operators and the broken rules. ``require_offload`` is in percent of the
     network's multiply-accumulates. A mix of one device meets every requirement. No operator falls

@@ -1,4 +1,4 @@
-"""Writes every file of a bundle's report, by its name in the bundle."""
+"""Writes all files of a bundle's report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = "report.html"
 def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
     """Return the page, and a folder next to it with the facts of the page for programs.
 
-    ``code`` has the C code of layers by their numbers.
+    ``code`` maps the numbers of layers to their C code.
     """
     overlays = {f"over_model_{name}.json": data for name, data in make_overlays(report).items()}
     explorer: dict[str, Any] = {**overlays, "compiled.json": make_graph(report)}

@@ -23,7 +23,7 @@ SHOWN_SOURCES = 8
 
 @dataclass(frozen=True)
 class InspectedImage:
-    """An ELF image: its sections that need memory, by address.
+    """An ELF image; ``sections`` are the sections that need memory, sorted by address.
 
     ``build_id`` is the note of GNU, in hexadecimal digits; null if the image has no such note.
     """

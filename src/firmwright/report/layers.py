@@ -139,7 +139,7 @@ class ReportedLayer:
 
     @property
     def title(self) -> str:
-        """Return the layer's first name in the model; if it has none, the region's name."""
+        """Return the layer's first name in the model, or else the region's name."""
         return self.sources[0] if self.sources else self.name
 
     @property
@@ -222,7 +222,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
 
 
 def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
-    """Return each region's step in the schedule and the buffers of its results, by region name."""
+    """Map the name of each region to its step in the schedule and the buffers of its results."""
     roots, regions = facts.partition.view_roots, {r.name: r for r in facts.partition.regions}
     buffers = {buffer.name: buffer for buffer in facts.buffers}
 

@@ -73,8 +73,9 @@ class TaskList:
 class ResolvedRecipe:
     """The output of ``firmwright show --json``.
 
-    ``recipe`` has the values that a build uses. ``origins`` has the origin of each value by key,
-    such as ``run.seed``. An origin is ``FILE:LINE``, ``command line`` or ``default``.
+    ``recipe`` has the values that a build uses. ``origins`` maps the key of each value, such as
+    ``run.seed``, to the origin of the value. An origin is ``FILE:LINE``, ``command line`` or
+    ``default``.
     """
 
     recipe: dict[str, Any]

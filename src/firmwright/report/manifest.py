@@ -185,7 +185,7 @@ class Manifest:
     ``accuracy`` (`evaluate`). ``artifacts`` is null if there are no tools of an accelerator.
     ``not_built`` is the reason why the archive has no firmware; null if the archive has firmware.
 
-    ``stand_ins`` has, by region, the tool whose result the region's code replaces.
+    ``stand_ins`` maps a region to the tool whose result the region's code replaces.
     ``model_signature`` exists if the recipe requires a signature. ``network`` exists if the network
     is a separate image.
     """

@@ -65,7 +65,7 @@ def describe(found: Measurement) -> str:
 
 
 def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Return the cycles that the build expects, by layer; {} if it counted no cycles."""
+    """Map each layer to the cycles that the build expects; {} if it counted no cycles."""
     timeline = manifest["timeline"]
     if timeline is None or timeline["unit"] != CYCLES:
         return {}

@@ -16,7 +16,7 @@ CALLER = "the caller's"
 
 @dataclass(frozen=True, slots=True)
 class LayerMemories:
-    """Bytes of a layer's constants, results and scratch memory, by memory."""
+    """The bytes of a layer's constants, results and scratch memory in each memory."""
 
     weights: dict[str, int]
     results: dict[str, int]
@@ -35,7 +35,7 @@ class LayerMemories:
 def find_memories(
     partition: Partition, kernels: Kernels, plan: Plan, home: str
 ) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts, by region; ``home`` is the memory of constants."""
+    """Map each region to the memories of its parts; ``home`` is the memory of constants."""
     bytes_of = {tensor.name: tensor.bytes for tensor in partition.tensors}
     regions = {region.name: region for region in partition.regions}
 
@@ -61,6 +61,6 @@ def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def count_constants(kernels: Kernels, plan: Plan, home: str) -> dict[str, int]:
-    """Return the bytes of all constants, by the memory that contains them."""
+    """Map each memory to the number of bytes of constants that are read from it."""
     sizes: Mapping[str, int] = {p.tensor: p.bytes for k in kernels.kernels for p in k.weights}
     return add((plan.constants.get(name, home), size) for name, size in sizes.items())

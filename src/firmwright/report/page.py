@@ -50,7 +50,7 @@ class Card:
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
     """Return the page; its bytes depend only on the report.
 
-    ``code`` has the C code of layers by their numbers.
+    ``code`` maps the numbers of layers to their C code.
     """
     tracks, roofline = draw_timeline(report), draw_roofline(report)
     parts = {

@@ -195,7 +195,7 @@ def divide(
 
 @dataclass
 class Clock:
-    """The processor's time, and the ends of parallel jobs, by the function that waits for them.
+    """The processor's time, and the ends of parallel jobs; the keys are the functions that wait.
 
     A device begins a job after the processor has started the job. The previous job must be done.
     The jobs of other devices on which the job depends must also be done.

@@ -11,7 +11,7 @@ FIRMWARE = "firmware"
 
 Manifest = Mapping[str, Any]
 Facts = dict[str, int | float | str]
-"""Numbers and texts by the names of a verdict."""
+"""The numbers and texts of a verdict; the keys are their names."""
 
 
 def read_verdict(manifest: Manifest) -> Facts:

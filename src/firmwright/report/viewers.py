@@ -79,10 +79,10 @@ def disarm(cell: Value) -> Value:
 
 
 def make_overlays(report: Report) -> dict[str, dict[str, Any]]:
-    """Return Model Explorer's node data by file name, without empty files.
+    """Map file names to Model Explorer's node data. Empty files are omitted.
 
-    The data is shown over the user's model, by the names of the model's tensors. A value belongs to
-    the tensor that a layer writes, and a device to all tensors of its layers.
+    The data refers to the names of the tensors in the user's model. A value belongs to the tensor
+    that a layer writes, and a device to all tensors of its layers.
     """
     scale = [{"stop": 0, "bgColor": LOW}, {"stop": 1, "bgColor": HIGH}]
     found = {}

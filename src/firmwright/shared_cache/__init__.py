@@ -1,4 +1,4 @@
-"""Shares results of stages between builds, by the digest of all inputs of a stage."""
+"""Shares results of stages between builds. The key is the digest of all inputs of a stage."""
 
 from .cache import SharedCache, open_cache
 

@@ -86,7 +86,7 @@ ONE_SLASH = re.compile("(https?|s3):/(?!/)")
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the user names; None if there is none.
+    """Return the cache that the user names; None if the user names no cache.
 
     Raises UserError if the cache cannot be opened.
     """

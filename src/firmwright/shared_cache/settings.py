@@ -22,7 +22,7 @@ KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
 
 
 def read_settings() -> dict[str, str]:
-    """Return the settings by the names of the variables.
+    """Map the names of the variables to the settings.
 
     The file is read only if no variable names a cache. Raises DiagnosticError if the file is
     invalid.

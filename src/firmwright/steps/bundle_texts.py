@@ -25,7 +25,7 @@ DESCRIBED = frozenset({"src", "exports", "firmware", "network"})
 
 
 def write_texts(job: Job, result: str) -> dict[str, bytes]:
-    """Return files by their names in the bundle; ``result`` describes the run of the firmware."""
+    """Map names in the bundle to texts; ``result`` describes the run of the firmware."""
     recipe = f"{job.recipe.name}.yaml"
     described = {name: path.read_bytes() for name, path in job.description_files.items()}
     return {

@@ -27,7 +27,7 @@ from firmwright.quantize.restore import infer_distributions, is_quantized, resto
 
 @dataclass(frozen=True)
 class FloatModel:
-    """The network as ONNX, and the ranges by tensor if the model is quantized."""
+    """The network as ONNX, and the range of each tensor if the model is quantized."""
 
     data: bytes
     inputs: Sequence[Tensor]

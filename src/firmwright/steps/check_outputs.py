@@ -36,7 +36,7 @@ LARGEST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """The outputs of the firmware for samples; ``found`` has the outputs by batch."""
+    """The outputs of the firmware for samples; ``found`` has the outputs of each batch."""
 
     job: Job
     interface: ModelInterface

@@ -70,7 +70,7 @@ def write_packages(
 
 
 def render_drivers(job: Job) -> dict[str, str]:
-    """Return the portable drivers of the network's devices, by file name."""
+    """Map file names to the portable drivers of the network's devices."""
     own = tuple(template_folders(job.recipe).values())
     drivers = {}
     for device in find_driven_devices(job):

@@ -112,7 +112,7 @@ TEMPLATE = "network/stack.h.j2"
 
 
 def prove_stacks(job: Job, folder: Path, archives: Sequence[Path]) -> dict[str, StackDepth]:
-    """Return the stack of each network's run function, by the network's prefix.
+    """Map the prefix of each network to the stack of its run function.
 
     The function also writes a header for each proven stack into ``folder``, which contains the
     linked firmware. ``archives`` are the archives in this firmware. Raises DiagnosticError if the

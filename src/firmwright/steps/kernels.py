@@ -71,7 +71,7 @@ def summarize(kernels: Kernels) -> str:
 
 
 Digests = Mapping[str, str]
-"""A digest of all inputs that decide the C code of a region, by the region's name."""
+"""Maps the name of a region to a digest of all inputs that decide the region's C code."""
 
 
 def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Digests:

@@ -37,7 +37,7 @@ class CompiledObject:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects by the path of the source (file ``objects/objects.json``)."""
+    """The objects; the keys are the paths of the sources (file ``objects/objects.json``)."""
 
     objects: dict[str, CompiledObject]
 

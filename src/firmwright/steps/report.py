@@ -92,7 +92,7 @@ def estimate(job: Job) -> tuple[LayerEstimate, ...]:
 
 
 def find_code(job: Job) -> dict[str, CodeLines]:
-    """Return the lines of each region's function, by the region's name."""
+    """Map the name of each region to the lines of its function."""
     project, prefix = artifacts.PROJECT.read(job), job.recipe.c_prefix
     function = re.compile(rf"^void {prefix}_(region_\w+)\((?s:.*?)^}}", re.MULTILINE)
     found = {}
@@ -114,7 +114,7 @@ def read_code(job: Job, layer: ReportedLayer) -> list[str]:
 
 
 def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
-    """Return the C code of all layers by number; {} if the page would be too long."""
+    """Map the numbers of all layers to their C code; {} if the page would be too long."""
     code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
     return code if sum(map(len, code.values())) <= MAX_CODE else {}
 
@@ -168,7 +168,7 @@ def read_stack(job: Job) -> StackDepth | msgspec.UnsetType:
 
 
 def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
-    """Return the bytes of constants by memory; UNSET if there is only one memory."""
+    """Map each memory to its bytes of constants; UNSET if there is only one memory."""
     if not chooses_memories(job):
         return msgspec.UNSET
     kernels, plan = artifacts.KERNELS.read(job), artifacts.PLAN.read(job)

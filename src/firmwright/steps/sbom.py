@@ -25,7 +25,7 @@ from firmwright.recipe.releases import Release
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
-    """Return both forms of the SBOM by file name in the bundle."""
+    """Map file names in the bundle to both forms of the SBOM."""
     bill = make_bill(job, read)
     return {
         cyclonedx.FILE: encode_record(cyclonedx.make_cyclonedx(bill)),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
-    """A device in the target mix: sorted options by name; the values are text."""
+    """A device in the target mix; ``options`` maps sorted names to values as text."""
 
     name: str = msgspec.field(name="device")
     options: dict[str, str] = {}
@@ -96,8 +96,9 @@ class Target(Protocol):
     not consecutive.
     """
     machines: Mapping[str, str] = MappingProxyType({})
-    """Machines that the device adds to the emulator, as "module:Class" by board. Only installed
-    devices may add machines.
+    """Maps boards to machines that the device adds to the emulator, as "module:Class".
+
+    Only installed devices may add machines.
     """
     is_portable: bool = False
     """Whether the device's regions and C code are equal on every platform. The platform then

@@ -30,7 +30,7 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class FactContext:
-    """The context of facts: the network's values by variable, and the layout of images."""
+    """The context of facts: the value of each variable of the network, and the layout of images."""
 
     values: Mapping[relax.Var, relax.Expr]
     layout: str

@@ -1,4 +1,4 @@
-"""Reads the facts that rules of devices use: plain values of an operator, by name."""
+"""Reads the facts that rules of devices use: plain values that describe an operator."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Composite:
 class Placement:
     """The operators that a device runs, and the rules that other operators break.
 
-    ``violations`` has the broken rules by the variable to which the operator is bound.
+    ``violations`` maps the variable to which an operator is bound to the broken rules.
     """
 
     composites: tuple[Composite, ...] = ()

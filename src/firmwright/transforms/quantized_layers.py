@@ -1,4 +1,4 @@
-"""Finds convolutions and matrix products of 8-bit integers with constant weights, by channel."""
+"""Finds convolutions and matrix products of 8-bit integers with constant weights."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class QuantizedLayer:
 
 
 def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
-    """Return the layers of ``main`` by the variable of their sums without the bias."""
+    """Map the variable of the sums without the bias to the layer, for each layer of ``main``."""
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
     biases = find_added(bindings)

@@ -26,8 +26,9 @@ NUMPY_FUNCTIONS = relax_names(
     "add subtract multiply floor_divide maximum minimum equal not_equal less less_equal greater "
     "greater_equal logical_and logical_or logical_not isnan where"
 )
-"""The operators with which exporters and importers compute shapes and limits, by their names in
-numpy.
+"""The operators with which exporters and importers compute shapes and limits.
+
+Their names are the names in numpy.
 """
 
 

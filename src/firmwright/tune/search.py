@@ -89,7 +89,7 @@ def make_trial(network: TunedNetwork, variants: Variants, number: int) -> TunedN
 
 
 def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
-    """Return the results of the trials by number. Failed trials are reported as notes.
+    """Map the numbers of the trials to their results. Failed trials are reported as notes.
 
     Raises UserError if the default variants failed.
     """
@@ -166,6 +166,9 @@ def find_cost(tried: TrialResult, layer: str) -> int:
 
 
 def read_all(job: Job) -> Mapping[str, TunedNetwork]:
-    """Return the recipe's tuned file by platform. Raises DiagnosticError if the file is damaged."""
+    """Map the platforms in the recipe's tuned file to their networks.
+
+    Raises DiagnosticError if the file is damaged.
+    """
     path = tuned_path(job.recipe.path)
     return read_tuned(path).platforms if path.exists() else {}

@@ -37,7 +37,7 @@ side_by_side = count_cores()
 """The maximum number of parallel trials on this machine: one per core, or the value of `-n`."""
 
 Trials = Mapping[str, TunedNetwork]
-"""The variants to try, by the names of the trials."""
+"""Maps the names of trials to the variants to try."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) ->
 def dequantize_outputs(
     interface: ModelInterface, results: Sequence[Sequence[Array]]
 ) -> OutputsByName:
-    """Return a network's outputs by name as real numbers.
+    """Map the names of a network's outputs to real numbers.
 
     ``results`` has the outputs by sample and position.
     """

@@ -51,7 +51,7 @@ def find_crossed_step(
     found: Results,
     compared: Mapping[str, ComparedResult],
 ) -> CrossedStep | None:
-    """Return the first of these regions that rounds a float to another integer; None if none does.
+    """Return the first of these regions that rounds a float to another integer, or None.
 
     The floats before the quantization agree with the reference's floats, except for rounding.
     """

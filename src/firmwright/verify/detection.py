@@ -44,7 +44,7 @@ class FoundBox:
 
 @dataclass(frozen=True, slots=True)
 class SampleBoxes:
-    """One sample: its name, the SHA-256 of its data by input, and its boxes."""
+    """One sample: its name, the SHA-256 of each input's data, and its boxes."""
 
     sample: str
     sha256: dict[str, str]

@@ -52,7 +52,7 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
 
 def find_index_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
-    """Return the range of the axes that each parameter of ``main`` indexes; None if it is no index.
+    """Return the range of the axes that each parameter of ``main`` indexes, or None.
 
     The range has only numbers of the parameter's type.
     """

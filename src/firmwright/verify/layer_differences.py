@@ -17,8 +17,9 @@ from firmwright.verify.compare import LARGEST_ROUNDING, compute_distance, find_r
 
 Array = npt.NDArray[Any]
 Results = Mapping[str, Array]
-"""The results of the firmware by the names of the partition's tensors. The first axis has the
-samples.
+"""Maps the names of the partition's tensors to the results of the firmware.
+
+The first axis has the samples.
 """
 
 MAX_PERMUTED_AXES = 4
@@ -81,7 +82,7 @@ def is_different(result: ComparedResult) -> bool:
 def compare_layers(
     partition: Partition, operators: Sequence[Operator], found: Results, reference: TensorValues
 ) -> dict[str, ComparedResult]:
-    """Return each result that the reference also has, by the partition's tensor name.
+    """Map the names of the partition's tensors to the results that the reference also has.
 
     The tensors of the reference are the results of the operators that name the region. A region may
     have another order of axes than the model.

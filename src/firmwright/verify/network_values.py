@@ -11,7 +11,7 @@ from .steps import find_output_steps
 
 
 def describe_values(module: IRModule, interface: ModelInterface) -> NetworkValues:
-    """Return the facts that the network states about its inputs and outputs, by their names."""
+    """Return the facts that the network states about its inputs and outputs."""
     names = [tensor.name for tensor in interface.parameters]
     ranges = dict(zip(names, find_input_ranges(module), strict=True))
     whole = zip(names, find_whole_inputs(module), strict=True)

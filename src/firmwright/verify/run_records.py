@@ -14,14 +14,14 @@ from firmwright.recipe import Tolerance
 from firmwright.recipe.quantization import Thresholds
 
 Rates = dict[str, float]
-"""Percentages, or a metric's values, by network."""
+"""The percentage, or the value of a metric, of each network."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkValues:
     """The facts of a network about the values of its inputs and outputs (``values.json``).
 
-    ``ranges`` are the limits of the values that it distinguishes in float inputs, by name.
+    ``ranges`` maps float inputs to the limits of the values that the network distinguishes.
     ``whole`` names the inputs whose floats represent integers. ``output_steps`` is the step size of
     each output.
     """
@@ -59,8 +59,8 @@ class RunRecord(Agreement):
 
     Each of the ``samples`` is a batch of ``batch``, and needs one inference. ``macs`` are the
     multiply-accumulates of one inference. ``inputs`` are the SHA-256 digests of the single samples
-    that the recipe names; it is empty for random samples. ``drawn`` has the limits of random
-    floats, by input.
+    that the recipe names; it is empty for random samples. ``drawn`` maps inputs to the limits of
+    their random floats.
 
     Instructions are counted inside the network's run function. They are None, or empty, if the
     emulator cannot count. ``instructions`` is the mean of one inference, rounded down.
@@ -71,8 +71,8 @@ class RunRecord(Agreement):
 
     ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions; they
     are None and empty if the cycles are unknown. ``cycles_source`` is the method that determines
-    the cycles. ``cycles_by_function`` divides all cycles by function. ``stalls`` has the cycles in
-    which no instruction retired, by kind, if the emulator reports them.
+    the cycles. ``cycles_by_function`` divides all cycles by function. ``stalls`` has the cycles of
+    each kind in which no instruction retired, if the emulator reports them.
 
     ``counts`` are the events that emulated devices counted in all samples: transfers, calls between
     cores, and their bytes.
@@ -100,7 +100,7 @@ class RunRecord(Agreement):
 
 @dataclass(frozen=True, slots=True)
 class OutputAccuracy:
-    """One output of every network except the first, by network."""
+    """One output of every network except the first; ``signals`` has an entry per network."""
 
     name: str
     signals: dict[str, SignalQuality]

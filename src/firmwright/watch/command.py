@@ -31,7 +31,7 @@ from firmwright.watch.warm_process import BuildResult, WarmProcess
 
 PAUSE, REST = 0.1, 0.002
 """The seconds between two checks of the files, and between two checks that must agree. A check
-of a thousand files takes about REST seconds. If Linux reports a change, the next check is
+of a thousand files needs about REST seconds. If Linux reports a change, the next check is
 immediate. A file that changes during the build causes another build.
 """
 

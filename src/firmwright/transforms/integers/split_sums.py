@@ -28,7 +28,7 @@ def split_sum(
     ranges: Mapping[relax.Var, Range],
     is_term: Callable[[relax.Var], bool],
 ) -> Terms | None:
-    """Return the tensors and factors whose sum equals a tensor; None if there are none.
+    """Return the tensors and factors whose sum equals a tensor, or None.
 
     ``is_term`` returns whether a tensor can be one of the tensors. All shapes are equal.
     """
