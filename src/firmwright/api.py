@@ -16,9 +16,9 @@ def build(recipe: str | Path, **variables: object) -> Bundle:
     """Build a recipe, check its bundle, and return the bundle.
 
     ``recipe`` is a path, relative to the current folder. ``variables`` are the variables of the
-    command line (``platform="host"``, ``samples=3``, ``outdir="build/host"``). The bundle has the
-    same bytes as on the command line, and unchanged stages do not run again. Raises UserError with
-    the message that the command line prints.
+    command line (``platform="host"``, ``samples=3``, ``outdir="build/host"``). A build on the
+    command line writes equal bytes. Unchanged stages do not run again. Raises UserError with the
+    message that the command line prints.
     """
     arguments = [f"{name}={value}" for name, value in variables.items()]
     return read_bundle(run_build([f"recipe={recipe}", *arguments], Path.cwd()))

@@ -179,7 +179,7 @@ def list_foreign_files(folder: Path) -> list[str]:
 
 
 def remove_own_files(folder: Path) -> None:
-    """Remove the files that builds wrote to a folder, and each folder that is then empty."""
+    """Remove the files that builds wrote to a folder, and the folders that become empty."""
     if folder.is_symlink() or not folder.is_dir():
         return
     foreign = set(list_foreign_files(folder))

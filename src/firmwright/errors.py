@@ -99,8 +99,8 @@ CONTROLS = re.compile(
 )
 """Characters that control a terminal or a page, or that are invisible.
 
-The list is fixed, because ``str.isprintable`` differs between versions of Python. Bundles would
-then also differ.
+The list is fixed, because ``str.isprintable`` differs between versions of Python. Without a fixed
+list, bundles would also differ.
 """
 
 

@@ -98,7 +98,7 @@ def _add(process: int) -> None:
 def end_copies() -> None:
     """Kill all copies and programs of this process, also copies and programs that start later.
 
-    Threads that wait for them continue.
+    Threads that wait for a copy or a program continue.
     """
     _State.ending = True
     for copy in [*_copies]:

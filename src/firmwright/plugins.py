@@ -48,7 +48,7 @@ def load_plugin(point: EntryPoint) -> Any:
         raise describe_incomplete(point, error) from None
     except (ImportError, AttributeError) as error:
         *_, last = extract_tb(error.__traceback__)
-        if last.filename == importlib.metadata.__file__:  # the module has no such name
+        if last.filename == importlib.metadata.__file__:  # the name is not in the module
             raise describe_incomplete(point, error) from None
         raise UserError(
             f"{last.filename}:{last.lineno}: {error}; correct the module {point.module}, which "

@@ -46,7 +46,7 @@ ENDINGS = {
 
 
 class Output(TextIOWrapper):
-    """Standard output. An error names the stream, and later calls raise the same error again."""
+    """Standard output. An error names the stream, and later calls raise the error again."""
 
     failure: OSError | None = None
 

@@ -32,7 +32,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""The signals that end a process. They are held during a fork."""
+"""The signals that end a process. A fork holds these signals."""
 
 
 def fork() -> int:

@@ -35,6 +35,6 @@ def random_array(
             f"high, from {limits.min} to {limits.max}"
         )
     drawn = np.random.PCG64(seed).random_raw(prod(shape))
-    # Differences of 64-bit numbers wrap around. The sum then wraps back to the right number.
+    # Differences of 64-bit numbers wrap around. The sum wraps back to the right number.
     moved = drawn % np.uint64(last - first + 1) + np.uint64(first % 2**64)
     return moved.astype(np.int64).astype(dtype).reshape(tuple(shape))

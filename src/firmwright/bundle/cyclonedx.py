@@ -1,7 +1,7 @@
 """Writes the SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
 The SBOM has no random number, and its only time is the release time of the recipe. Therefore the
-SBOM of a bundle always has the same bytes.
+bytes of the SBOM depend only on the bundle.
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
-"""The suffix of memory contents. They are not inspected as ELF files, because the memory of a Linux
-program begins with its ELF header.
+"""The suffix of memory contents.
+
+Although the memory of a Linux program begins with an ELF header, it is not inspected as an ELF
+file.
 """
 
 

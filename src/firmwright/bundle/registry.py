@@ -208,7 +208,7 @@ class Registry:
     def list_referrers(self, digest: str) -> list[Descriptor]:
         """Return the references to a manifest, from the registry's list or from a tag.
 
-        A registry without such lists answers with 404 or with an HTML page.
+        A registry without lists of references answers with 404 or with an HTML page.
         """
         first = url = f"{self.address}/referrers/{digest}"
         found: list[Descriptor] = []

@@ -95,7 +95,7 @@ def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
 def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
     """Return one envelope with all signatures; None if ``envelopes`` is empty.
 
-    All envelopes have the same statement. Raises BrokenBundleError if two signatures of one key
+    The statements of all envelopes are equal. Raises BrokenBundleError if two signatures of one key
     differ, because one of them must be wrong.
     """
     found = [parse_envelope(envelope, shown) for envelope in envelopes]

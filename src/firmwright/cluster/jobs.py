@@ -34,7 +34,10 @@ POLL = 0.5
 IDLE_TIMEOUT_S = 300.0
 """The time in seconds without any worker after which the run ends."""
 MAX_WORKER_DEATHS = 10
-"""The maximum number of workers that may die during a job. Then the job counts as the cause."""
+"""The maximum number of workers that may die during a job.
+
+After that, the job counts as the cause.
+"""
 CONNECTION = 10
 """The time in seconds in which a scheduler must accept a connection."""
 ANSWER_S = 300.0

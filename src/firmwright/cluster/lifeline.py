@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from firmwright.system import KILL, fork
 
 _held: set[int] = set()
-"""The pipe ends that this process holds. A forked process inherits copies of them."""
+"""The pipe ends that this process holds. A forked process inherits copies of these ends."""
 
 
 @contextmanager

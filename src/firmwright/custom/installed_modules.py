@@ -169,7 +169,7 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
 
 
 def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements of a tree in order, without expressions, because these import no
+    """Yield the statements of a tree in order. Expressions are omitted, because they import no
     modules.
 
     A stack replaces recursion, because a chain of ``elif`` may be deeper than Python's limit.

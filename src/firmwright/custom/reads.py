@@ -2,7 +2,7 @@
 
 A stage runs again if one of its inputs changes. The sources of the custom code are known before the
 run. The files that the code opens are recorded during the run. A change of an unnamed file would
-not start a stage, so firmwright rejects code that reads such a file.
+not start a stage, so firmwright rejects code that reads unnamed files.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
 def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
     """Return data as the firmware stores it: types that C99 lacks are stored as other types.
 
-    NumPy reads such a type from an ``.npy`` file as untyped bytes. Raises UserError if stored
+    NumPy reads these types from an ``.npy`` file as untyped bytes. Raises UserError if stored
     integers exceed the type's limits.
     """
     dtype = tensor.stated_dtype

@@ -58,7 +58,7 @@ class Layers:
     def chain(self) -> Chain:
         """The merged document.
 
-        It is read at the first access, so that all parts of a job use the same files.
+        It is read only at the first access, so that the files do not change during a job.
         """
         return read_chain(self)
 
@@ -173,7 +173,7 @@ def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
 def split_overlays(text: str, folder: Path) -> list[str]:
     """Return a recipe and its overlays.
 
-    Colons separate them, unless the whole text is the name of a file.
+    Colons separate the names, unless the whole text is the name of a file.
     """
     is_file = os.path.isfile(folder / text)  # noqa: PTH113  # False for a name that is too long
     return [text] if is_file else text.split(":")

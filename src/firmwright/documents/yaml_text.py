@@ -23,7 +23,7 @@ MAX_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# The characters that are not printable in YAML 1.1. Quoted escapes can represent them.
+# The characters that are not printable in YAML 1.1. Quoted escapes can represent these characters.
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -168,7 +168,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
 def take_turns(orders: Sequence[Order]) -> list[Order]:
     """Return the jobs in an order in which jobs of different recipes run in parallel.
 
-    Jobs of one recipe share results. A later job can reuse them, but a parallel job cannot.
+    Jobs of one recipe share results. A later job can reuse the results, but a parallel job cannot.
     """
     seen = Counter[tuple[str, ...]]()
     turns = []

@@ -56,8 +56,8 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 def find_wrong_field(record: Any, kind: type) -> str:
     """Return the field of a dataclass whose value has a wrong type; '' if all types are right.
 
-    The user's Python makes such dataclasses. Without this check, their files could be written but
-    not read.
+    Python code of the user creates these dataclasses. Without this check, their files could be
+    written but not read.
     """
     try:
         msgspec.convert(msgspec.to_builtins(record), kind)

@@ -88,10 +88,10 @@ class Region:
     ``partition/module.json``. ``device`` executes the region; ``lowered_by`` names the device that
     makes the C code, if it differs. ``inputs`` and ``outputs`` name tensors of the partition. A
     ``view`` needs no code. The output of a view is the bytes of its input from ``offset`` on, with
-    another shape. A view with several inputs joins them: they are written one after the other into
-    the output. ``macs`` is the number of multiply-accumulates. ``dequantized`` names the inputs
-    that are floats computed from quantized values. ``refusals`` explain why the earlier devices in
-    the mix did not accept the region's anchor. ``memory`` is the working memory of the device.
+    another shape. The inputs of a view with several inputs are written one after the other into its
+    output. ``macs`` is the number of multiply-accumulates. ``dequantized`` names the inputs that
+    are floats computed from quantized values. ``refusals`` explain why the earlier devices in the
+    mix did not accept the region's anchor. ``memory`` is the working memory of the device.
     """
 
     name: str

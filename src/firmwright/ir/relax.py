@@ -200,7 +200,10 @@ def rewrite_bindings(
 
 
 def replace_blocks(module: tvm.IRModule, blocks: list[relax.BindingBlock]) -> tvm.IRModule:
-    """Return the module with new bindings in ``main``, which returns the same variables."""
+    """Return the module with new bindings in ``main``.
+
+    The returned variables of ``main`` do not change.
+    """
     main = module["main"]
     body = relax.SeqExpr(blocks, main.body.body)
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
@@ -263,7 +266,7 @@ def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
 
 
 def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function]) -> tvm.IRModule:
-    """Return the module with these functions, which replace functions with equal names."""
+    """Return the module with these functions. They replace functions with equal names."""
     variables = {v.name_hint: v for v in module.functions}
     new = {
         variables.get(name) or tvm.ir.GlobalVar(name): function.with_attr("global_symbol", name)

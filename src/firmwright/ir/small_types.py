@@ -37,7 +37,7 @@ def find_limits(dtype: str) -> ml_dtypes.iinfo:
 
 
 def to_bytes(array: Array) -> Array:
-    """Return the stored form of an array of such numbers or of strings; other arrays are
+    """Return the stored form of an array of small numbers or strings; other arrays are
     unchanged.
     """
     if are_strings(array):

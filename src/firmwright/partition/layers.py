@@ -49,7 +49,7 @@ class LayerGraph:
         return {v for v in read if self.layer_of.get(v) not in numbers}
 
     def results_of(self, numbers: Sequence[int]) -> set[relax.Var]:
-        """Return the variables of these layers that other layers read or the network returns."""
+        """Return the variables of these layers that other layers or the network's outputs need."""
         inside = Counter(v for number in numbers for v in set(find_reads(self.groups[number])))
         own = {v for v, number in self.layer_of.items() if number in numbers}
         return {v for v in own if self.uses[v] > inside[v]}

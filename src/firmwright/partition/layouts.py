@@ -1,10 +1,10 @@
 """Inserts the fewest transforms between the plain layout and a device's layout.
 
 Regions of a device with a special layout read and write that layout. The network's inputs and
-outputs are plain. Some regions of other devices support both layouts. They use the layout with the
-lowest cost over the whole graph. The writer of a tensor decides the tensor's layout. If readers
-need the other layout, they share one transform. So a tensor costs at most one transform, and the
-choice with the minimum total cost is a minimum cut.
+outputs are plain. Some regions of other devices support both layouts. The layout of these regions
+is the layout with the lowest cost over the whole graph. The writer of a tensor decides the tensor's
+layout. If readers need the other layout, they share one transform. So a tensor costs at most one
+transform, and the choice with the minimum total cost is a minimum cut.
 """
 
 from __future__ import annotations

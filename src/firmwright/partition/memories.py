@@ -4,7 +4,7 @@ A platform lists the ``memories`` that an accelerator reaches. The processor, an
 without a list, reach all memories. The inputs and outputs of the network are in ``ram``. A tensor
 is in a memory that its writer and most of its readers reach. For the other readers, the tensor is
 copied once per memory. The first device that ``copies`` and reaches both memories makes the copy;
-the fallback makes it if there is no such device.
+if no device does, the fallback makes the copy.
 """
 
 from __future__ import annotations

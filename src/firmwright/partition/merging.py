@@ -15,7 +15,8 @@ def merge_acyclic(
 
     ``nodes`` are in an order of execution. ``reads`` maps each node to the nodes whose results it
     reads. Two regions are merged if one reads the other and no path between them passes through a
-    third region. If there were such a path, each of the two regions would wait for the other.
+    third region. With a path through a third region, each of the two regions would wait for the
+    other.
     """
     region_of = {node: {node} for node in nodes}
     for node in nodes:

@@ -247,8 +247,8 @@ def make_binding_kind(
 ) -> Callable[[relax.VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind.
 
-    If ``fuse_layers`` is False, every operator is a separate group. The only exception is between a
-    dequantize and a quantize: these operators are one operator of the quantized model, with one
+    If ``fuse_layers`` is False, every operator is a separate group. Operators between a dequantize
+    and a quantize are an exception, because they are one operator of the quantized model, with one
     rounding.
     """
     kind = make_kind_lookup(module)

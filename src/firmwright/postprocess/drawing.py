@@ -1,4 +1,4 @@
-"""Draws boxes on the picture in which they were found."""
+"""Draws the found boxes on a picture."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def write_board(
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
     """Return the memories of separate constants, and of arenas that no accelerator uses.
 
-    A program for this machine uses the same plan but does not copy constants.
+    A program for this machine uses the plan but does not copy constants.
     """
     memories, known = sorted(set(plan.constants.values())), platform.memories
     accelerators = platform.accelerators.values()

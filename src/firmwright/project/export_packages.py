@@ -129,7 +129,7 @@ def write_export(name: str, package: Package, folder: Path) -> None:
 
 
 def write_zip(path: Path, folder: Path) -> None:
-    """Pack the sorted files of a folder; all files have the same time and mode."""
+    """Pack the sorted files of a folder; all files have one time and one mode."""
     files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
     with zipfile.ZipFile(path, "w") as archive:
         for name in files:

@@ -70,9 +70,9 @@ def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
 def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
     """Return the paths of a device's files: its header, and its driver on the board.
 
-    The board's folder and the board's template folder have the same name. A board without a
-    template folder uses the portable driver. The processor has no such files. Raises UserError if
-    there is no driver for the device.
+    The names of the board's folder and of its template folder are equal. A board without a template
+    folder uses the portable driver. The processor has no device files. Raises UserError if there is
+    no driver for the device.
     """
     common = list_templates(device, own)
     specific = list_templates(f"{device}/{PurePath(board).name}", own)

@@ -51,8 +51,9 @@ PLATFORM_REMARKS = {
 """Maps the keys of a platform file to notes on the parts to change."""
 
 COPIED = "copied_memories"
-"""The memories to which the start-up code copies constants. A new board has no such memories,
-because its code is plain C.
+"""The memories to which the start-up code copies constants.
+
+A new board has none of these memories, because its code is plain C.
 """
 
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)

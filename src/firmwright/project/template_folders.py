@@ -1,4 +1,4 @@
-"""Renders all templates of a folder; the written files have the same relative paths."""
+"""Renders all templates of a folder; the written files have the templates' relative paths."""
 
 from __future__ import annotations
 

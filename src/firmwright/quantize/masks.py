@@ -21,8 +21,9 @@ from firmwright.quantize.graph import (
 )
 
 MASKED = -1e4
-"""The maximum value of a mask. If such a mask is added to a score or replaces it, the softmax is
-0.
+"""The maximum value of a mask.
+
+The softmax is 0 if a score is replaced by this value or increased by it.
 """
 MARGIN = 10.0
 """The distance of a masked score from the minimum score. The weight of the masked score is

@@ -94,7 +94,9 @@ def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
 
 
 SMALLEST_SCALE = 2.0**-100
-"""An interval counts as constant up to this scale: products of such scales underflow in float32."""
+"""An interval counts as constant up to this scale: products of smaller scales underflow in
+float32.
+"""
 FINER_SCALES = 3
 """The number of powers of two to try below the power that covers the interval."""
 

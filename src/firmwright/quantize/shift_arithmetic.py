@@ -2,8 +2,8 @@
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
-Small accelerators compute these steps. Any CPU computes equal results, because sums are exact and
-the shift rounds toward minus infinity. Half a step of the result is added to the bias, so that
+Small accelerators compute in these steps. Any CPU computes equal results, because sums are exact
+and the shift rounds toward minus infinity. Half a step of the result is added to the bias, so that
 results are rounded to the nearest step, halves upwards. Operators without a shift form (a softmax,
 layers that stay float32) keep their dequantize and quantize.
 """

@@ -101,7 +101,7 @@ def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
 def count_levels_up(name: str) -> int:
     """Return the number of parent folders (``..``) at the start of a file's name.
 
-    Raises BrokenBundleError if no build writes such a name, for example an absolute path.
+    Raises BrokenBundleError if no build writes this name, for example an absolute path.
     """
     path = posixpath.normpath(name)
     levels = path.split("/").count("..")

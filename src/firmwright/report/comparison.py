@@ -159,10 +159,10 @@ def list_devices(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
 def align_layers(
     own: Sequence[LayerT], other: Sequence[LayerT]
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
-    """Cut both sequences at each point after which both have executed the same operators.
+    """Cut both sequences at each point at which the executed operators of both are equal.
 
     The sequences may execute the network's operators in different orders and in different layers.
-    Therefore each pair is the shortest part of both sequences that contains the same operators.
+    Therefore each pair has the shortest parts of the sequences with equal operators.
     """
     common = {*list_sources(own)} & {*list_sources(other)}
     reached, others_reached = find_milestones(own, common), find_milestones(other, common)

@@ -37,7 +37,7 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    If there is no such layer, the layers whose names contain it are returned. Raises UserError if
+    If no layer has this name, the layers whose names contain it are returned. Raises UserError if
     no name contains it.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}

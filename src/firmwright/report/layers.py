@@ -235,7 +235,7 @@ def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
 
 
 def map_results(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
-    """Map the names of operators, and of the tensors that they compute, to these tensors."""
+    """Map the names of operators to the tensors that they compute, and tensors to themselves."""
     tensors = {name: (name,) for operator in operators for name in operator.results}
     return tensors | {operator.name: operator.results for operator in operators}
 

@@ -31,8 +31,8 @@ class ListedTarget:
 class ListedProgram:
     """A package, compiler or emulator.
 
-    ``version`` is '' if the program is missing. ``remedy`` is '' if builds can use the program. If
-    they cannot, it states how to install a suitable program.
+    ``version`` is '' if the program is missing. ``remedy`` is '' if builds can use the program. In
+    other cases, ``remedy`` states how to install a suitable program.
     """
 
     name: str

@@ -28,7 +28,7 @@ NOT_SHOWN = frozenset({"device of an operator", "time"})
 
 @dataclass(frozen=True)
 class LayerPair:
-    """The layers of both builds that compute the same operators of the model, its ``title``.
+    """The layers of both builds that compute the operators in ``title``.
 
     ``before`` and ``after`` are the devices. The costs are None if they are unknown.
     """

@@ -22,7 +22,7 @@ LARGEST_ENTRY = 1 << 24
 
 
 class SharedCache:
-    """Reads and stores the results of stages, or only reads or only stores them.
+    """Reads and stores the results of stages; ``role`` can exclude reading or storing.
 
     Failures are CacheErrors.
     """

@@ -18,7 +18,7 @@ LIMIT = "FIRMWRIGHT_CACHE_SIZE"
 """The maximum size of a folder, as in ``10 GiB``."""
 
 KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
-"""The keys of the file, and the variables with the same meaning."""
+"""The keys of the file, and the corresponding variables."""
 
 
 def read_settings() -> dict[str, str]:

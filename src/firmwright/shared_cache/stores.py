@@ -50,7 +50,7 @@ class Store(Protocol):
         """
 
     def write(self, name: str, data: bytes) -> None:
-        """Store bytes. Raises CacheError if they cannot be stored."""
+        """Store bytes. Raises CacheError if the bytes cannot be stored."""
 
     def find(self, name: str) -> str:
         """Return the location of an item, for a message."""

@@ -16,7 +16,7 @@ from firmwright.steps.report import read_code, read_layer_facts
 
 
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
-    """Print the layers with this name in each job; return 1 if a job has no such layer.
+    """Print the layers with this name in each job; return 1 if a job has no layer with this name.
 
     Returns 2 if ``as_json`` is set for several jobs.
     """
@@ -41,7 +41,7 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
 
 
 def follow_layers(job: Job, name: str) -> FollowedLayers:
-    """Return the layers with this name. Raises UserError if the job has no such layer."""
+    """Return the layers with this name. Raises UserError if the job has no layer with this name."""
     layers, advice = describe_layers(read_layer_facts(job)), advise_job(job)
     return FollowedLayers(
         name=job.recipe.name,

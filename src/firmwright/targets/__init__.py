@@ -86,9 +86,10 @@ class Target(Protocol):
     runs the network, and calls the regions on other cores.
     """
     copies: bool = False
-    """Whether the device copies tensors between memories, such as a DMA engine. ``lower`` then
-    gets the regions with the anchor ``copy``. If no such device reaches both memories, the last
-    device of the mix copies.
+    """Whether the device copies tensors between memories, such as a DMA engine.
+
+    ``lower`` then gets the regions with the anchor ``copy``. If no copying device reaches both
+    memories, the last device of the mix copies.
     """
     keeps_states: bool = True
     """Whether the device may run regions of a network with states between runs. It is false if a
@@ -110,8 +111,7 @@ class Target(Protocol):
     """
     archive_reader: str = ""
     """The function that describes archives of the device's compiler for ``firmwright inspect``,
-    as "module:name"; '' if there are no archives. Only firmwright's devices have such a
-    function.
+    as "module:name"; '' if there are no archives. Only firmwright's devices have this function.
     """
     libraries_variable: str = ""
     """The environment variable with archives to link to a network on this device, such as ``-l

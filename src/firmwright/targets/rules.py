@@ -45,8 +45,8 @@ class Rule:
     A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
     only if the facts meet the conditions of ``when``. ``change`` has the facts that the model's
     supplier or the build can change, with a description of each quantity. The message has
-    ``remedy`` if no such change fulfills the rule. The text of the remedy may contain facts, like
-    the sentence.
+    ``remedy`` if no change of these facts fulfills the rule. The text of the remedy may contain
+    facts, like the sentence.
     """
 
     name: str

@@ -48,7 +48,8 @@ def guard_output() -> None:
 def end_with_reader() -> None:
     """Let this process end without a message when its output is closed.
 
-    Do not use it in processes with connections, because a broken connection would also end them.
+    Processes with connections must not call this function, because a broken connection would also
+    end the process.
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

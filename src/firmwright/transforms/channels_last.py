@@ -281,7 +281,7 @@ class ChannelsLast:
     def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
         """Return the existing tensor that a permutation to channels last produces; else None.
 
-        An earlier rewrite emits such permutations.
+        An earlier rewrite emits these permutations.
         """
         if operator_name(value) != "relax.permute_dims" or read_axes(value) != TO_LAST:
             return None
@@ -290,8 +290,8 @@ class ChannelsLast:
     def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Reduce height and width to one pixel; None for other axes, or if the axes are removed.
 
-        Therefore a squeeze-and-excitation block quantizes averages in the layout in which they are
-        computed.
+        Therefore a squeeze-and-excitation block quantizes averages without a change of their
+        layout.
         """
         return self.reduce(call, True) if call.attrs.keepdims else None
 

@@ -110,9 +110,9 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace a ``relax.take`` of one element of an axis at a constant index by a slice.
 
-    A channel shuffle selects its parts in this way. The slice joins the axis and the next axis, so
-    that images with four axes keep four axes. Samples are not sliced. An axis before a single
-    sample counts as an axis of the sample.
+    A channel shuffle selects its parts with such operators. The slice joins the axis and the next
+    axis, so that images with four axes keep four axes. Samples are not sliced. An axis before a
+    single sample counts as an axis of the sample.
     """
     data, index = call.args[0], definition(builder, call.args[1])
     shape = static_shape(data)

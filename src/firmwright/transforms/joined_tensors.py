@@ -84,7 +84,7 @@ def join(parts: list[relax.Expr], axis: int) -> relax.Expr:
 def take_part(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace an element of a concatenation by the joined part if the element is a whole part.
 
-    For example, a classifier then reads only the last step of a recurrent layer.
+    For example, a classifier reads only the last step of a recurrent layer.
     """
     first = find_first_element(call)
     if first is None:

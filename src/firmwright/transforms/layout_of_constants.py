@@ -1,8 +1,7 @@
 """Evaluates arithmetic, reshapes, transposes and casts of constants, instead of the firmware.
 
-TVM's FoldConstant would also evaluate the ``dequantize`` of a weight, and then each weight would
-need four bytes. This rewrite moves a layout operator *before* the dequantize, so weights stay
-integers.
+TVM's FoldConstant would also evaluate the ``dequantize`` of a weight. Each weight would then need
+four bytes. This rewrite moves a layout operator *before* the dequantize, so weights stay integers.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> rel
 
 
 def find_channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
-    """Return the axis along which the channel numbers are 0, 1, 2 …; None if there is no such
-    axis.
-    """
+    """Return the axis along which the channel numbers are 0, 1, 2 …, or None."""
     for axis, length in enumerate(numbers.shape):
         along = np.arange(channels).reshape([-1 if a == axis else 1 for a in range(numbers.ndim)])
         if length == channels and np.array_equal(numbers, np.broadcast_to(along, numbers.shape)):

@@ -97,7 +97,7 @@ def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite quantize(f(pick(x))) to pick(quantize(f(x))) for elementwise functions f.
 
     The rewrite is exact, because the computation of each picked element does not change. Only the
-    quantize may read the intermediate values. ConvertConvStride adds such a 1x1 max-pool after a
+    quantize may read the intermediate values. ConvertConvStride adds a picking 1x1 max-pool after a
     convolution. Between the convolution and the quantize, the pool would move floats.
     """
     uses = count_readers(module)

@@ -1,6 +1,6 @@
 """Computes operators on float16 and bfloat16 in float32; tensors are still stored in 16 bits.
 
-Each such operator reads float32, and the result is rounded. ONNX Runtime computes in this way if
+The operators read float32, and their results are rounded. ONNX Runtime also computes in float32 if
 the CPU supports the operator only in float32. For + - * / and the square root, the result equals
 IEEE 754's arithmetic on 16 bits. Sums and functions are rounded once, at the end.
 """

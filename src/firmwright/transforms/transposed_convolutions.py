@@ -1,6 +1,6 @@
 """Replaces quantized transposed convolutions by convolutions that each compute some pixels.
 
-If the stride is s, every s-th pixel of a row reads the same taps of the kernel. Therefore a
+If the stride is s, every s-th pixel of a row reads equal taps of the kernel. Therefore a
 convolution with a stride of 1 can compute these pixels. The results are quantized, and then the
 pixels are interleaved. Each sum has the original products except the products with zeros between
 the input's pixels.

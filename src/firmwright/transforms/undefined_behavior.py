@@ -112,7 +112,7 @@ def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
 
 
 def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Compute sums or products in the unsigned type of the same width."""
+    """Compute sums or products in the unsigned type of equal width."""
     dtype = dtype_of(call)
     unsigned = UNSIGNED[dtype]
 
@@ -131,7 +131,7 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
     """Return integers with equal bits in a type of equal width.
 
     Negative scalar constants are converted directly, because TVM rejects their cast. Other values
-    are cast. These casts show devices which sums and biases only wrap around.
+    are cast. Devices recognize the casts of sums and biases that only wrap around.
     """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
         number = constant_array(value)

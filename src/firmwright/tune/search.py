@@ -112,7 +112,8 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
 def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialResult:
     """Return the result of the fastest variants of all layers.
 
-    Raises UserError if they do not build together, although each variant was built in a trial.
+    Raises UserError if the variants do not build together, although each variant was built in a
+    trial.
     """
     if all(layer.variant == layer.default for layer in found.layers.values()):
         return default

@@ -1,7 +1,7 @@
 """Compiles the firmware's C code for this machine and runs many samples fast.
 
-Integer arithmetic in C is exact, so this machine computes the same integers as the target. Results
-in float32 may differ in the last digits between two C libraries.
+Integer arithmetic in C is exact, so the integers of this machine and of the target are equal.
+Results in float32 may differ in the last digits between two C libraries.
 """
 
 from __future__ import annotations

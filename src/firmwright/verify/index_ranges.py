@@ -111,7 +111,7 @@ def carries_indices(variable: relax.Var, concat: tvm.ir.Call) -> bool:
 def is_choice(variable: relax.Var, sum_: relax.Var, readers: Readers) -> bool:
     """Return whether every reader of a sum selects either the sum or the variable.
 
-    Networks convert an index from the end to an index from the start in this form.
+    Networks use this form to convert an index from the end to an index from the start.
     """
     following = readers.get(sum_, ())
     return bool(following) and all(

@@ -132,7 +132,7 @@ def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
     """Return whether each parameter of ``main`` has floats that represent integers.
 
     A layer with integer weights reads such a parameter before any other operator computes with it.
-    NEMO writes its networks in this form. Weights of only -1, 0 and 1 are not sufficient evidence.
+    The networks of NEMO have this form. Weights of only -1, 0 and 1 are not sufficient evidence.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}

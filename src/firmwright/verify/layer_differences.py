@@ -131,7 +131,7 @@ def find_first_layer(
     """Return the first layer that differs by more than rounding, or else the first that differs.
 
     A layer counts only if the difference reaches an output of the network through layers that
-    differ or that were not compared. None if there is no such layer.
+    differ or that were not compared. None if no layer counts.
     """
     for differs in (is_beyond_rounding, is_different):
         reached = find_reached(partition, compared, differs)

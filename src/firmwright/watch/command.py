@@ -43,8 +43,8 @@ def watch(
 ) -> int:
     """Build, and build again after each change of a file, until ctrl-C; return the exit code.
 
-    ``list_paths`` is called after the build, in the same process. If no recipe can be read, the
-    ``recipes`` and the files of every build are watched.
+    ``list_paths`` is called after the build, in the process of the build. If no recipe can be read,
+    the ``recipes`` and the files of every build are watched.
     """
     if not CAN_FORK:
         message = "this system has no fork, which `watch` needs; run `firmwright build`"
@@ -154,7 +154,10 @@ def shorten(path: str) -> str:
 
 
 class FileWatcher(FolderChanges):
-    """Sleeps until a change in the folders of files. Then only the files are compared."""
+    """Sleeps until a change in the folders of files.
+
+    After the sleep, only the files are compared.
+    """
 
     def listen_beside(self, paths: Iterable[str]) -> None:
         """End the next sleeps after a change in these folders, or in the folders of these files."""

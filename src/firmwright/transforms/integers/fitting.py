@@ -70,8 +70,7 @@ def find_begins(
 ) -> Array:
     """Return the first sum per channel with a result of at least limits[0] + 1 … limits[1].
 
-    The sum is ``last`` + 1 if no sum has such a result, and ``first`` if all sums have such a
-    result.
+    The sum is ``last`` + 1 if no sum has this result, and ``first`` if all sums have it.
     """
     results = np.arange(limits[0] + 1, limits[1] + 1).reshape(-1, *[1] * first.ndim)
     below = np.broadcast_to(first - 1, (len(results), *first.shape)).astype("int64")
@@ -90,7 +89,7 @@ def find_offsets(
 ) -> tuple[Array, Array] | None:
     """Return the multipliers nearest to the slope, and offsets near zero that produce the steps.
 
-    None if there are no such offsets.
+    None if no offsets produce the steps.
     """
     nearest = np.rint(slope * 2.0**shift)
     if nearest.max() >= LARGEST_MULTIPLIER:

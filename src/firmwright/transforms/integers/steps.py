@@ -27,10 +27,9 @@ class Step:
     """An operator on the tensor ``source``; ``compute`` maps source numbers to result numbers.
 
     Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
-    ``is_whole`` states whether results are whole numbers; None means that they are whole numbers if
-    the source has whole numbers. ``is_affine`` states whether the operator is a product and a sum
-    on whole numbers. ``may_overflow`` states whether results can be farther from zero than the
-    source.
+    ``is_whole`` states whether results are whole numbers; None means: if the source has whole
+    numbers. ``is_affine`` states whether the operator is a product and a sum on whole numbers.
+    ``may_overflow`` states whether results can be farther from zero than the source.
     """
 
     source: relax.Var
