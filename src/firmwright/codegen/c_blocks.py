@@ -71,7 +71,6 @@ class Blocks:
         return name
 
     def release(self, name: str) -> None:
-        """Remove an unused name from the innermost block."""
         self.open[-1].names.discard(name)
 
     @contextmanager
@@ -102,7 +101,6 @@ class Blocks:
             block.statement_values.clear()
 
     def find_value(self, text: str) -> C | None:
-        """Return the variable that has the value of an expression, or None."""
         for block in reversed(self.open):
             for values in (block.values, block.statement_values):
                 if text in values:
@@ -110,7 +108,6 @@ class Blocks:
         return None
 
     def note_value(self, value: C, name: str) -> C:
-        """Record the variable that has the value of an expression, and return the variable."""
         block = self.open[-1]
         (block.values if value.is_stable else block.statement_values)[value.text] = name
         return C(name)

@@ -130,7 +130,6 @@ class Expressions:
         return C(f"{a.within(left)} {symbol} {b.within(right)}", level, is_stable)
 
     def print_typed(self, value: tvm.ir.Expr) -> C:
-        """Return an expression whose C type is at least as wide as its TIR type."""
         printed = self.print(value)
         if isinstance(value, tirx.IntImm) and dtype_of(value) not in ("int8", "uint8", "bool"):
             return C(f"({c_type(dtype_of(value))}){printed.within(UNARY)}", UNARY)
@@ -187,7 +186,7 @@ class Expressions:
         return C(f"~{operand.within(UNARY)}", UNARY, operand.is_stable)
 
     def print_extreme(self, value: tirx.Max | tirx.Min) -> C:
-        """Return ``a > b ? a : b`` for a maximum; its value is b if a or b is NaN."""
+        """Return ``a > b ? a : b`` for a maximum. The result is b if a or b is NaN."""
         kind = c_type(dtype_of(value))
         sides = [self.print_once(side, kind) for side in (value.a, value.b)]
         a, b = (side.within(UNARY) for side in sides)

@@ -109,7 +109,6 @@ def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
 
 
 def find_range(value: tirx.Expr) -> tuple[int, int]:
-    """Return the minimum and maximum of an integer according to its types."""
     if isinstance(value, tirx.IntImm):
         return int(value.value), int(value.value)
     dtype = str(value.ty.dtype)

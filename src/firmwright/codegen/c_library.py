@@ -21,7 +21,6 @@ MATH_FUNCTIONS = frozenset(
 MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signbit"})
 
 FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(([^)]*)\)", re.MULTILINE)
-"""A function of a header: its name and its parameters."""
 
 HEADERS = {
     "bit_patterns.h": ("sixteen_bit_floats.h",),
@@ -38,7 +37,6 @@ The headers are in templates/network. A project contains the headers that its re
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
-    """Return the names of the functions that each header defines, sorted."""
     return {header: tuple(sorted(found)) for header, found in read_headers().items()}
 
 
@@ -61,7 +59,6 @@ def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
 
 @cache
 def list_parameter_types() -> dict[str, tuple[str, ...]]:
-    """Return the parameter types of the functions of all headers, by function name."""
     return {name: types for found in read_headers().values() for name, types in found.items()}
 
 

@@ -19,7 +19,8 @@ LARGEST = 2**63 - 1
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Return the elements of an array as the lines of a C initializer; '' if the array is empty."""
+    """Return the elements of an array as the lines of a C initializer, or '' if the array is
+    empty."""
     flat = array.reshape(-1)
     if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST and flat.max() <= LARGEST:
         text = ", ".join(map(str, flat.tolist()))  # a fast path, because 100,000 weights are common

@@ -137,7 +137,6 @@ def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, dict[tirx.Var, tuple[str, str, int]]]:
-    """Remove large local arrays, and return their names, dtypes and element counts."""
     scratch: dict[tirx.Var, tuple[str, str, int]] = {}
 
     def lift(allocation: tirx.AllocBuffer) -> tirx.Stmt:

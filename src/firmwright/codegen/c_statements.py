@@ -59,7 +59,6 @@ class Statements:
 
     @property
     def text(self) -> str:
-        """The body of the function with wrapped lines."""
         return "\n".join(map(break_line, self.blocks.lines))
 
     def print(self, statement: tirx.Stmt) -> None:
@@ -79,7 +78,6 @@ class Statements:
                 self.print(statement)
 
     def declare(self, array: tirx.Var, rest: list[tirx.Stmt]) -> None:
-        """Declare a local array, unless the first store of ``rest`` declares it."""
         if array in self.scalars and rest and is_first_value(rest[0], array):
             self.undeclared.add(array)
             return
@@ -97,7 +95,6 @@ class Statements:
         return self.blocks.make_name(re.sub(r"^cse_v\d+$", "common", name))
 
     def print_view(self, view: tirx.DeclBuffer) -> None:
-        """Use the C name of an array for its view."""
         source = find_array(view.data)
         if source.dtype != view.buffer.dtype:
             raise ValueError(f"'{source.name}' is read as {view.buffer.dtype}")
@@ -185,7 +182,6 @@ class Statements:
 
 
 def break_line(line: str) -> str:
-    """Indent a line of a body, and wrap it if it is too long."""
     line = INDENTATION + line
     if len(line) <= LINE_LENGTH:
         return line

@@ -58,8 +58,6 @@ def is_marked(value: tirx.Expr) -> bool:
 
 
 def drop_marked(index: tirx.Expr) -> tirx.Expr:
-    """Return an index with 0 instead of its marked parts."""
-
     def drop(call: tvm.ir.Call) -> tirx.Expr:
         return tirx.const(0, str(call.ty.dtype)) if is_marked(call) else call
 
@@ -80,8 +78,6 @@ def remove_marks(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class Bounds:
-    """Limits the indices of one function according to the ranges of its variables."""
-
     def __init__(self, body: tirx.Stmt) -> None:
         self.analyzer = tvm.sym.Analyzer()
         bind_ranges(body, self.analyzer)

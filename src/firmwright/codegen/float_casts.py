@@ -68,8 +68,6 @@ def limit_cast(cast: tirx.Cast) -> tirx.Expr:
 
 
 class Span(NamedTuple):
-    """The minimum and maximum of a float, and whether it may be NaN."""
-
     low: float = -inf
     high: float = inf
     nan: bool = True

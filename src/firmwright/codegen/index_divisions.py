@@ -64,8 +64,6 @@ def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
-    """Pass the ranges of loop and block variables to the analyzer."""
-
     def bind_loop(loop: tirx.For) -> None:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
 

@@ -17,7 +17,6 @@ from firmwright.ir.kernels import LibraryFunction
 
 DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
          "bool": "kDLBool"}  # fmt: skip
-"""DLPack's names for the kinds of numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,12 @@ def is_library_call(call: tvm.ir.Call) -> bool:
 
 
 def read_library_call(call: tvm.ir.Call) -> tuple[LibraryCall, list[tvm.ir.Call]]:
-    """Return a library call and the pointers to the data of its tensors."""
     arrays = list(call.args[1:])
     types = tuple(map(read_tensor_type, arrays))
     return LibraryCall(str(call.args[0].value), types), [array.args[0] for array in arrays]
 
 
 def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
-    """Return the dtype and shape of the tensor that ``tvm_stack_make_array`` describes."""
     _, shape, _, _, zero, _ = array.args
     return str(zero.ty.dtype), tuple(int(n) for n in shape.args)
 

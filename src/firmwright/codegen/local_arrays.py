@@ -17,7 +17,6 @@ EFFECTS = frozenset({"tirx.call_extern", "tirx.tvm_call_packed", "tirx.tvm_call_
 
 
 POINTERS = frozenset({"tirx.address_of", "tirx.buffer_data"})
-"""Calls that return the address of an array or an element."""
 
 
 NOTHING = tirx.Evaluate(tirx.const(0))
@@ -33,7 +32,6 @@ def find_array(pointer: tvm.ir.Call) -> tirx.Var:
 
 
 def list_statements(body: tirx.Stmt) -> list[tirx.Stmt]:
-    """Return the statements of a block in order, and flatten nested sequences."""
     if not isinstance(body, tirx.SeqStmt):
         return [body]
     return [inner for part in body.seq for inner in list_statements(part)]
@@ -142,7 +140,6 @@ def mentions(part: tirx.Stmt | tirx.Expr, array: tirx.Var) -> bool:
 
 
 def is_first_value(statement: tirx.Stmt, array: tirx.Var) -> bool:
-    """Return whether a statement stores to an array without reading it."""
     is_store = isinstance(statement, tirx.BufferStore) and statement.buffer.same_as(array)
     return is_store and not mentions(statement.value, array)
 

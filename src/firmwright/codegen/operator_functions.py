@@ -37,7 +37,7 @@ The other functions of the source are static.
 
 
 def find_template(function: str) -> str | None:
-    """Return the template of a built-in operator's C function; None for other functions."""
+    """Return the template of a built-in operator's C function, or None for other functions."""
     for name in (function, function.rpartition("_")[0]):
         if name and find_templates(template := f"{FOLDER}/{name}.c{TEMPLATE_SUFFIX}"):
             return template
@@ -45,7 +45,6 @@ def find_template(function: str) -> str | None:
 
 
 def write_operator_files(functions: Iterable[str]) -> tuple[SourceFile, ...]:
-    """Return the sources and headers of the operators among called functions, sorted by name."""
     return tuple(file for name in sorted(functions) for file in write_files(name))
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape", "sandboxed")
-"""The settings of an environment that change the compiled template."""
 
 DIGEST = hashlib.sha256
 

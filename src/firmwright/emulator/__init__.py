@@ -56,7 +56,6 @@ def run_firmware(
 
 
 def list_counts(found: Execution) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each unit that the emulator counts, with the counts of the parts."""
     if found.instructions is not None:
         yield "instructions", found.by_part
     if found.cycles is not None:

@@ -78,7 +78,6 @@ class _Counter(ctypes.Structure):
 
 
 def load_library() -> ctypes.CDLL:
-    """Return the library of ``block_counter.c``, compiled for this machine."""
     source = "block_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
     library = build_library("block_counter", {source: content})
@@ -89,7 +88,6 @@ class BlockCounter:
     """Counts the instructions of one function of a firmware, callees included."""
 
     def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
-        """Attach the hook, which stops the engine soon after the run exceeds the budget."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
@@ -121,7 +119,6 @@ class BlockCounter:
 
     @property
     def over_budget(self) -> bool:
-        """Whether the budget stopped the engine."""
         return int(self._counter.executed) > int(self._counter.budget)
 
     @property
@@ -145,7 +142,6 @@ class BlockCounter:
 
     @property
     def last_block(self) -> int:
-        """The address of the last executed block."""
         return int(self._counter.last_block)
 
     def mark_last_instruction(self, address: int) -> None:
@@ -153,7 +149,6 @@ class BlockCounter:
         self._library.leave_block(ctypes.byref(self._counter), ctypes.c_uint32(address))
 
     def count_by_symbol(self) -> dict[str, int]:
-        """Return the executed instructions by the function that contains them, sorted by name."""
         return self._divide_by_symbol("instructions")
 
     def count_by_part(self) -> tuple[int, ...]:

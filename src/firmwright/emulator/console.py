@@ -20,7 +20,6 @@ class Console:
 
     @property
     def has_input(self) -> bool:
-        """Whether a byte can be read."""
         return self._position < len(self._input)
 
     @property

@@ -63,7 +63,6 @@ CORES = {
     "cortex-m33": UC_CPU_ARM_CORTEX_M33,
     "cortex-m33f": UC_CPU_ARM_CORTEX_M33,
 }
-"""Unicorn's cores, by architecture."""
 
 
 def find_core(architecture: str) -> int:
@@ -126,7 +125,8 @@ class CortexM:
         return Stop(fault=f"semihosting call {operation:#x}, which is not emulated", address=here)
 
     def _read_dwt(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the enabled cycle counter (32 bits), or its bit in DWT_CTRL; 0 elsewhere."""
+        """Return the enabled cycle counter (32 bits), or its bit in DWT_CTRL, or 0 for other
+        registers."""
         if offset == _CONTROL:
             return int(self.counts_cycles)
         counted = self.counts_cycles and offset == _CYCLES
@@ -139,7 +139,6 @@ class CortexM:
             self.cycles_at_zero = self.read_clock() - value
 
     def read_words(self, count: int) -> list[int]:
-        """Return the parameters of a semihosting operation."""
         data = self.engine.mem_read(self.engine.reg_read(UC_ARM_REG_R1), 4 * count)
         return [int.from_bytes(data[at : at + 4], "little") for at in range(0, 4 * count, 4)]
 

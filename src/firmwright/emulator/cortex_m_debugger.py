@@ -17,12 +17,9 @@ _OPEN = 0x01
 _WRITE = 0x05
 _READ = 0x06
 _CONSOLE = 1
-"""The handle of the console."""
 
 
 class CortexMDebugger(CortexM):
-    """The core, with the console of a debugger."""
-
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         super().__init__(run, console, stop)
         self.operations = {_OPEN: lambda: _CONSOLE, _WRITE: self._write, _READ: self._read}

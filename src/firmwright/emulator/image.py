@@ -54,7 +54,6 @@ class Symbols:
         return f"{address:#010x}"
 
     def describe_address(self, address: int) -> str:
-        """Return ``address`` for a message, such as ``0x80000012 in main``."""
         name = self.name_at(address)
         return name if name.startswith("0x") else f"{address:#010x} in {name}"
 

@@ -74,7 +74,6 @@ def read_register(
 
 
 def count_registers(pattern: Pattern, words: NDArray[np.uint32]) -> NDArray[np.integer]:
-    """Return the number of registers that each instruction loads or stores."""
     if pattern.words:
         counts: NDArray[np.integer] = words & pattern.words
     else:

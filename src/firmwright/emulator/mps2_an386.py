@@ -25,8 +25,6 @@ _RECEIVE_ENABLE = 0x2
 
 
 class Mps2An386(CortexM):
-    """The machine, and the state of its devices."""
-
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         super().__init__(run, console, stop)
         self._uart_control = 0

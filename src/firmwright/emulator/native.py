@@ -12,7 +12,6 @@ from firmwright.errors import UserError, describe_exit
 
 
 def run_natively(run: Run) -> Execution:
-    """Run the program on this machine, without a count of instructions."""
     return run_program(run, (), f"native {host.machine()}")
 
 

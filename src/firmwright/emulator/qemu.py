@@ -26,7 +26,6 @@ DEBIAN_PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
-"""The Debian package that contains each program."""
 _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9a-f]+)")
 
 
@@ -111,7 +110,6 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
 
 
 def explain_missing_qemu(qemu: Qemu, platform: Platform) -> str:
-    """Return the package with a platform's QEMU, and the emulator that needs no installation."""
     package = DEBIAN_PACKAGES.get(qemu.program, "qemu-system")
     known = "unicorn" in platform.emulators
     instead = " (the emulator 'unicorn' needs no installation)" if known else ""
@@ -175,7 +173,6 @@ class QemuCounter:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of QEMU that load the plugin."""
         address_of = self.run.firmware.symbols.address_of
         options = [
             str(self.plugin.resolve()),
@@ -186,7 +183,6 @@ class QemuCounter:
         return ("-plugin", ",".join(option.replace(",", ",,") for option in options))
 
     def read_counts(self) -> tuple[dict[str, int], tuple[int, ...]]:
-        """Return the executed instructions by symbol and by part."""
         symbols: Counter[str] = Counter()
         parts = [0] * len(self.run.parts)
         files = self.output.parent.glob(f"{self.output.name}.*")

@@ -46,8 +46,6 @@ CAUSES = {
 
 
 class QemuVirtRv32:
-    """The machine, and the state of its devices."""
-
     thumb = False
     program_counter = UC_RISCV_REG_PC
     stack_register = UC_RISCV_REG_SP
@@ -64,7 +62,6 @@ class QemuVirtRv32:
         self.map_devices()
 
     def map_devices(self) -> None:
-        """Map the UART and the finisher."""
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
         self.engine.mmio_map(_FINISHER, _PAGE, self._read_clock, None, self._write_finisher, None)
 

@@ -89,8 +89,6 @@ def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
 
 
 class _Session:
-    """One run: the machine with the firmware in its memory, and the reason of its stop."""
-
     def __init__(self, run: Run, machine: type[Machine], library: CDLL) -> None:
         self._run = run
         self._firmware = run.firmware
@@ -140,7 +138,6 @@ class _Session:
         )
 
     def _load(self) -> None:
-        """Fill the memories, and copy the segments to their load addresses."""
         memories = self._run.platform.memories
         data = uc.UC_PROT_ALL if self._run.platform.all_in_ram else _DATA
         code = uc.UC_PROT_READ | uc.UC_PROT_EXEC

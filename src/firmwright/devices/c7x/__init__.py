@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class C7xTarget(Target):
-    """The C7x, a core that runs generated C."""
-
     name = NAME
     core = "c7x"
     reason = "the C7x runs all operators that the device c runs"

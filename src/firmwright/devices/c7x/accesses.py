@@ -115,7 +115,7 @@ def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[
 
 
 def find_stride(index: tirx.Expr, variable: tirx.Var) -> int | None:
-    """Return the factor of a variable in an index; None if the index has another form."""
+    """Return the factor of a variable in an index, or None if the index has another form."""
     if index.same_as(variable):
         return 1
     if (
@@ -132,7 +132,6 @@ def is_one(number: tirx.Expr) -> bool:
 
 
 def find_called_functions(body: SBlock) -> tuple[str, ...]:
-    """Return the called functions, without the inline functions of the project's headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()
     structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(callee_name(call))))

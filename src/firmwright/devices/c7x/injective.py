@@ -134,7 +134,6 @@ def explain_no_blocks(
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
-    """Return the reason why there are no blocks, or '' if there are blocks."""
     if split is None:
         return f"all tensors fit {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
@@ -160,7 +159,6 @@ def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
 def make_blocks(
     schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
 ) -> None:
-    """Split the loops, and add copies of a block's inputs and outputs for the DMA."""
     reads = [
         schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
         for n, i in enumerate(moved)

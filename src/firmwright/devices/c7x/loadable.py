@@ -56,7 +56,6 @@ def make_loadable_build(platform: Platform) -> Build | None:
 
 
 def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
-    """Return the command line that strips a loadable."""
     program, *words = build.toolchain.strip
     return (f"{folder}/{program}", *words, loadable)
 
@@ -137,7 +136,6 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
 
 
 def loadable_templates(build: Build) -> list[str]:
-    """Return the templates of the loadable's files, except the Makefile."""
     names = (LINK_SCRIPT, "weights.asm")
     common = [f"{NAME}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
     return [*common, *list_templates(f"{NAME}/{build.toolchain.name}")]
@@ -180,7 +178,6 @@ def format_byte_directives(array: npt.NDArray[Any]) -> str:
 
 
 def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
-    """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
     toolchain = build.toolchain
     folder = f"$({toolchain.variable})"
     compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder)

@@ -87,7 +87,6 @@ class AxisInterpolation:
         return scaled + tirx.const(float(start), "float32")
 
     def nearest_index(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
-        """Return the index of the source element nearest to the output element's center."""
         if self.length == self.extent:
             return index
         shift = Fraction(ROUNDINGS[rounding], 2)
@@ -119,7 +118,6 @@ class AxisInterpolation:
 
 
 def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpolation]:
-    """Return the row axis and the column axis of a resize."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     rows, columns = (
@@ -170,7 +168,6 @@ def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def sum_weighted(terms: Iterable[tuple[tirx.Expr, tirx.Expr | None]]) -> tirx.Expr:
-    """Return the sum of weighted values, or the only value if it has no weight."""
     products = [value if weight is None else value * weight for value, weight in terms]
     return products[0] if len(products) == 1 else products[0] + products[1]
 

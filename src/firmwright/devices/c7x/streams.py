@@ -22,7 +22,6 @@ from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64
-"""The bytes of a vector that an engine delivers."""
 MAX_DIMENSIONS = 5
 """The maximum loops that an engine follows, in addition to the vector's elements."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
@@ -93,7 +92,6 @@ def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
 def plan_stream(
     buffer: tirx.Buffer, index: tirx.Expr, loops: Sequence[tirx.For], local: set[str]
 ) -> Stream | str:
-    """Return an engine's pattern for a buffer in these loops, or the reason why no pattern fits."""
     size = ELEMENT_BYTES[str(buffer.dtype)]
     if buffer.name in local:
         return "moved by the DMA"
@@ -110,7 +108,7 @@ def plan_stream(
 
 
 def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
-    """Return an index's factor for each loop, then its constant; [0] if it is not affine."""
+    """Return an index's factor for each loop, then its constant, or [0] if it is not affine."""
     analyzer = tvm.sym.Analyzer()
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -132,7 +130,6 @@ def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, i
 
 
 def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
-    """Open streams before the outermost loop, read vectors in the loop, and close the streams."""
     function = scheduled.function
     outermost = find_vector_nest(function.body)[0].loop_var
     lanes = [STREAM_VECTOR_BYTES // ELEMENT_BYTES[str(s.source.dtype)] for s in streams]

@@ -146,11 +146,9 @@ class Strips:
 
     @property
     def inside(self) -> int:
-        """Return the bytes of a row that come from the input."""
         return min(self.geometry.width * self.layer.channels, self.row_bytes - self.before)
 
     def input_rows(self, rows: int) -> int:
-        """Return the number of input rows for ``rows`` output rows."""
         reach = (self.layer.kernel[0] - 1) * self.layer.dilation[0]
         return (rows - 1) * self.layer.strides[0] + reach + 1
 

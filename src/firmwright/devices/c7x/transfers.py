@@ -54,7 +54,6 @@ class BlockCopy:
 
     @property
     def outside(self) -> tvm.ir.TensorLoad:
-        """Return the element in external memory, as a function of the loop variables."""
         store = self.loop.body
         return store.value if self.is_load else tirx.BufferLoad(store.buffer, store.indices)
 
@@ -174,7 +173,6 @@ def make_call_stmt(name: str, *arguments: object) -> tirx.Stmt:
 def use_halves(
     statement: tirx.Stmt, both: Sequence[tuple[BlockCopy, tirx.Buffer]], block: tirx.Expr
 ) -> tirx.Stmt:
-    """Return a statement that uses the buffer half according to the block's number."""
     halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:

@@ -29,7 +29,6 @@ MOVING = frozenset({
     "concat", "copy", "flatten", "expand_dims", "layout_transform", "pad", "permute_dims",
     "reshape", "split", "squeeze", "strided_slice", "take",
 })  # fmt: skip
-"""Operators that only move elements."""
 SOFT_FLOAT = 140.0
 """Instructions per multiply-accumulate of floats in software."""
 SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
@@ -39,7 +38,6 @@ WITHOUT_FLOATS = frozenset({
     "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
     "rv32ic", "rv32imc", "rv32imac", "rv32imc_xcv",
 })  # fmt: skip
-"""Architectures that compute floats in software."""
 
 ON_INTEGERS = {
     LayerKind.FLOAT_CONV2D: LayerKind.CONV2D,
@@ -60,14 +58,12 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
 def estimate_products(
     region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
 ) -> int:
-    """Return the approximate instructions of a region for a choice of its C."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
 
 
 def estimate_moves(region: Region, module: IRModule) -> int:
-    """Return the approximate instructions of a region without multiply-accumulates."""
     function = module[region.name]
     tensors = (*function.params, *function.body.body.fields)
     each = MOVED if {*region.operators} <= MOVING else ELEMENT
@@ -75,7 +71,6 @@ def estimate_moves(region: Region, module: IRModule) -> int:
 
 
 def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
-    """Return the approximate instructions per multiply-accumulate, for a form or for loops."""
     if is_float and architecture in WITHOUT_FLOATS:
         return SOFT_FLOAT
     return form.cost if form else LOOPS
@@ -116,7 +111,6 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
-    """Return a core's approximate instructions per multiply-accumulate of int8."""
     for_bytes = (f for f in FORMS if f.kind is kind and f.bits == 8)
     fitting = (f.cost for f in for_bytes if f.features <= {*features})
     return next(fitting, LOOPS)

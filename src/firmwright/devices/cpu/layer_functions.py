@@ -24,7 +24,6 @@ from firmwright.ir.layer import (
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
 
 Variables = Mapping[str, Any]
-"""The variables of a template."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,6 @@ def name_function(template: str, given: Variables) -> str:
 
 
 def make_files(template: str, name: str, given: Variables) -> list[SourceFile]:
-    """Return the header and the source of a function that gets a record."""
     prototype = f'#include "{given["record"]}_layer.h"\n\nvoid {name}({list_parameters(given)});'
     return [
         make_header(name, prototype),
@@ -183,7 +181,6 @@ def render_file(name: str, given: Variables, folder: str = "c/layers") -> str:
 
 
 def list_parameters(given: Variables) -> str:
-    """Return the C parameters of a function that gets a record."""
     return f"const struct {given['record']}_layer *restrict l, {given['ports']}"
 
 
@@ -196,7 +193,6 @@ def digest(*parts: object) -> str:
 
 
 def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
-    """Return the layer variables that the templates of all forms use."""
     if isinstance(layer, FloatLayer):
         return {"input_type": "float", "output_type": "float"}
     types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}

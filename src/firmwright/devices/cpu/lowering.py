@@ -53,7 +53,6 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
 
 
 def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
-    """Return the region with a further sentence in the comment above its function."""
     if not note:
         return lowered
     notes = " ".join(filter(None, [lowered.kernel.note, note]))
@@ -63,7 +62,6 @@ def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
 def lower_by_form(
     region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
 ) -> LoweredRegion:
-    """Lower a region that is a layer, with a form that fits the layer."""
     lowered = write_layer(region, layer, form, shared)
     operators = list_quantized_operators(region, module[region.name])
     kernel = replace(lowered.kernel, quantized_operators=len(operators))
@@ -104,7 +102,6 @@ def find_form(
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:
-    """Return whether a user-defined strategy replaces an operator of a region."""
     wanted = {strategy.operator for strategy in context.strategies}
     values = (b.value for b in list_bindings(function))
     return any(operator_name(value) in wanted for value in values)
@@ -161,14 +158,12 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
 
 
 def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
-    """Return the size of a layer's weights, or None for a layer without weights."""
     if not isinstance(layer, LinearLayer):
         return None
     return StoredWeights(layer.weights.size, packing.arrays["weights"].nbytes)
 
 
 def describe_form(form: Form) -> str:
-    """Return the comment about a form, which precedes the form's function."""
     cost = f" About {form.cost:g} instructions per multiply-accumulate." if form.cost else ""
     return f"Form {form.name}: {form.sentence}{cost}"
 

@@ -40,7 +40,6 @@ def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
 
 
 def choose_variant(region: str, layer: AnyLayer, choice: Choice, context: Context) -> Choice:
-    """Return the variant for which a region was tuned, or the default variant."""
     name = context.variants.get(region)
     if name is None:
         form, asked = choice.form, read_specialize(context)

@@ -120,7 +120,6 @@ def find_description(files: Mapping[str, bytes]) -> str:
 
 
 def is_description(name: str) -> bool:
-    """Return whether a base name is the name of a description."""
     return name == "mpk.json" or name.endswith("_mpk.json")
 
 

@@ -76,7 +76,6 @@ def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
 
 
 def write_stand_in(workspace: Path, name: str, network: SimaNetwork, batch: int) -> CompiledArchive:
-    """Write an archive that identifies itself as a stand-in."""
     files = make_stand_in(name, network.inputs, network.outputs, batch)
     file = f"{name}_stand_in.tar.gz"
     write_archive(workspace / file, "", files)
@@ -100,7 +99,6 @@ def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
 
 
 def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
-    """Return the build's notes about the archive."""
     if archive.stand_in:
         lines = [
             f"{record.folder}: not compiled, because {PYTHON_VARIABLE} is not set; {archive.file} "
@@ -144,7 +142,6 @@ It has no program for the MLA, and no chip can run it. compile.py next to it mak
 def make_stand_in(
     name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], batch: int
 ) -> dict[str, bytes]:
-    """Return the files of the stand-in for the network ``name``, by file name."""
     description = {
         "name": name,
         "model_sdk_version": VERSION,

@@ -87,7 +87,6 @@ def refuse(head: str, wrong: Sequence[str]) -> None:
 
 
 def find_program(step: Mapping[str, Any]) -> str | None:
-    """Return the file that a step runs, or None if the step names no file."""
     name = step.get("resources", {}).get("executable")
     return None if name in (None, "", PLACEHOLDER) else str(name)
 
@@ -131,7 +130,6 @@ def find_unmade(steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) 
 
 
 def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
-    """Return errors for programs that the archive lacks, and for programs that no step runs."""
     packed = [name for name in members if name.endswith(PROGRAM_SUFFIXES)]
     return [
         *(f"no file {name!r}, which a step runs" for name in programs if name not in members),

@@ -50,7 +50,6 @@ def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
 
 
 def list_names(content: bytes) -> set[str]:
-    """Return the base names in an uncompressed archive."""
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
         return {PurePosixPath(entry.name).name for entry in islice(archive, MAX_MEMBERS)}
 

@@ -29,7 +29,6 @@ FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "m
 
 
 def place_layers(module: IRModule, context: Context) -> Placement:
-    """Return layers that break no rule as regions, and the rules that other layers break."""
     bindings, outputs = read_graph(module)
     checker = OperatorChecker(read_options(context), bindings)
     kind = make_layer_kind(module, bindings, checker.check_operator)
@@ -41,8 +40,6 @@ def place_layers(module: IRModule, context: Context) -> Placement:
 
 
 class OperatorChecker:
-    """Checks operators against SiMa's tables and the target's options."""
-
     def __init__(self, options: MlaOptions, bindings: Sequence[VarBinding]) -> None:
         self.options = options
         self.network = make_fact_context(bindings)

@@ -43,9 +43,6 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Sdk:
-    """An installed SDK: its interpreter, and the environment variable that names the
-    interpreter."""
-
     python: Path
     variable: str
 

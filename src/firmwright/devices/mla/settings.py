@@ -90,7 +90,6 @@ def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: 
 
 
 def list_arguments(options: MlaOptions) -> tuple[Argument, ...]:
-    """Return the keyword arguments of the function that quantizes or converts the network."""
     any_shape = flag("any_shape_on_mla", options)
     if options.converts:
         mode = f"RequantizationMode.{options.values['requantization_mode']}"

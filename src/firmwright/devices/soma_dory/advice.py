@@ -169,7 +169,6 @@ def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggesti
 
 
 def crop_channels(layer: AcceleratorLayer, channels: int) -> AcceleratorLayer:
-    """Return a layer with only its first ``channels`` output channels."""
     assert layer.weights is not None
     assert layer.bias is not None
     return replace(

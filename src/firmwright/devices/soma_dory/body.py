@@ -107,7 +107,6 @@ class TileLoop:
         return f"{self.name}s" if self.ragged else str(self.step)
 
     def declarations(self) -> Iterator[tuple[str, str]]:
-        """Yield the declarations at the start of the loop, as names and expressions."""
         if self.ragged:
             rest = f"{self.length} - {self.name}"
             yield self.size, f"{rest} < {self.step} ? {rest} : {self.step}"
@@ -186,5 +185,4 @@ def round_up_rows(size: str) -> str:
 
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
-    """Return the number of 32-bit words of a block of weights and biases."""
     return tiles.weight_bytes(layer, 1, layer.channels) // WORD

@@ -141,7 +141,6 @@ KEEPS_ZEROS = relax_names(
 
 
 def keeps_zeros(value: relax.Expr) -> bool:
-    """Return whether an elementwise operator computes zeros from tensors of zeros."""
     name = operator_name(value)
     if name == "relax.clip":
         low, high = (float(limit.value) for limit in value.args[1:])
@@ -161,7 +160,6 @@ def keeps_zeros(value: relax.Expr) -> bool:
 def convert_argument(
     argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
 ) -> relax.Expr | None:
-    """Return the converted argument of an elementwise operator, or None for a broadcast."""
     if isinstance(argument, relax.Var):
         return new[argument] if static_shape(argument) == shape else None
     if isinstance(argument, Constant):

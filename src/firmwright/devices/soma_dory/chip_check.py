@@ -72,5 +72,4 @@ def describe_source(variable: str, otherwise: str) -> str:
 
 
 def list_kinds(partition: Partition) -> set[str]:
-    """Return the kinds of layers that the accelerator runs."""
     return {region.anchor for region in partition.regions if region.device == "soma_dory"}

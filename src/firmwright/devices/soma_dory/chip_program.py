@@ -116,7 +116,6 @@ def compile_files(
 
 
 def write_templates(name: str, folder: Path, variables: dict[str, object]) -> None:
-    """Render a folder of templates, including its subfolders."""
     for entry in find_templates(name)[0].iterdir():
         if entry.is_dir():
             write_templates(f"{name}/{entry.name}", folder / entry.name, variables)

@@ -34,7 +34,6 @@ def widen_clip(match: Match) -> Match:
 
 
 def count_products(match: Match) -> int:
-    """Return the multiplications per result, or 0 for a sum of two tensors."""
     weights = match.sums.weights
     return 0 if weights is None else prod(static_shape(weights)) // static_shape(match.result)[1]
 

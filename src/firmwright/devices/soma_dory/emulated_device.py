@@ -90,7 +90,6 @@ class ModelStruct(ctypes.Structure):
 
 
 def load_library() -> ctypes.CDLL:
-    """Return the C model, compiled for this machine."""
     folder = files("firmwright.templates").joinpath("soma_dory")
     names = ("posix/soma_model.h", "posix/soma_model.c", "posix/soma_limits.c", "fw_soma.h")
     sources = {Path(n).name: folder.joinpath(f"{n}.j2").read_bytes() for n in names}
@@ -102,8 +101,6 @@ def load_library() -> ctypes.CDLL:
 
 
 class SomaDevice:
-    """The device's registers, and its memory L1."""
-
     def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
         """Map the registers. The numbers are from the platform's ``accelerators``."""
         numbers = run.platform.accelerators["soma_dory"]
@@ -144,7 +141,6 @@ class SomaDevice:
             self._run(value)
 
     def _run(self, command: int) -> None:
-        """Run one job, or stop the machine."""
         if command >= len(_COMMANDS):
             self._fail("soma_dory", f"command {command} does not exist")
             return
@@ -205,8 +201,6 @@ class _FaultError(Exception):
 
 
 class Diana(QemuVirtRv32):
-    """The machine, and the state of its devices."""
-
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         super().__init__(run, console, stop)
         self.accelerator = SomaDevice(self.engine, run, stop)

@@ -63,7 +63,6 @@ def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerato
 
 
 def describe_tiling(tiling: Tiling) -> str:
-    """Return a note on the number of jobs, and on the part of a layer that one job computes."""
     layer, tile = tiling.layer, tiling.tile
     jobs = layer.batch * tiling.jobs
     if jobs == 1:

@@ -137,8 +137,6 @@ def find_layers(function: relax.Function) -> tuple[list[Match], list[UnmatchedOp
 
 
 class OperatorGraph:
-    """The operators of a function, and the readers of their variables."""
-
     def __init__(self, function: relax.Function) -> None:
         self.bindings = list_bindings(function)
         self.bound = {b.var: b for b in self.bindings}
@@ -212,7 +210,6 @@ class OperatorGraph:
         return Arithmetic((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
-        """Return a convolution or product, with the addition of its bias."""
         call = binding.value
         kind = LayerKind.DENSE
         if operator_name(call) == CONVOLUTION:
@@ -235,7 +232,6 @@ class OperatorGraph:
         )
 
     def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
-        """Return the sum of two casts to int32, or None for other sums."""
         addition = self.match_arithmetic(binding, SUM)
         if addition is None:
             return None

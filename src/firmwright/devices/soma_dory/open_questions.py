@@ -27,7 +27,6 @@ class Questions:
 
 
 def list_open_questions(kinds: Collection[str]) -> tuple[str, ...]:
-    """Return the open questions on the chip that concern these kinds of layers."""
     text = files("firmwright.devices.soma_dory").joinpath("open_questions.yaml").read_text("utf-8")
     listed = msgspec.convert(yaml.safe_load(text), Questions).questions
     return tuple(q.question for q in listed if not q.about or not {*q.about}.isdisjoint(kinds))

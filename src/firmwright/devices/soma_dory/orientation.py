@@ -84,7 +84,6 @@ def group_connected(matches: list[Match]) -> list[list[Match]]:
 
 
 def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return the layer with rows and columns of its images exchanged."""
     top, left, bottom, right = layer.padding
     weights = layer.weights
     return replace(
@@ -101,7 +100,6 @@ def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def count_boundary_bytes(module: tvm.IRModule, component: list[Match]) -> int:
-    """Return the bytes of the inputs and outputs of connected layers."""
     inside = {v for m in component for v in m.variables}
     crossing = {x for m in component for x in m.sums.inputs if x not in inside}
     read = set(read_variables(module["main"].body.body))

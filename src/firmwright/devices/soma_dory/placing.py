@@ -137,7 +137,6 @@ def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation,
 def explain_unmatched(
     single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr], context: Context
 ) -> RuleViolation:
-    """Return a violation that names the operators that are missing after the start of a layer."""
     if single.is_analog:
         core = (
             ANALOG_FORM

@@ -107,7 +107,6 @@ def build_bindings(
 
 
 def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Call) -> relax.Expr:
-    """Return the int32 sums of the layer that replaces ``call``."""
     groups, weights = int(call.attrs.groups), relax.const(layer.weights, "int8")
     strides, padding = list(layer.strides), list(layer.padding)
     return relax.op.nn.conv2d(image, weights, strides, padding, groups=groups, out_dtype="int32")

@@ -31,8 +31,6 @@ ANALOG_CODES = (-32, 31)
 
 @dataclass(frozen=True)
 class SomaRules:
-    """The rules for operators of the network, and for the layers that they form."""
-
     operators: tuple[Rule, ...]
     layer: tuple[Rule, ...]
 
@@ -127,7 +125,6 @@ def count_bits(low: int, high: int) -> int:
 
 
 def describe_operand(operand: Expr) -> str:
-    """Return a description of an operand: a number, a constant's shape, or a computed tensor."""
     number = read_scalar(operand)
     if number is not None:
         return str(number)

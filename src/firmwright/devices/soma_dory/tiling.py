@@ -40,7 +40,6 @@ class Tiling:
 
     @property
     def jobs(self) -> int:
-        """Return the number of jobs per sample."""
         return sum(1 for _ in tiles.walk_jobs(self.layer, self.tile))
 
 
@@ -151,7 +150,6 @@ def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
 def plane_options(
     layer: AcceleratorLayer, accelerator: Accelerator, channels: Sequence[ChannelTile]
 ) -> list[PlaneTile]:
-    """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
     rows, columns = tiles.row_tile_sizes(layer), [layer.out_width]
     if layer.kind is LayerKind.ADD:
         columns = even_sizes(layer.out_width, PIECE)
@@ -250,7 +248,6 @@ def choose(
 
 
 def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) -> int:
-    """Return the bytes of L1 that tiles need, see :func:`tiles.footprint`."""
     read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
     return tiles.count_inputs(layer) * read + tiles.align(
         plane.bytes_out * channel.planes_out, PIECE

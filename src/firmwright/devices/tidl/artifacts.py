@@ -72,8 +72,6 @@ class TidlNetwork:
 
 @dataclass(frozen=True)
 class WrittenRegion:
-    """A written region: its sub-model, and the inputs of TI's tool."""
-
     region: Region
     model: SubModel
     imported: RegionImport

@@ -51,7 +51,6 @@ TYPES = {
     "int16": "TIDLRT_Int16", "uint32": "TIDLRT_Uint32", "int32": "TIDLRT_Int32",
     "float32": "TIDLRT_Float32",
 }  # fmt: skip
-"""The names of element types in TIDL-RT, by their names in firmwright."""
 
 
 @dataclass(frozen=True)

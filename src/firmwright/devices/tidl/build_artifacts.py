@@ -27,7 +27,6 @@ from firmwright.toolchain.tool_folder import ToolFolder
 from firmwright.verify.batches import join_samples
 
 FRAMES = "advanced_options:calibration_frames"
-"""The option of ``tidl`` with the number of calibration frames."""
 
 
 NO_SAMPLES = (
@@ -77,7 +76,6 @@ def read_batch_size(job: Job) -> int:
 
 
 def read_regions(job: Job, batch: int) -> TidlNetwork:
-    """Return the regions, and their calibration frames of ``batch`` samples each."""
     (device,) = (d for d in job.mix if d.name == "tidl")
     options = read_options(device.context)
     partition = artifacts.PARTITION.read(job)

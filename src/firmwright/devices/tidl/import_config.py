@@ -25,7 +25,6 @@ ELEMENT_TYPES = {"uint8": 0, "int8": 1, "int32": 5, "float32": 6, "int64": 8}
 AXES = ("numBatches", "inDIM1", "inDIM2", "inNumChannels", "inHeight", "inWidth")
 
 QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
-"""``quantizationStyle`` by the option ``quantization_scale_type``."""
 UNUSED_STYLE = 2
 """The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
@@ -117,7 +116,6 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
 def describe_calibration(
     region: RegionImport, options: TidlOptions, frames: int
 ) -> Mapping[str, int]:
-    """Return the keys for quantization by TIDL, quantization in the graph, or no quantization."""
     style = QUANTIZATION_STYLES[options.number(SCALE_TYPE)]
     if region.is_calibrated:
         return {
@@ -145,7 +143,6 @@ def calibration_option(options: TidlOptions) -> int:
 
 
 def map_options(options: Mapping[str, Value]) -> dict[str, object]:
-    """Return the values of the tool's keys for the options that have such a key."""
     stated = {
         OPTION_KEYS[name]: value
         for name, value in options.items()

@@ -66,8 +66,6 @@ def place_regions(module: IRModule, context: Context) -> Placement:
 
 
 class OperatorChecker:
-    """Checks operators against the user's lists, the operators of TIDL, and its rules."""
-
     def __init__(
         self, options: TidlOptions, chip: Mapping[str, Any], bindings: Sequence[VarBinding]
     ) -> None:
@@ -118,7 +116,6 @@ ALLOWED_NAMES = "allow_list:layer_name"
 
 
 def check_layer_name(options: TidlOptions, names: set[str]) -> RuleViolation | None:
-    """Return the violation of the user's lists by a layer with these names, or None."""
     denied = [name for name in options.names(DENIED_NAMES) if name in names]
     if denied:
         return explain_denial(DENIED_NAMES, denied[0])
@@ -148,7 +145,6 @@ def explain_denial(rule: str, entry: str) -> RuleViolation:
 def check_lists(
     options: TidlOptions, bindings: Sequence[VarBinding], groups: Sequence[Group]
 ) -> None:
-    """Raise OptionError if an entry of a list does not match any name in the network."""
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
     layers = names_of([b for group in groups for b in computing_operators(group)])
     for option in OPTIONS:

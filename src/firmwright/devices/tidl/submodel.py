@@ -95,7 +95,6 @@ class RegionExporter(QuantizedExporter):
         return result
 
     def add_bias(self, bias: relax.Expr) -> str:
-        """Write a bias, reshaped to one axis, and return the name of the bias."""
         found = self.values.get(bias)
         if not isinstance(found, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))

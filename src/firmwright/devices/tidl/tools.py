@@ -27,7 +27,6 @@ HELPERS = {
     "graphVizTool": "tidl_graphVisualiser.out",
     "perfSimConfig": DEVICE_CONFIG,
 }
-"""The files that the import tool calls or reads, by the option for their path."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
 PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
 """The environment variables of a tool's process, in addition to the paths of tools and
@@ -66,7 +65,6 @@ def find_tools(platform: Platform) -> ToolFolder | None:
 
 
 def check_device(tools: ToolFolder, platform: Platform) -> None:
-    """Raise UserError if the tools are not for the platform's chip."""
     path = tools.path / DEVICE_CONFIG
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)

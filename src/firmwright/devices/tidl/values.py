@@ -49,7 +49,6 @@ def compute_tensors(
 
 
 def select_regions(partition: Partition, wanted: Sequence[str]) -> list[Region]:
-    """Return the regions that the wanted tensors need, in order."""
     read, found = set(wanted), []
     for region in reversed(partition.regions):
         if not read.isdisjoint(region.outputs):

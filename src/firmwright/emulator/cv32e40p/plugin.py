@@ -45,7 +45,6 @@ class Cv32e40p(Emulator):
         return simulate(run, parameters, known, self.find_version(run.platform))
 
     def find_version(self, platform: Platform, /) -> str:
-        """Return the versions of the RTL and of Verilator."""
         if unusable := self.explain_unusable(platform):
             raise UserError(unusable)
         ask("g++", "--version")  # raises an error if the compiler does not work

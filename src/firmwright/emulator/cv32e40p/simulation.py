@@ -17,7 +17,6 @@ from firmwright.forked import end_with_copies
 from firmwright.progress import report
 
 SOURCE = "in the RTL of CV32E40P"
-"""The source of the cycles, as reports name it."""
 
 RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
 """The content of memories after power-on, as in the emulator unicorn."""
@@ -75,7 +74,6 @@ def simulate(
 
 
 def make_notes(version: str, is_new: bool) -> Iterator[str]:
-    """Yield notes if the simulator is new, and if the tests do not cover this RTL."""
     if is_new:
         yield f"built the simulator of the RTL {version}"
     if not version.startswith(f"{TESTED_VERSION},"):
@@ -83,7 +81,6 @@ def make_notes(version: str, is_new: bool) -> Iterator[str]:
 
 
 def check_segments(run: Run) -> None:
-    """Raise UserError if a segment of the firmware is outside the memories."""
     memories = run.platform.memories.values()
     for segment in run.firmware.segments:
         end = segment.address + len(segment.data)
@@ -96,7 +93,6 @@ def check_segments(run: Run) -> None:
 
 
 def write_run(run: Run, folder: Path) -> None:
-    """Write the input files of the simulator."""
     address_of = run.firmware.symbols.address_of
     start, code = run.firmware.code
     lines = [

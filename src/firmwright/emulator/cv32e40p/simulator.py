@@ -62,7 +62,6 @@ def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
 
 
 def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
-    """Return the digest of all files, arguments and versions that determine the simulator."""
     facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine()]
     facts += [*FLAGS, *parameters]
     key = hashlib.sha256("\0".join(facts).encode())
@@ -75,7 +74,6 @@ def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
 
 
 def build_simulator(rtl: list[Path], parameters: tuple[str, ...], work: Path) -> Path:
-    """Build the simulator in a folder, and return its path."""
     for name in SOURCES:
         (work / name).write_bytes(read_source(name))
     includes = sorted(

@@ -111,7 +111,6 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     record, scratch = describe_rows(layer)
 
     def count_products(pixels: int) -> int:
-        """Return the instructions of one step: products, loads and the loop."""
         return pixels * (lanes + 1) + lanes // 4 + 2
 
     return Packing(

@@ -115,7 +115,6 @@ def choose_channels(layer: IntegerLayer, size: int) -> Array:
 
 
 def start_sums(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
-    """Return the initial values of the sums of blocks of channels."""
     bias = layer.folded_bias[channels]
     if paired:
         bias[:, 1::2] = bias[:, ::2] + 256 * bias[:, 1::2]
@@ -176,7 +175,6 @@ def arrange_taps(layer: Layer, weights: Array) -> Array:
 def describe_convolution(
     layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the record of a convolution whose packed weights are for pairs of channels."""
     run = layer.kernel[1] * layer.channels
     gathered = layer.kernel[0] * ((run + 1) // 2)
     step = choose_step(gathered)
@@ -237,7 +235,6 @@ def arrange_rows(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
 def describe_rows(
     layer: IntegerLayer, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
-    """Return the record for sums of products, in blocks of four channels."""
     words = -(-layer.taps // 4) * 2
     record = {
         "channels": layer.channels,

@@ -59,7 +59,6 @@ class Plan:
 
 
 def count_block(products: Products, results: int, rows: int) -> int:
-    """Return the approximate cycles of a block: loads, products and results."""
     used = [word for _, of_word in products for _, word in of_word]
     row = len(products) + len(set(used)) + len(used)
     return rows * row + results * RESULT_CYCLES + BLOCK_CYCLES
@@ -105,7 +104,6 @@ def list_products(length: Axis, results: int, words: list[tuple[int, int]]) -> P
 
 
 def choose_plan(layer: Layer) -> Plan:
-    """Return the plan with the fewest approximate cycles."""
     plans = (
         make_plan(layer, axes, results)
         for axes, results in product(list_axes(layer), range(MOST_RESULTS, 0, -1))

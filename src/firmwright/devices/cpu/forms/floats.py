@@ -56,7 +56,6 @@ MOST_CHANNELS = 64
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
-    """Return a level's pixels per step that compute the fewest pixels twice."""
     most = min(pixels, max((level.registers - vectors) // vectors, 1), 12)
     return min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: -(-pixels // n) * n)
 
@@ -81,7 +80,6 @@ def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict
 
 
 def describe_layer(layer: FloatLayer) -> dict[str, Any]:
-    """Return the layer variables that the templates of all forms use."""
     return {
         "low": layer.low if np.isfinite(layer.low) else None,
         "high": layer.high if np.isfinite(layer.high) else None,

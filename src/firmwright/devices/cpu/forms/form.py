@@ -60,7 +60,6 @@ class Packing:
     shared: TemplateVariables | None = None
 
     def choose_text(self, shared: bool) -> TemplateVariables:
-        """Return the variables of a shared function, or of a separate function."""
         own = TemplateVariables(self.variant, self.parts)
         return self.shared or own if shared else own
 
@@ -98,7 +97,6 @@ class BlockCosts(NamedTuple):
     block: float
 
     def count_cycles(self, layer: Any, tile: Tile) -> float:
-        """Return the approximate cycles of a layer with a tile."""
         channel_blocks = layer.groups * -(-layer.out_channels // layer.groups // tile.channels)
         of_channels = (
             layer.taps * tile.channels * (self.load + self.product * tile.pixels)
@@ -111,7 +109,6 @@ class BlockCosts(NamedTuple):
 
 
 def shrink_tile(layer: Any, tile: Tile) -> Tile:
-    """Return a tile that is at most as large as the output of one group of a layer."""
     channels = layer.out_channels // layer.groups
     return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
 
@@ -164,7 +161,6 @@ class Form:
     cycles: Mapping[str, Callable[[Any, Tile], float]] = field(default_factory=dict)
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
-        """Return whether the form supports a layer's kind and width, and a core's features."""
         is_for_core = self.kind is layer.kind and self.features <= set(features)
         return is_for_core and (self.bits == 8 or fits_bits(layer, self.bits))
 

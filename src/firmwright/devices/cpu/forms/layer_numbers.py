@@ -45,7 +45,6 @@ def make_border(layer: Layer) -> dict[str, Array]:
 
 
 def describe_geometry(layer: LinearLayer) -> dict[str, int]:
-    """Return the record members for a convolution's shape, which every form reads."""
     return {
         "height": layer.height,
         "width": layer.width,
@@ -65,5 +64,4 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
 
 
 def describe_record(layer: Layer) -> dict[str, int]:
-    """Return the record members that the C of every integer convolution reads."""
     return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

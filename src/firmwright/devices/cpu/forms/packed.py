@@ -34,7 +34,6 @@ from firmwright.ir.layer import Array, Layer, LayerKind
 
 BITS = 4
 LEVELS = 1 << BITS
-"""The number of values of a digit."""
 
 HIGHEST_LOW = 119
 """The maximum of the lowest weight. The base, which is 8 larger, must fit int8."""

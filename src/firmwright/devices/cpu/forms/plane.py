@@ -62,7 +62,6 @@ def order_axes(layer: Layer) -> tuple[int, int]:
 
 
 def describe_plane(layer: Layer, rows: Axis, length: Axis, plane: int) -> dict[str, int]:
-    """Return the record members for a plane of ``plane`` elements."""
     return {
         "channels": layer.channels,
         "rows": rows.size,

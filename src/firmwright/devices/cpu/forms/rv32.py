@@ -114,7 +114,6 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def join_rows(layer: Layer) -> Layer:
-    """Return a pointwise layer as a layer with one row."""
     pixels = layer.pixels
     return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
 
@@ -122,7 +121,6 @@ def join_rows(layer: Layer) -> Layer:
 def describe_texts(
     layer: Layer, sizes: set[int], tile: Tile
 ) -> tuple[TemplateVariables, TemplateVariables]:
-    """Return the variables of a layer's separate function, and of a shared function."""
     pairs = tile.pixels // 2
     words = share_columns(layer, pairs)
     reads_rows = bool(words) and find_inner_blocks(layer, tile.pixels)["inner_columns"] > 0

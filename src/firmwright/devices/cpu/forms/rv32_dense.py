@@ -33,7 +33,6 @@ MARGIN = 1.2
 """The factor by which a channel's weights must be below the limit of such groups."""
 
 ORDERING = 6
-"""The instructions that move an input to its position."""
 
 PRODUCT_CYCLES, GROUP_CYCLES, RESULT_CYCLES, INPUT_CYCLES, CALL_CYCLES = 1.65, 1.42, 28, 8.3, 130
 """The cycles per product, instruction for groups, result, input and call.
@@ -129,7 +128,6 @@ def count_cycles(layer: Layer, _tile: Tile) -> float:
 
 
 def find_orders(layer: Layer) -> list[Array]:
-    """Return the original order of inputs, and orders with large groups for many channels."""
     magnitudes = np.abs(layer.matrix).T.astype("int16")
     limit = largest_group_weight(layer)
     possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)

@@ -68,7 +68,6 @@ BOUNDED = Condition(
 
 
 def pack_softmax(layer: Softmax) -> Packing:
-    """Pack the table of exponentials by distance, and both scales."""
     numbers = find_numbers(layer)
     assert numbers is not None  # the form's condition checks the layer
     distances = np.arange(BYTES) * np.float64(layer.input_scale)

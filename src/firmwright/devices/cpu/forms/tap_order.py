@@ -30,7 +30,6 @@ MARGINS = (1.15, 1.25, 1.35, 1.5)
 """Factors by which a channel's weights may be below the limit of its groups."""
 
 ATTEMPTS = 24
-"""The maximum number of splits of the channels to try."""
 
 
 def largest_group_weight(layer: Layer) -> int:
@@ -41,8 +40,6 @@ def largest_group_weight(layer: Layer) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Channels that have groups of one size."""
-
     size: int
     channels: Array
 
@@ -140,7 +137,6 @@ class Taps:
         return order if exchange_taps(tables, order, self.reach) else None
 
     def place(self, size: int) -> Array:
-        """Return the initial order for groups of a size."""
         if size not in self.placed:
             span = self.reach + 1
             starts = range(0, len(self.magnitudes), span)

@@ -38,7 +38,6 @@ def pad_matrix(layer: Layer, count: int, words: int) -> Array:
 
 
 def pad_scales(layer: Layer, bias: Array, count: int) -> dict[str, Array]:
-    """Return bias, multipliers and shifts, padded to ``count`` channels."""
     arrays = {**scale_vectors(layer), "bias": bias.astype("int32")}
     return {
         name: pad_channels(array, count, int(name == "shifts")) for name, array in arrays.items()
@@ -59,12 +58,10 @@ def compute_signed_bias(layer: Layer) -> Array:
 
 
 def compute_shifted_zero_point(layer: Layer) -> int:
-    """Return the input's zero point as a signed byte."""
     return layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0)
 
 
 def describe_depthwise(layer: Layer, lanes: int) -> dict[str, int]:
-    """Return the template variables of a depthwise convolution in blocks of ``lanes``."""
     return {
         "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
         "kernel_height": layer.kernel[0],

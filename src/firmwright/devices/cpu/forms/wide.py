@@ -42,7 +42,6 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights in the layout for bytes, with the scales and the runs of this module."""
     return pack_blocks(layer, *tile, scale_arrays(layer), find_run(layer))
 
 
@@ -67,6 +66,5 @@ def find_run(layer: Layer) -> int:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights in the layout for bytes, with the scales of this module."""
     layer = crop_kernel(layer)
     return pack_channels(layer, tile, scale_arrays(layer))

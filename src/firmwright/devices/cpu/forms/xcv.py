@@ -26,7 +26,6 @@ LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
 """The extensions of forms with hardware loops and with loads that advance their pointers."""
 
 TAPS = 4
-"""The number of bytes in a word."""
 
 CHANNELS = 4
 """The output channels per step. The sums for four pixels need 16 of 28 registers."""
@@ -53,7 +52,6 @@ def arrange_numbers(layer: Layer, channels: Array) -> Array:
 
 
 def describe_factors(layer: Layer) -> tuple[dict[str, int], dict[str, bool]]:
-    """Return the record members and the template variables that belong to the numbers."""
     split = find_split_factors(layer)
     return {"fraction": split.fraction if split else 0}, {"split": split is not None}
 
