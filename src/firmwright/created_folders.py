@@ -1,10 +1,10 @@
 """Marks the folders that firmwright created: a build removes and replaces only marked folders.
 
 There are two kinds of folders, with two markers. A *claimed* folder, such as the build folder of a
-recipe, has ``.firmwright``. Builds add folders and files to it. The folder is removed after all
-other files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of
-all files that a build wrote to the folder. These files are replaced or removed together; other
-files stay.
+recipe, has ``.firmwright``. Builds add folders and files to this folder. The folder is removed
+after all other files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the
+list of all files that a build wrote to the folder. These files are replaced or removed together;
+other files stay.
 
 The marker is the first file that is written and the last file that is removed. Therefore the next
 build does not treat the folder of a killed build as a folder of the user. An empty marker is
@@ -129,7 +129,7 @@ def begin_results(unfinished: Path) -> Path:
 
 
 def mark_all(folder: Path) -> None:
-    """Create a folder for firmwright's files. If it exists, its files are kept.
+    """Create a folder for firmwright's files. The files of an existing folder are kept.
 
     Raises UserError if the folder has foreign files.
     """
@@ -154,7 +154,10 @@ def format_index(digests: Mapping[str, str]) -> str:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of results. Raises UserError before any removal if it has foreign files."""
+    """Remove a folder of results.
+
+    Raises UserError before any removal if the folder has foreign files.
+    """
     refuse_foreign_files(folder)
     remove_own_files(folder)
 

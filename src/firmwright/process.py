@@ -102,8 +102,8 @@ def catch_signals(kept: str = "") -> None:
     """End this process and its copies at a signal, with one line and exit code 128 + its number.
 
     ``kept`` is the end of the line. A signal that is ignored, as after ``nohup``, stays ignored.
-    Only ctrl-C is always caught, because the shell of a script makes programs in the background
-    ignore it.
+    Only ctrl-C is always caught, because the shell of a script disables this signal for programs in
+    the background.
     """
     main = os.getpid()
 

@@ -59,7 +59,7 @@ def accept_signals() -> None:
 
 
 def lock_file(stream: IO[Any], wait: bool = True) -> None:
-    """Lock a file until it is closed.
+    """Lock a file until the file is closed.
 
     Raises BlockingIOError if another process holds the lock and ``wait`` is False. Raises OSError
     if the system or the file system has no locks.

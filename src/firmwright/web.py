@@ -30,7 +30,7 @@ class Pace:
 
 
 PACE = Pace()
-"""The pace of downloads. It accepts slow servers, because the data has no other source."""
+"""The pace of downloads. This pace accepts slow servers, because the data has no other source."""
 LARGEST_FILE = 2 * 1024**3
 """The maximum size of a download in bytes. Model files have 32-bit offsets."""
 CHUNK_BYTES = 1 << 20
@@ -66,8 +66,8 @@ def ask(
 ) -> tuple[Response, bytes]:
     """Return a server's answer and its body, of at most ``most`` bytes. Raises WebError on failure.
 
-    ``sign`` changes a request before it is sent. If it is None, the passwords of ``~/.netrc`` are
-    used.
+    ``sign`` changes a request before it is sent. If ``sign`` is None, the passwords of ``~/.netrc``
+    are used.
     """
     import requests
     import urllib3
@@ -103,7 +103,10 @@ def refuse(answer: Response, reason: str = "") -> WebError:
 
 
 def read_body(answer: Response, most: int, pace: Pace) -> bytes:
-    """Return the body of an answer. Raises WebError if it is too long, too slow or incomplete."""
+    """Return the body of an answer.
+
+    Raises WebError if the body is too long, too slow or incomplete.
+    """
     stated = answer.headers.get("Content-Length", "")
     total = int(stated) if stated.isdecimal() else 0
     body = bytearray()

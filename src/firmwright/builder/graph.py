@@ -23,9 +23,9 @@ INT8_RANGE = (-128, 127)
 class Graph:
     """A Relax module under construction; tensors are NCHW, weights OIHW, activations int8.
 
-    A layer has the arithmetic of small accelerators: it sums int8 products and an int32 bias in
-    int32. It shifts the sum arithmetically to the right by ``shift_bits`` (rounding towards minus
-    infinity) and clips the result to int8. If ``act`` is set, negative values become 0 (ReLU).
+    A layer has the arithmetic of small accelerators. The sum of int8 products and an int32 bias is
+    computed in int32. The sum is shifted arithmetically to the right by ``shift_bits`` (rounding
+    toward minus infinity) and clipped to int8. If ``act`` is set, negative values become 0 (ReLU).
     Reports and the C code use the ``name`` of each layer. Weights are rejected if an input can make
     a sum leave int32.
 
@@ -123,7 +123,7 @@ class Graph:
     def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
         """Sum each channel over the image, shift and clip the sums; (N, C, H, W) becomes (N, C).
 
-        If H·W is 2 ** ``shift_bits``, the result is the average, rounded towards minus infinity.
+        If H·W is 2 ** ``shift_bits``, the result is the average, rounded toward minus infinity.
         """
         self._expect(x, name, "x", "int8", 4)
         wide = self._emit(relax.op.astype(x, "int32"), name)

@@ -1,9 +1,9 @@
 """Writes the archive of a bundle, and reads untrusted archives.
 
-The reader trusts no content and writes no file. It accepts an archive only if :func:`write_archive`
-writes equal bytes for its files. Therefore links, devices, different owners, times and orders, and
-bytes after the end are rejected. Separate checks first find the usual attacks, so that the message
-names the attack.
+The reader trusts no content and writes no file. An archive is accepted only if
+:func:`write_archive` writes equal bytes for its files. Therefore links, devices, different owners,
+times and orders, and bytes after the end are rejected. Separate checks first find the usual
+attacks, so that the message names the attack.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ AGAIN = "fetch or build the bundle again"
 class Bundle:
     """A checked bundle; ``files`` maps each file's name below ``folder`` to its content.
 
-    ``manifest`` is the content of ``manifest.json``. It fits its schema and lists all files.
+    ``manifest`` is the content of ``manifest.json``. The manifest fits its schema and lists all
+    files.
     """
 
     path: Path

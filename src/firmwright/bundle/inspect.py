@@ -26,8 +26,7 @@ ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
 """The suffix of memory contents.
 
-Although the memory of a Linux program begins with an ELF header, it is not inspected as an ELF
-file.
+The memory of a Linux program begins with an ELF header, but is not inspected as an ELF file.
 """
 
 

@@ -159,7 +159,7 @@ def read_sigstore(path: Path) -> SigstoreBundle:
 
 
 def verify_envelope(path: Path, key: Any) -> bytes:
-    """Return the signed statement. Raises UserError if the key did not sign it."""
+    """Return the signed statement. Raises UserError if the key did not sign the statement."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA

@@ -64,7 +64,7 @@ def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Out
 
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
     memory, batch, timeline = (manifest.get(key) for key in ("memory", "batch", "timeline"))
-    assert memory is not None  # the manifest's schema requires it
+    assert memory is not None  # the manifest's schema requires this key
     keys = ("total", "unit", "source", "milliseconds", "microjoules")
     time = {key: timeline.get(key) for key in keys} if timeline else {}
     return {

@@ -1,7 +1,8 @@
 """Describes the inputs of a bundle, as an in-toto statement with SLSA's provenance.
 
-The statement depends only on the bundle, so a receiver can compute it again to check a signed
-statement. Sources: the in-toto attestation framework's Statement v1 and SLSA 1.2's provenance v1.
+The statement depends only on the bundle. Therefore a receiver can compute the statement again to
+check a signed statement. Sources: the in-toto attestation framework's Statement v1 and SLSA 1.2's
+provenance v1.
 """
 
 from __future__ import annotations

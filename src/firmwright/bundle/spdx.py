@@ -121,7 +121,10 @@ def make_license(component: Component, part: Element) -> list[Element]:
 
 
 def relate(name: str, source: Element, kind: str, others: Sequence[str]) -> Element:
-    """Return a relationship. It refers to SPDX's ``NoneElement`` if ``others`` is empty."""
+    """Return a relationship.
+
+    The relationship refers to SPDX's ``NoneElement`` if ``others`` is empty.
+    """
     none = "https://spdx.org/rdf/3.0.1/terms/Core/NoneElement"
     return make_element(
         "Relationship",

@@ -191,8 +191,8 @@ class Workers:
 
     def list_present(self) -> dict[str, str]:
         """Map the addresses of the workers to their names."""
-        # `Client.scheduler_info` may return a list without workers, because dask updates it only
-        # every 2 s.
+        # `Client.scheduler_info` may return a list without workers, because dask updates the list
+        # only every 2 s.
         ask = self.client.scheduler.identity
         try:
             found = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]

@@ -69,7 +69,10 @@ class Copy:
         self.process.join()
 
     def read(self) -> str:
-        """Return the output of an ended job. Raises UserError with its errors if it failed."""
+        """Return the output of an ended job.
+
+        Raises UserError with the job's errors if the job failed.
+        """
         code = self.process.exitcode
         assert code is not None
         texts = (file.read_text("utf-8", "replace") for file in self.files[:2])

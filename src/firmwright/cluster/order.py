@@ -67,7 +67,8 @@ def digest_file(path: Path) -> str:
 
 
 def run_program(order: Order, watched: int) -> str:
-    """Return the output of a job's program. Raises UserError with its errors if it fails.
+    """Return the output of a job's program. Raises UserError with the program's errors if the
+    program fails.
 
     The program ends when the lifeline ``watched`` closes.
     """

@@ -150,7 +150,10 @@ def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Arr
 
 
 def call_function(reference: str, folder: Path) -> Array:
-    """Call ``module:function``. Raises UserError if it fails or does not return an array."""
+    """Call ``module:function``.
+
+    Raises UserError if the function fails or does not return an array.
+    """
     with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):

@@ -19,7 +19,7 @@ class SignalQuality:
     """The similarity of a tensor to its reference, over all samples.
 
     ``snr`` is 10 · log10 of the reference's energy divided by the energy of the difference, in dB.
-    It is None if there is no difference. ``cosine`` is the mean over samples.
+    ``snr`` is None if there is no difference. ``cosine`` is the mean over samples.
     """
 
     snr: float | None

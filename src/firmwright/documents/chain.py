@@ -58,7 +58,7 @@ class Layers:
     def chain(self) -> Chain:
         """The merged document.
 
-        It is read only at the first access, so that the files do not change during a job.
+        The document is read only at the first access, so that the files do not change during a job.
         """
         return read_chain(self)
 
@@ -83,7 +83,7 @@ class Chain:
 
 @dataclass
 class Reader:
-    """Reads files after their bases. If several files extend one file, it is read once.
+    """Reads files after their bases. A file that several files extend is read once.
 
     ``merged`` are the documents in the order in which they merge.
     """

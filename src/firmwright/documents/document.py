@@ -1,7 +1,7 @@
 """Loads YAML files that a user writes, and checks them with a JSON schema.
 
-Use ``load_document``. It reports all findings of a file in one DiagnosticError, with the line and
-column of each finding.
+Use ``load_document``. The function reports all findings of a file in one DiagnosticError, with the
+line and column of each finding.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from firmwright.ir.records import encode_record
 from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
-"""The file with the outcomes. The next run reads it for a comparison."""
+"""The file with the outcomes. The next run reads the file for a comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("flash", "ram", "batch", "offload")

@@ -174,7 +174,7 @@ class LoweredRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegion:
-    """The result for a region with this digest. The next build can reuse it.
+    """The result for a region with this digest. The next build can reuse the result.
 
     ``weights`` has the name in ``kernels/weights.npz`` of each array that the kernel reads.
     """

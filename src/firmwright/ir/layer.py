@@ -308,8 +308,8 @@ class MatrixProduct:
 
     The left operand is (stacks, rows, inner), the right operand (stacks, inner, columns), the
     result (stacks, rows, columns). ``roles`` names the inputs of the region, "left" and "right", in
-    the region's order. ``sums`` is a layer of one channel that represents every result. It has the
-    zero point of the left operand and the scaling. All its weights are the largest possible
+    the region's order. ``sums`` is a layer of one channel that represents every result. ``sums``
+    has the zero point of the left operand and the scaling. All its weights are the largest possible
     magnitude of the right operand after its zero point is subtracted. Therefore its bounds hold for
     all results.
     """

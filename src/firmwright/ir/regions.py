@@ -14,7 +14,7 @@ COPY = "copy"
 TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
 COST_RULE = "cost"
-"""The rule if a device accepts an operator but does not run it (``placement: cost``)."""
+"""The rule for an operator that a device accepts but does not run (``placement: cost``)."""
 
 
 @dataclass(frozen=True, slots=True)

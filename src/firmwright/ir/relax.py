@@ -102,8 +102,8 @@ def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
 def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
     """Apply ``rewrite`` to every operator call of ``main``, after its arguments are rewritten.
 
-    ``rewrite`` may emit bindings into the builder. It returns the call itself if the call is
-    unchanged. Variables keep their names. If no call changes, the result is the module itself.
+    ``rewrite`` may emit bindings into the builder. ``rewrite`` returns the call itself if the call
+    is unchanged. Variables keep their names. If no call changes, the result is the module itself.
     """
     changed = False
 
@@ -221,7 +221,7 @@ def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
 def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
     """Remove dataflow bindings of ``main`` that have no reader, in one pass from the end.
 
-    TVM's pass compares each dead binding with each live binding. It needs seconds if 2,000 of
+    TVM's pass compares each dead binding with each live binding. The pass needs seconds if 2,000 of
     10,000 bindings are dead.
     """
     main = module["main"]

@@ -97,7 +97,7 @@ class State:
     """A tensor that a network keeps from one run to the next.
 
     ``initial`` has the little-endian bytes before the first run. ``output`` names the model's
-    output that is the next value. It is '' if the model itself keeps the state.
+    output that is the next value. ``output`` is '' if the model itself keeps the state.
     """
 
     tensor: Tensor

@@ -127,7 +127,7 @@ def choose_layout_regions(
     """Return the names of the regions whose tensors are in the device's layout.
 
     Tensors of ``native`` regions must be in the layout. Tensors of ``flexible`` regions may be in
-    it.
+    the layout.
     """
     edges: list[tuple[Node, Node, int]] = []
     for region in partition.regions:

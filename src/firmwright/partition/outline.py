@@ -309,8 +309,8 @@ def name_anchor(group: Group) -> str:
 def find_anchor(group: Group) -> relax.VarBinding:
     """Return the operator that describes the group best.
 
-    It is the operator with the most multiply-accumulates. If no operator has any, it is the last
-    operator that sums or compares many elements, or else the last operator that computes.
+    The best operator has the most multiply-accumulates. If no operator has any, the last operator
+    that sums or compares many elements is returned, or else the last operator that computes.
     """
     by_cost = max(group.bindings, key=lambda b: count_macs(b.value))
     if count_macs(by_cost.value):

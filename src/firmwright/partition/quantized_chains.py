@@ -79,7 +79,8 @@ def find_quantized_chains(
     Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
     only reader of the previous operator, and its other operands are also stored tensors. All float
     operands of a chain are dequantized. No other operator reads a float result of a chain. If an
-    operator violates these conditions, it and the operators before it are in no chain.
+    operator violates these conditions, neither the operator nor the operators before it are in a
+    chain.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})

@@ -66,9 +66,9 @@ def compute_mean_average_precision(found: Samples, expected: Samples, iou: float
     """Return the mean of the average precision over the expected classes, 0 to 1.
 
     A found box is correct if its intersection over union with an expected box of its class is at
-    least ``iou``. Found boxes are matched in the order of their scores. Each one is matched with
-    the expected box that it overlaps most, as in COCO's evaluation (pycocotools). The result is 1
-    if no box is expected.
+    least ``iou``. Found boxes are matched in the order of their scores. The match is the expected
+    box with the largest overlap, as in COCO's evaluation (pycocotools). The result is 1 if no box
+    is expected.
     """
     classes = sorted({box.class_index for boxes in expected for box in boxes})
     if not classes:

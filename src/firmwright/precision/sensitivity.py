@@ -41,7 +41,7 @@ from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, 
 from firmwright.recipe.quantization import QuantizeOptions
 
 METHOD = 1
-"""The version of the method. It is part of each digest."""
+"""The version of the method. Each digest contains the version."""
 MAX_SAMPLES = 32
 """The maximum number of calibration samples on which errors are measured."""
 MIN_PACKED = 512
@@ -105,7 +105,9 @@ class Sensitivity:
         missing = [name for name, found in kept.items() if found is None]
         moments = self.measure_moments(missing)
         if missing:
-            _ = self.wanted  # computed here, because the threads would compute it twice
+            _ = (
+                self.wanted
+            )  # computed before the threads start, because they would compute it twice
         with ThreadPoolExecutor(threads) as pool:
             found = pool.map(lambda name: self.measure_layer(name, moments), missing)
             report("layers", len(kept) - len(missing), len(kept))

@@ -14,7 +14,7 @@ from firmwright.project.template_folders import render_folder
 from firmwright.targets.load import target_names
 
 NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
-"""A name whose distribution pip accepts: it does not end with a hyphen."""
+"""Matches a name whose distribution pip accepts: the name does not end with an underscore."""
 
 
 def write_new_device(name: str, folder: Path) -> list[Path]:

@@ -23,7 +23,8 @@ ACTIVATIONS = ("Relu", "Clip")
 def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
     """Return the tensor that is rounded instead of each tensor.
 
-    It is the result of a ReLU or clip that is the tensor's only reader, or else the tensor itself.
+    If the tensor's only reader is a ReLU or clip, the result of this reader is rounded. In other
+    cases, the tensor itself is rounded.
     """
     readers = find_readers(model)
     outputs = {o.name for o in model.graph.output}

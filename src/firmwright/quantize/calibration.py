@@ -48,8 +48,8 @@ class Distribution:
     """Values of one tensor over all samples: counts in bins of equal width, symmetric about 0.
 
     ``moving_average`` has the lowest and the highest value, averaged over the samples in order. A
-    sample has a weight of a hundredth, as in ONNX Runtime and PyTorch. It is None if there are no
-    samples.
+    sample has a weight of a hundredth, as in ONNX Runtime and PyTorch. ``moving_average`` is None
+    if there are no samples.
     """
 
     lowest: float

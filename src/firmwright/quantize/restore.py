@@ -2,8 +2,8 @@
 network.
 
 Constants become the real numbers of their integers. Rounding is removed. Clamping remains if it is
-part of the network. It becomes a ReLU if the lowest integer represents 0. It becomes a clip if the
-limits are tighter than the integer type. Zero points disappear with the integers.
+part of the network. Clamping becomes a ReLU if the lowest integer represents 0. Clamping becomes a
+clip if the limits are tighter than the integer type. Zero points disappear with the integers.
 """
 
 from __future__ import annotations

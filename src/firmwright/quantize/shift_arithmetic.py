@@ -87,7 +87,7 @@ def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
             return call
         try:
             return ShiftLayer(builder, call).lower()
-        except UserError as error:  # TVM would convert it to a different exception
+        except UserError as error:  # TVM would convert the error to a different exception
             problems.append(str(error))
         except NoShiftFormError:
             pass

@@ -33,9 +33,10 @@ memory and time.
 MAX_SAMPLES = 64
 """The maximum number of samples, which is enough for second moments of a few hundred inputs."""
 DAMPING = 0.01
-"""The part of the inputs' mean square that is added to each mean square. It regularizes moments
-of few samples, and avoids a division by zero if an input is constant. The authors of the method
-use this value.
+"""The part of the inputs' mean square that is added to each mean square.
+
+This part regularizes moments of few samples, and avoids a division by zero if an input is constant.
+The authors of the method use this value.
 """
 
 

@@ -18,8 +18,9 @@ from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to
 BIAS_STEPS = 2.0**30
 """Half of the limit of a bias, which is an int32 number of steps of input scale · weight scale."""
 DEAD_BIAS_STEPS = 2.0**20
-"""The number of steps for the bias of a channel whose weights are all zero. It decides only the
-resolution.
+"""The number of steps for the bias of a channel whose weights are all zero.
+
+The number decides only the resolution.
 """
 CLIPPED_RANGES = tuple(part / 20 for part in range(20, 3, -1))
 """The parts of the range of narrow weights that are tried. Few steps have large errors between

@@ -19,9 +19,10 @@ class Advice:
     on another device before the change.
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
-    (microseconds). It is None if no cost model covers the layers. Then ``costs`` is the estimated
-    current time of the layers in ``unit``, or None. ``crossings`` is the number of the layers'
-    tensors that pass between devices. ``stays`` is true for layers without a known improvement.
+    (microseconds). ``saves`` is None if no cost model covers the layers. Then ``costs`` is the
+    estimated current time of the layers in ``unit``, or None. ``crossings`` is the number of the
+    layers' tensors that pass between devices. ``stays`` is true for layers without a known
+    improvement.
     """
 
     change: str

@@ -1,10 +1,10 @@
 """Estimates the time of an inference, and the bytes that pass between cores.
 
-The platform states the speed of its devices; the build does not measure it. A layer's time is the
-maximum of the time for multiply-accumulates and the time to move inputs, weights and outputs. If a
-device's cost model returns cycles, these cycles are used instead. If a layer is on another core
-than the run function, control crosses to that core and back, with the layer's inputs and outputs. A
-call of a run function on another core is also a crossing.
+The platform states the speed of its devices; the build does not measure the speed. A layer's time
+is the maximum of the time for multiply-accumulates and the time to move inputs, weights and
+outputs. If a device's cost model returns cycles, these cycles are used instead. If a layer is on
+another core than the run function, control crosses to that core and back, with the layer's inputs
+and outputs. A call of a run function on another core is also a crossing.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class McubootEntry:
 class McubootImage:
     """An image for MCUboot. The reader checks its digest, but not its signatures.
 
-    ``firmware_sha256`` is the digest of the firmware after the header. It is equal to the digest of
-    a bundle's ``firmware.bin``.
+    ``firmware_sha256`` is the digest of the firmware after the header. The digest of a bundle's
+    ``firmware.bin`` is equal.
     """
 
     version: str

@@ -103,8 +103,8 @@ class RegionArtifacts:
     """The input of an accelerator's tools for one region.
 
     ``bits`` are the bits of its integers. ``calibration_sha256`` is the digest of the tensors that
-    it reads for all samples of the calibration. A ``prequantized`` region has its quantization
-    parameters.
+    the region reads for all samples of the calibration. A ``prequantized`` region has its
+    quantization parameters.
     """
 
     number: int
@@ -170,7 +170,7 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    It contains fewer fields of the stages' records than the record descriptions list.
+    The manifest has fewer fields of the stages' records than the record descriptions list.
 
     ``build_id`` has 40 hexadecimal digits, and is also in the firmware and in the network's header.
     ``recipe.sha256`` is the digest of the resolved recipe, with defaults and overrides. ``files``

@@ -36,7 +36,10 @@ class SharedCache:
         return self.store.find(f"ac/{key}")
 
     def read_entry(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if it is missing. Raises CacheError if it is damaged."""
+        """Return the entry of a key; None if it is missing.
+
+        Raises CacheError if the entry is damaged.
+        """
         data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
         if data is None:
             return None
@@ -82,7 +85,7 @@ class SharedCache:
 
 
 ONE_SLASH = re.compile("(https?|s3):/(?!/)")
-"""The wrong start of an address. No name of a folder begins with it."""
+"""The wrong start of an address. No name of a folder begins in this form."""
 
 
 def open_cache() -> SharedCache | None:

@@ -46,7 +46,7 @@ class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
         """Return the content of ``ac/…`` or ``cas/…``; None if it does not exist.
 
-        Raises CacheError if the content has more than ``most`` bytes, or if it cannot be read.
+        Raises CacheError if the content has more than ``most`` bytes or cannot be read.
         """
 
     def write(self, name: str, data: bytes) -> None:

@@ -81,8 +81,8 @@ def find_difference(
 
     The layer has a note if rounding before a run-time quantization changed an integer by one step.
     If all compared layers agree, the second value lists the layers that were not compared and may
-    explain the difference. It is None if all layers were compared. Raises UserError if the results
-    or the reference's tensors are not available.
+    explain the difference. The second value is None if all layers were compared. Raises UserError
+    if the results or the reference's tensors are not available.
     """
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()

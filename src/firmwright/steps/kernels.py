@@ -78,8 +78,8 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
     """Return the digests of a network's regions.
 
     A digest covers the region's record and function, the TIR functions, and the configuration of
-    the stage. The result is {} if there is custom code, because custom code may read any file. It
-    is also {} if constants are compressed, because the stage then writes only their codes.
+    the stage. The result is {} if there is custom code, because custom code may read any file. The
+    result is also {} if constants are compressed, because the stage then writes only their codes.
     """
     recipe, custom = job.recipe, any(isinstance(d.target, CustomTarget) for d in job.mix)
     if recipe.extensions or custom or recipe.compress:

@@ -27,7 +27,7 @@ def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterfa
 
 
 def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
-    """Note the number of multiply-accumulates after the rewrites if it became smaller.
+    """Note the number of multiply-accumulates if the rewrites reduce this number.
 
     The number may be unknown before the rewrites, because shapes may be computed.
     """

@@ -41,8 +41,9 @@ from firmwright.verify.run_records import RunRecord
 from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
-"""The maximum number of instructions of a run, some minutes in the emulator. Above it, the
-firmware counts as hung.
+"""The maximum number of instructions of a run, some minutes in the emulator.
+
+Above this number, the firmware counts as hung.
 """
 
 

@@ -41,9 +41,9 @@ class Context:
     ``rounding`` names the conversion of real values to integers, "tflite" or "onnx". ``options``
     are the options of this device in the target string. If ``fuse_layers`` is false, every operator
     is a separate function. ``fallback`` is the device of the mix that runs the operators that no
-    other device accepts. It is None for the fallback device. ``batch`` is the number of samples per
-    inference. ``strategies`` are the recipe's strategies for this device. ``variants`` maps the
-    name of each tuned region to the name of its variant.
+    other device accepts. ``fallback`` is None for the fallback device. ``batch`` is the number of
+    samples per inference. ``strategies`` are the recipe's strategies for this device. ``variants``
+    maps the name of each tuned region to the name of its variant.
     """
 
     platform: Platform
@@ -92,9 +92,10 @@ class Target(Protocol):
     memories, the last device of the mix copies.
     """
     keeps_states: bool = True
-    """Whether the device may run regions of a network with states between runs. It is false if a
-    core runs the whole network, or if the device's stages run the network on samples that are
-    not consecutive.
+    """Whether the device may run regions of a network with states between runs.
+
+    The value is false if a core runs the whole network, or if the device's stages run the network
+    on samples that are not consecutive.
     """
     machines: Mapping[str, str] = MappingProxyType({})
     """Maps boards to machines that the device adds to the emulator, as "module:Class".

@@ -45,7 +45,7 @@ def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
     """Return the context of a network.
 
     The layout is NHWC if the network has operators that state a layout and all of them state NHWC.
-    In other cases it is NCHW.
+    In other cases, the layout is NCHW.
     """
     calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
     stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}

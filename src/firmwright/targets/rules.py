@@ -42,9 +42,9 @@ NEAREST: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Any]] = {
 class Rule:
     """The conditions on facts, and the sentence to report if a condition does not hold.
 
-    A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
-    only if the facts meet the conditions of ``when``. ``change`` has the facts that the model's
-    supplier or the build can change, with a description of each quantity. The message has
+    A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. A rule
+    applies only if the facts meet the conditions of ``when``. ``change`` has the facts that the
+    model's supplier or the build can change, with a description of each quantity. The message has
     ``remedy`` if no change of these facts fulfills the rule. The text of the remedy may contain
     facts, like the sentence.
     """

@@ -205,7 +205,7 @@ def can_run(task: Task) -> bool:
 
 def list_all(task_file: ModuleType) -> TaskList:
     """Return the tasks that `doit list --all` prints."""
-    # Imported late, because other commands do not need it.
+    # Imported late, because other commands do not need the records.
     from firmwright.report.listings import ListedTask, TaskList
 
     found = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
@@ -290,7 +290,10 @@ def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
 
 
 class Removals:
-    """The stream of `doit clean`. It drops the lines that announce firmwright's removals."""
+    """The stream of `doit clean`.
+
+    The stream drops the lines that announce firmwright's removals.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -96,8 +96,8 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Convert a constant scalar of the smallest int32 to an array, because TVM compares it
-    incorrectly.
+    """Convert a constant scalar of the smallest int32 to an array, because TVM compares such
+    scalars incorrectly.
     """
     if not static_shape(call):
         return call

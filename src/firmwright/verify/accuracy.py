@@ -101,7 +101,10 @@ def refuse_not_finite_outputs(networks: Mapping[str, OutputsByName]) -> None:
 
 
 def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) -> float:
-    """Return the value of the user's metric. Raises UserError if it is not a finite number."""
+    """Return the value of the user's metric.
+
+    Raises UserError if the value is not a finite number.
+    """
     value = metric(outputs, labels)
     try:
         number = float(value)

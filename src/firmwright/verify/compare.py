@@ -93,7 +93,7 @@ def find_rounding(values: Array, span: float, step: float) -> float:
 
 
 def advise(largest: float, rounding: bool) -> str:
-    """Return advice. It proposes a tolerance only if rounding explains the differences."""
+    """Return advice. The advice proposes a tolerance only if rounding explains the differences."""
     if rounding:
         return (
             f"the largest difference is {largest:g}: if rounding explains it, state "

@@ -31,7 +31,7 @@ from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**13
-"""The maximum number of instructions. Above it, the program counts as hung."""
+"""The maximum number of instructions. Above this number, the program counts as hung."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def run_on_host(
     folder: Path,
     cache: Path,
 ) -> HostRun:
-    """Compile the network for this machine and run it.
+    """Compile the network for this machine and run the program.
 
     ``target`` is the platform for which the network was compiled; its accelerators are emulated.
     ``samples`` and outputs have a batch of 1, even if the network computes several samples at once.

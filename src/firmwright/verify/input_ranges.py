@@ -36,8 +36,8 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     A quantize distinguishes the values that its quantization parameters can represent. A clip
     distinguishes the values between its limits. An earlier product with a number scales these
     limits. If a parameter has several readers, the range is the smallest range that contains the
-    ranges of all readers. Integers have the range of the axes that they index. The range is None if
-    it is not finite.
+    ranges of all readers. Integers have the range of the axes that they index. Infinite ranges are
+    None.
     """
     parameters = module["main"].params
     readers = find_readers(module)

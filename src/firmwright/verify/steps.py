@@ -14,9 +14,9 @@ from firmwright.ir.relax import constant_array, main_bindings, operator_name
 def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
     """Return the step size of each result of ``main``, in the result's units.
 
-    The size is 1 for integers that a quantize wrote. For floating point, it is the largest scale of
-    the last dequantized tensors from which the result was computed. Later factors are ignored. The
-    size is 0 for other types, which are exact or have no steps.
+    The size is 1 for integers that a quantize wrote. For floating point, the size is the largest
+    scale of the last dequantized tensors from which the result was computed. Later factors are
+    ignored. The size is 0 for other types, which are exact or have no steps.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     result = module["main"].body.body

@@ -57,9 +57,9 @@ class WarmProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the fork and wait for it.
+        """End the fork and wait for its end.
 
-        At ctrl-C, which both processes receive, it may print an error.
+        At ctrl-C, which both processes receive, the fork may print an error.
         """
         os.close(self.request)
         os.close(self.report)

@@ -1,7 +1,7 @@
 """Finds the tensors of 8-bit whole numbers whose sum equals a tensor of more than 8 bits.
 
-A layer that reads a sum of two tensors needs no wider integers. It equals one layer that reads both
-tensors, joined along the channels. This layer has a copy of the weights per tensor.
+A layer that reads a sum of two tensors needs no wider integers. One layer that reads both tensors,
+joined along the channels, is equal. This layer has a copy of the weights per tensor.
 """
 
 from __future__ import annotations
