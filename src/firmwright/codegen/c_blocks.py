@@ -58,10 +58,8 @@ class Blocks:
         self.lines.append(line)
 
     def make_name(self, stem: str) -> str:
-        """Declare a new identifier in the innermost block and return it.
-
-        No open block declares it before.
-        """
+        """Declare an identifier in the innermost block that no open block has, and return the
+        identifier."""
         stem = name = c_identifier(stem)
         number = 0
         while any(name in block.names for block in self.open):
@@ -75,10 +73,8 @@ class Blocks:
 
     @contextmanager
     def nest(self, is_part: bool = False) -> Iterator[Block]:
-        """Open a block whose lines the caller writes.
-
-        If ``is_part``, no block opens. The lines then become part of the innermost block.
-        """
+        """Open a block for the caller's lines, or none if the lines are part of the innermost
+        block."""
         block = Block()
         if is_part:
             yield block
@@ -113,10 +109,8 @@ class Blocks:
         return C(name)
 
     def keep(self, value: C, c_type: str, stem: str = "value") -> C:
-        """Return a variable that has the value of an expression.
-
-        Declares the variable if necessary.
-        """
+        """Return a variable for the value of an expression, and declare the variable if
+        necessary."""
         if value.level == ATOM and value.text.isidentifier():
             return value
         known = self.find_value(value.text)

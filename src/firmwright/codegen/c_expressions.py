@@ -161,7 +161,7 @@ class Expressions:
         return self.print_element(load.source, load.indices)
 
     def print_element(self, array: tirx.Var, indices: Sequence[tirx.Expr]) -> C:
-        """Return the C of an array element. The array has one axis."""
+        """Return the C of an element of an array with one axis."""
         name = self.use(array)
         is_stable = array not in self.written
         if array in self.scalars:
@@ -195,16 +195,13 @@ class Expressions:
         return C(f"{a} {symbol} {b} ? {a} : {b}", CHOICE, is_stable)
 
     def print_once(self, value: tvm.ir.Expr, kind: str) -> C:
-        """Return a constant or a variable, so that an expression can use the value twice."""
         printed = self.print(value)
         is_constant = isinstance(value, (tirx.IntImm, tirx.FloatImm))
         return printed if is_constant else self.blocks.keep(printed, kind)
 
     def print_logic(self, value: tirx.And | tirx.Or) -> C:
-        """Return a logical expression.
-
-        The C computes the second operand only if the first does not decide.
-        """
+        """Return an expression that computes its second operand only if the first does not
+        decide."""
         is_and = isinstance(value, tirx.And)
         symbol, level = ("&&", AND) if is_and else ("||", OR)
         a = self.print(value.a)
@@ -227,7 +224,7 @@ class Expressions:
     def choose(
         self, value: tvm.ir.Expr, condition: tirx.Expr, then: tirx.Expr, other: tirx.Expr
     ) -> C:
-        """Return a choice between two expressions. The C computes only the chosen expression."""
+        """Return a choice that computes only the chosen expression."""
         test = self.print(condition)
         kind = c_type(dtype_of(value))
         name = self.blocks.make_name("chosen")

@@ -42,10 +42,7 @@ def functions_by_header() -> dict[str, tuple[str, ...]]:
 
 @cache
 def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the functions of each header, by name, with the types of their parameters.
-
-    The types are ``int32_t``, ``int64_t`` and ``float``.
-    """
+    """Return the functions of each header, by name, with the types of their parameters."""
     return {
         header: {
             name: tuple(parameter.split()[0] for parameter in parameters.split(","))

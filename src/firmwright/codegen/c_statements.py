@@ -117,10 +117,7 @@ class Statements:
         self.blocks.write(f"{c_type(dtype_of(binding.var))} {name} = {value.text};")
 
     def print_loop(self, loop: tirx.For) -> None:
-        """Write a serial loop, which is correct for all kinds of loops.
-
-        Its end is computed before the loop.
-        """
+        """Write a serial loop, which is correct for all kinds of loops."""
         if loop.thread_binding is not None or loop.step is not None:
             raise ValueError("a loop has a thread or a step")
         kind = c_type(dtype_of(loop.loop_var))

@@ -31,7 +31,7 @@ UNKNOWN = 2**31 - 1
 
 
 def bound_data_indices(module: tvm.IRModule) -> tvm.IRModule:
-    """Bound every index, cast and loop length that depends on data. Other code stays unchanged."""
+    """Bound every index, cast and loop length that depends on data."""
     bounded = {name: bound_function(part) for name, part in module.functions.items()}
     return tvm.IRModule(bounded, attrs=module.attrs)
 
@@ -48,7 +48,7 @@ def bound_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_bounded(index: tirx.Expr) -> tirx.Expr:
-    """Mark an index that its kernel keeps within the array. The mark does not appear in the C."""
+    """Mark an index that its kernel keeps within the array."""
     return tirx.call_pure_extern(str(index.ty.dtype), BOUNDED, index)
 
 

@@ -105,7 +105,6 @@ def round_span(span: Span) -> Span:
 
 
 def depends_on_data(value: tirx.Expr) -> bool:
-    """Return whether an expression reads an array."""
     found: list[bool] = []
     structural_walk(value, (tvm.ir.TensorLoad, lambda _: found.append(True)))
     return bool(found)

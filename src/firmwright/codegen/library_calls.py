@@ -48,7 +48,7 @@ def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
 
 
 def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
-    """Return the lines of the call in a separate block. A scalar has the shape of one element."""
+    """Return the lines of the call as a separate block."""
     lines = ["{"]
     for number, ((dtype, shape), pointer) in enumerate(zip(call.tensors, pointers, strict=True)):
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -42,7 +42,6 @@ def make_block(statements: list[tirx.Stmt]) -> tirx.Stmt:
 
 
 def drop_unread(module: tvm.IRModule) -> tvm.IRModule:
-    """Remove unread local arrays and variables, and the code that computes them."""
     functions = {
         name: function.with_body(drop_unread_arrays(function.body))
         for name, function in module.functions.items()

@@ -30,10 +30,7 @@ TYPES: Mapping[str, Mapping[str, str | int]] = {
 """The C types of a function's numbers and products, and the bits of the numbers, by dtype."""
 
 PROTOTYPE = re.compile(r"^void (\w+)\(([^)]*)\)", re.MULTILINE)
-"""The public function of a source, with its parameters.
-
-The other functions of the source are static.
-"""
+"""The only public function of a source, with its parameters."""
 
 
 def find_template(function: str) -> str | None:

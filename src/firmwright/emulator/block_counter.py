@@ -176,7 +176,6 @@ class BlockCounter:
 
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
-    """Return the time model of the platform. Without a cycle table, the model counts no cycles."""
     table = platform.cycle_table
     if table is None or cycles is None:
         return _Timing()

@@ -54,7 +54,6 @@ class Engine(Protocol):
 
 
 def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
-    """Return a new engine. The arguments are unicorn's constants."""
     engine = cast(Engine, Uc(architecture, mode, cpu))
     engine.ctl_set_tcg_buffer_size(TRANSLATIONS)
     return engine

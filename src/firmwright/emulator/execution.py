@@ -76,7 +76,6 @@ class Emulator(ABC):
     """A plug-in that runs firmware, registered in the entry-point group ``firmwright.emulators``.
 
     A build that names the emulator imports the plug-in's module, even if the build is up to date.
-    Other modules are imported late.
     """
 
     @abstractmethod

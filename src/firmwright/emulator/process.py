@@ -22,8 +22,8 @@ def run_process(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program with this input. Raises TimeoutExpired after ``limit`` seconds.
 
-    ``stderr`` is an argument of :class:`subprocess.Popen`. The environment variable
-    ``FIRMWRIGHT_PYTHON`` has the path of this interpreter, for simulators that are Python packages.
+    The environment variable ``FIRMWRIGHT_PYTHON`` has the path of this interpreter, for simulators
+    that are Python packages.
     """
     environment = {**os.environ, "FIRMWRIGHT_PYTHON": INTERPRETER}
     with subprocess.Popen(

@@ -152,7 +152,6 @@ def read_qemu_version(program: str) -> str:
 
 
 def load_plugin(qemu_version: str) -> Path:
-    """Return the library of ``qemu_counter.c`` for this machine and QEMU's plugin interface."""
     source = "qemu_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
     interface = 1 if int(qemu_version.partition(".")[0]) < 9 else 2

@@ -59,7 +59,6 @@ _ACCESSES = {
 
 
 def run_in_unicorn(run: Run) -> Execution:
-    """Run the firmware on the emulated board, see :class:`firmwright.emulator.execution.Run`."""
     machines = find_machines(run.platform.accelerators)
     wanted = load_board(run.platform.board).machine
     if wanted not in machines:
@@ -105,7 +104,6 @@ class _Session:
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
 
     def execute(self, name: str) -> Execution:
-        """Run from reset to exit. ``name`` is the emulator's name with its version."""
         platform = self._run.platform
         flash, vectors = platform.memories.get("flash"), load_board(platform.board).vectors
         start = self._machine.reset(flash.origin + vectors if flash else self._firmware.entry)

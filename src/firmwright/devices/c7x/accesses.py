@@ -41,7 +41,6 @@ class ReadTensor:
 
     @property
     def is_dense(self) -> bool:
-        """Return whether the reads skip no elements."""
         return all(stride <= 1 for stride in self.strides)
 
 

@@ -35,7 +35,7 @@ The channels that fill a block use this shift.
 
 @cache
 def make_forms(core: Core) -> tuple[Form, ...]:
-    """Return the forms of a core. The forms of one kind of layer are in the order of preference."""
+    """Return the forms of a core. Within a kind of layer, they are in the order of preference."""
     conditions = (
         INTEGERS,
         Condition(
@@ -180,7 +180,6 @@ def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
 
 
 def pack_pair(layer: Addition) -> Packing:
-    """Return the record of the portable form, with flags for signed inputs."""
     signed = {
         f"{name}_is_signed": int(dtype == "int8")
         for name, dtype in zip("ab", layer.input_dtypes, strict=True)

@@ -43,10 +43,8 @@ LOADABLE_NAME = "c7x_deploy_tvm.out"
 
 
 def make_loadable_build(platform: Platform) -> Build | None:
-    """Return the build of the loadable for a network whose last device is the platform's C7x.
-
-    The result is None if the platform names no compiler for the loadable.
-    """
+    """Return the build of the platform's loadable, or None if the platform names no compiler for
+    it."""
     toolchain = platform.modules.get(NAME)
     if toolchain is None:
         return None
@@ -88,8 +86,7 @@ def link_loadable(
 ) -> None:
     """Link and strip a loadable, and write its map next to the loadable.
 
-    ``libraries`` are arguments of the linker. Raises UserError with a tool's output and the command
-    line.
+    Raises UserError with a tool's output and the command line.
     """
     name = relative_path(output, project)
     linked = [*(relative_path(path, project) for path in objects), *libraries]
@@ -117,10 +114,6 @@ BYTES_PER_LINE = 16
 
 
 def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
-    """Write the loadable's files into a project.
-
-    ``variables`` are the variables of the project's templates. ``build`` is the loadable's build.
-    """
     env = make_environment()
     folder = project / NAME
     variables = {**variables, "byte_lines": format_byte_directives}

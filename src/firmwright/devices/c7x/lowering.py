@@ -46,10 +46,6 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
 
 
 def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
-    """Return the estimated cycles of a layer with a form.
-
-    Transfers overlap with the computation.
-    """
     if isinstance(layer, Pair):
         vectors = ceil(layer.elements / (core.vector // 4))
         return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)
@@ -59,7 +55,6 @@ def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
 
 
 def describe_kernel(region: Region, module: IRModule, context: Context) -> str:
-    """Return the form of a region, or "loops" and the reason why no form fits."""
     layer, choice = find_form(region, module, context, make_forms(read_core(context.platform)))
     if choice.form:
         return choice.form.name

@@ -58,7 +58,6 @@ def inputs(job: Job) -> list[Path]:
 
 
 def list_archive(job: Job) -> dict[str, Path]:
-    """Return the loadable and its map by their paths in the archive."""
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
     shown = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]

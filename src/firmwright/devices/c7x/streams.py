@@ -41,7 +41,7 @@ class Stream:
 def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     """Return the region with streams for its innermost vector loop, and a note on the streams.
 
-    The function must be flattened and annotated. The DMA continues to move its inputs.
+    The function must be flattened and annotated.
     """
     loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])
@@ -76,10 +76,7 @@ def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
 
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
-    """Return the index at which a loop reads each buffer.
-
-    An elementwise loop uses one index per buffer.
-    """
+    """Return the only index at which an elementwise loop reads each buffer."""
     found: dict[tirx.Buffer, tirx.Expr] = {}
 
     def see(load: tvm.ir.TensorLoad) -> None:

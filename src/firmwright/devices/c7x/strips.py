@@ -125,7 +125,6 @@ class Strips:
         return ceil(self.geometry.out_width / self.tile)
 
     def tile_cycles(self, tile: int) -> int:
-        """Return the cycles of a tile. Each product of a vector needs one cycle."""
         return tile * self.vectors * (self.loads + STORE_CYCLES) + TILE_CYCLES
 
     @property

@@ -191,10 +191,8 @@ def use_halves(
 
 
 def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Rename the variables of vector loops and of the loops that contain them.
-
-    The function also inserts a macro before each vector loop.
-    """
+    """Rename the variables of vector loops and enclosing loops, and insert a macro before vector
+    loops."""
 
     def add_hint(loop: tirx.For) -> tirx.Stmt:
         if VECTOR_LOOP not in loop.annotations:

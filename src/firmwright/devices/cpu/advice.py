@@ -85,10 +85,8 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 
 
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
-    """Yield changes that save instructions of a region.
-
-    A change is fewer channels, integers, another core or another function.
-    """
+    """Yield fewer channels, integers, another core or another function, if they save
+    instructions."""
     layer, choice = select_kernel(region, module, context)
     now = None
     if region.macs:

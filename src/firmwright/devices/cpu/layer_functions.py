@@ -62,8 +62,7 @@ def write_function(
 ) -> LayerFunction:
     """Return the function of a form for a layer: a separate function or a shared one.
 
-    All layers with equal template variables share one function. Layers with equal numbers also have
-    one separate function.
+    All layers with equal template variables share one function.
     """
     text = packing.choose_text(shared)
     # Pointers to memory that may overlap are not `restrict`.
@@ -124,7 +123,7 @@ def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]
 
 
 def name_function(template: str, given: Variables) -> str:
-    """Return the name of a shared function. The text of the function determines the name."""
+    """Return the name of a shared function, which the function's text determines."""
     return f"{template}_{digest(render_function(template, 'compute', given), given['fields'])}"
 
 
@@ -165,7 +164,6 @@ def split_includes(text: str) -> tuple[list[str], str]:
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
-    """Return the additional headers of a form's C. A project contains each header once."""
     return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
 
 

@@ -69,7 +69,6 @@ def lower_by_form(
 
 
 def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
-    """Return the form of a region, or "loops" and the reasons why no form fits."""
     _, choice = select_kernel(region, module, context)
     if choice.form:
         return choice.form.name
@@ -77,7 +76,6 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
 
 
 def list_variants(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
-    """Return the names of all variants of a region's C, the default first."""
     layer, _ = find_form(region, module, context)
     return () if layer is None else name_variants(layer, context)
 
@@ -93,7 +91,6 @@ def select_kernel(
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer of a region and the choice of its form."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
@@ -169,7 +166,6 @@ def describe_form(form: Form) -> str:
 
 
 def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
-    """Return the parameters of a layer's inputs and output, for whole batches."""
     (result,) = region.outputs
     if isinstance(layer, Pair):
         inputs = tuple(

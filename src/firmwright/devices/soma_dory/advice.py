@@ -37,10 +37,8 @@ def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -
 def estimate_function(
     function: Function, numbers: Mapping[str, Any], changes: Sequence[Change]
 ) -> int | None:
-    """Return the cycles of a region's function after ``changes``.
-
-    The result is None if the function is not a layer even after the changes.
-    """
+    """Return the cycles of a region's function after ``changes``, or None if it is not a layer
+    then."""
     layer = read_any_layer(function)
     if layer is None:
         return None
@@ -71,10 +69,7 @@ def read_any_layer(function: Function) -> AcceleratorLayer | None:
 
 
 def read_products(call: Call) -> AcceleratorLayer | None:
-    """Return the geometry of a convolution or product of any type, with weights of zero.
-
-    The result is None for other operators.
-    """
+    """Return the geometry of a convolution or product of any type, or None for other operators."""
     shape, weights = (static_shape(operand) for operand in call.args[:2])
     outputs = static_shape(call)
     if short_name(call) == "conv2d":
@@ -114,7 +109,6 @@ def read_products(call: Call) -> AcceleratorLayer | None:
 
 
 def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
-    """Return the layer after a change of its geometry. Other changes do not affect the cycles."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
     if change.fact in SIDES:

@@ -45,7 +45,6 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer of a region's function. The layer must not break any rule."""
     (match,) = find_analog_layers(function)
     return make_layer(match)
 
@@ -114,10 +113,8 @@ class Walk:
         return clipped
 
     def take_arithmetic(self, operator: str) -> relax.Expr | None:
-        """Pass a sum or product with a constant, and return the constant.
-
-        The result is None if the next operator differs.
-        """
+        """Pass a sum or product with a constant and return the constant, or None if the next
+        operator differs."""
         binding = self.find_next()
         dtype = "int16" if binding and dtype_of(binding.var) == "int16" else "int32"
         found = self.graph.match_arithmetic(binding, operator, dtype)

@@ -54,8 +54,7 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
 class TileBuffers:
     """The bytes of tiles in L1: inputs first, then results.
 
-    If ``two`` is true, L1 has two buffers for inputs and two buffers for results. The tiles
-    alternate between them.
+    If ``two`` is true, L1 has two buffers for inputs and two buffers for results.
     """
 
     inputs: int

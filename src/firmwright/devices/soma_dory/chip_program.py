@@ -73,10 +73,7 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
 
 
 def list_headers() -> tuple[str, ...]:
-    """Return the header folders of the project, the driver and the SDK.
-
-    The folders are relative to the scratch folder.
-    """
+    """Return the header folders of the project, driver and SDK, relative to the scratch folder."""
     registers = "registers"
     if SDK in os.environ:
         registers = str(Path(os.environ[SDK], "install/include").resolve())

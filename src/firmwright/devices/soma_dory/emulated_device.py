@@ -102,7 +102,6 @@ def load_library() -> ctypes.CDLL:
 
 class SomaDevice:
     def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
-        """Map the registers. The numbers are from the platform's ``accelerators``."""
         numbers = run.platform.accelerators["soma_dory"]
         self._engine = engine
         self._stop = stop

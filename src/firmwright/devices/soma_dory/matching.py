@@ -118,7 +118,7 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """Return the operators that identify the form. A requantization has four operators."""
+        """Return as many operators as a requantization has."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 
@@ -291,7 +291,6 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
 
 
 def read_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer of a region's function. The layer must not break any rule."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 

@@ -118,8 +118,7 @@ def transpose_operator(
 ) -> list[relax.VarBinding]:
     """Return the bindings of a layer's operator on transposed images.
 
-    ``sideways`` maps variables to the variables of the transposed images. The function adds entries
-    to this map.
+    ``sideways`` maps variables to the variables of the transposed images.
     """
     bindings: list[relax.VarBinding] = []
 

@@ -36,8 +36,8 @@ from firmwright.ir.relax import (
 LARGEST_FLOAT32_SHIFT = 17
 """The largest shift for which float32 is exact.
 
-Float32 represents whole numbers up to 2**24. Larger sums are rounded. With a shift of 17 bits or
-fewer, the quotients of these sums are outside int8 and are clipped.
+Float32 represents whole numbers up to 2**24. Larger sums are rounded, but with a shift of 17 bits
+or fewer, the quotients of these sums are outside int8 and are clipped.
 """
 
 

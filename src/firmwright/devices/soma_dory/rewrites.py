@@ -59,7 +59,7 @@ def widen_images(
     """Return the bindings of a layer's operator with surplus columns.
 
     A crop after the last operator removes the surplus columns. ``wide`` maps the layer's variables
-    to the variables of the wider images. The function adds entries to this map.
+    to the variables of the wider images.
     """
     *before, binding = bindings
     call, variable = binding.value, binding.var
@@ -90,7 +90,6 @@ def read_zero_padding(value: relax.Expr | None) -> Padding | None:
 def build_bindings(
     binding: relax.VarBinding, form: LayerForm, values: Mapping[relax.Var, relax.Expr]
 ) -> list[relax.VarBinding]:
-    """Return the bindings of a convolution in another form. The last one binds its variable."""
     bindings: list[relax.VarBinding] = []
 
     def bind(expression: relax.Expr) -> relax.Var:

@@ -41,14 +41,12 @@ def soma_rules() -> SomaRules:
 
 
 def check_operators(match: Match) -> tuple[RuleViolation, ...]:
-    """Return the rules that operators break, before their conversion to a layer."""
     return find_violations(soma_rules().operators, operator_facts(match))
 
 
 def check_layer(
     layer: AcceleratorLayer, accelerator: Mapping[str, Any]
 ) -> tuple[RuleViolation, ...]:
-    """Return the rules that a layer breaks. ``accelerator`` has the platform's numbers."""
     return find_violations(soma_rules().layer, layer_facts(layer, accelerator))
 
 

@@ -101,10 +101,7 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 
 
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
-    """Return the memory that the layer's smallest tiles exceed, or None if they fit.
-
-    The function is fast, because it compares no tiles.
-    """
+    """Return the memory that the layer's smallest tiles exceed, or None if they fit."""
     stored = tiles.flatten_addition(layer)
     depths = {stored.channels}
     if tiles_inputs(stored, accelerator):
@@ -138,10 +135,7 @@ def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
 
 
 def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
-    """Return the bytes of weights and biases that a job may fetch.
-
-    The array of the analog core has one output per column.
-    """
+    """Return the bytes of weights and biases that a job may fetch."""
     if layer.kind is LayerKind.ANALOG_CONV2D:
         return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
     return accelerator.weights

@@ -54,7 +54,7 @@ class TidlNetwork:
     """A partitioned network, with the inputs for the import of its regions.
 
     ``samples`` are the frames with which TIDL calibrates. Each frame has one array per input of the
-    network, in the order of the inputs. ``options`` are the options of the target.
+    network, in the order of the inputs.
     """
 
     module: tvm.IRModule

@@ -67,8 +67,7 @@ def write_application(
 ) -> None:
     """Write the program's Makefile and the sources that the project does not contain.
 
-    ``called`` are the regions in the order of the network's calls. ``prefix`` is the prefix of the
-    project's files.
+    ``called`` are the regions in the order of the network's calls.
     """
     regions = [CalledRegion(RegionFiles(r.number), r.inputs, r.outputs) for r in called]
     stand_ins = [*(f"{r.region}.c" for r in called), "c7x_regions.c"]

@@ -81,10 +81,7 @@ class RegionImport:
 
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
-    """Return the text of the file. Every path in the text is relative to the file's folder.
-
-    ``options`` are the options of the target. ``frames`` is the number of calibration samples.
-    """
+    """Return the text of the file. Every path in the text is relative to the file's folder."""
     files, inputs, outputs = region.files, region.inputs, region.outputs
     quant_params = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
     values: dict[str, object] = {

@@ -168,11 +168,8 @@ MAX_TENSORS = 32
 def prune(
     regions: list[list[int]], layers: LayerGraph, options: TidlOptions, context: Context
 ) -> tuple[list[list[int]], dict[int, RuleViolation]]:
-    """Return the kept regions, and the reason against each layer of the other regions.
-
-    A region is removed if it breaks a limit on tensors, on dequantization, on the cost of a call,
-    or on work.
-    """
+    """Return the regions without broken limits, and the reason against each layer of the other
+    regions."""
     by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
     kept: list[list[int]] = []
     pruned: dict[int, RuleViolation] = {}

@@ -66,7 +66,6 @@ def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRM
 def quantize_region(
     model: SubModel, frames: Sequence[dict[str, Array]], options: TidlOptions
 ) -> relax.Function:
-    """Return the quantized function of a float region. ``frames`` has the region's inputs."""
     asked = choose_options(options)
     opset = NEWER_TYPES_OPSET if asked.has_newer_types else PER_CHANNEL_OPSET
     prepared = prepare(model.data, model.inputs, opset)

@@ -102,8 +102,7 @@ def make_import_script(configs: Sequence[str]) -> str:
 def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -> str:
     """Import one region in the ``folder`` of its files, and return the version of the tools.
 
-    ``log`` is the file for the tool's output. Raises UserError with the end of the log if the tool
-    fails or does not write its results.
+    Raises UserError with the end of the log if the tool fails or does not write its results.
     """
     installed = str(tools.path)
     libraries = [installed, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]

@@ -24,7 +24,7 @@ RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
 
 @dataclass
 class Counts:
-    """The content of the simulator's file ``counts.txt``, with addresses of instructions."""
+    """The content of the simulator's file ``counts.txt``."""
 
     end: str = ""  # "exit", "trap", "access", "budget" or "stuck"
     number: int = 0  # the exit code, the cause of the trap, or the address of the access
@@ -152,7 +152,6 @@ def read_counts(run: Run, file: Path) -> Counts:
 
 
 def describe_end(run: Run, counts: Counts) -> str:
-    """Return the reason and the location of an end without an exit code."""
     happened = {
         "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
         "access": f"access to address {counts.number:#010x}, which is in no memory",

@@ -44,8 +44,6 @@ VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
 def prepare_simulator(parameters: tuple[str, ...]) -> tuple[Path, bool]:
     """Return the simulator, and whether this call built it.
 
-    ``parameters`` are the parameters of the core that differ from the defaults.
-
     If several processes call this function at the same time, one process builds. Raises UserError
     if Verilator or g++ fails.
     """

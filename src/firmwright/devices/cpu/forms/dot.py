@@ -151,8 +151,6 @@ def pack_depthwise(layer: Layer) -> Packing:
     reach = (width - 1) * layer.dilation[1]
 
     def count_columns(pixels: int) -> int:
-        """Return the instructions of a block: 11 per column, and the sums and results of each
-        pixel."""
         return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
 
     return Packing(
@@ -182,8 +180,6 @@ def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) ->
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
-    """Return the record members of the ring buffer, with sizes in bytes and rows, and its
-    memory."""
     reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
     before = min(layer.padding[1], columns)

@@ -217,7 +217,6 @@ def pack_dense(layer: Layer) -> Packing:
 
 
 def pack_sums(layer: Sums) -> Packing:
-    """Pack the weights of a dense layer, without the scales of its results."""
     paired = fits_pairs(layer)
     channels = choose_channels(layer, 4)
     arrays = {"weights": arrange_rows(layer, channels, paired)}

@@ -61,10 +61,7 @@ def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
 
 
 def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
-    """Return the template variables of a level.
-
-    The number of blocks per step divides all blocks.
-    """
+    """Return the template variables of a level."""
     blocks = -(-channels // family.block)
     vectors = min(family.block // level.lanes, 4)
     if level.lanes == family.block:

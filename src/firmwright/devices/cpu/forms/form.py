@@ -172,13 +172,11 @@ class Form:
         return tiles
 
     def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
-        """Return the approximate cycles of a layer on a core, or None if they are unknown."""
         tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
         known = (cycles for feature, cycles in self.cycles.items() if feature in features)
         return next((cycles(layer, tile) for cycles in known), None)
 
     def with_tile(self, tile: Tile) -> Form:
-        """Return the form with only this tile, and with the tile in its sentence."""
         return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
 
     def pack_layer(self, layer: KnownLayer) -> Packing:
@@ -206,10 +204,7 @@ def choose(
     features: Collection[str],
     forms: Sequence[Form],
 ) -> Choice:
-    """Return the best form for a layer on a core with these features.
-
-    The reasons exclude forms for other kinds of layers and forms for other cores.
-    """
+    """Return the best form for a layer on a core with these features."""
     refusals: list[str] = []
     for form in forms:
         if not form.is_for(layer, features):
@@ -225,7 +220,7 @@ def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[F
     """Return all forms that fit a layer on a core, the best one first.
 
     The best form is the first in the table, or the fastest one if the cycles of the first are
-    known. The other forms are in the order of the table.
+    known.
     """
     fitting = [f for f in forms if f.is_for(layer, features) and not f.find_broken(layer)]
     known = [(cycles, f) for f in fitting if (cycles := f.predict_cycles(layer, features))]

@@ -87,10 +87,7 @@ def fits_steps(layer: Layer) -> bool:
 
 @lru_cache(maxsize=4)
 def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts of a layer.
-
-    The result is cached because several parts of the build need it.
-    """
+    """Return multipliers, offsets and shifts of a layer."""
     factors, limits = layer.scaling.factors, bound_sums(layer)
     if layer.scaling.rounding is LayerRounding.SHIFT:
         begins = find_shifted_begins(layer, limits)

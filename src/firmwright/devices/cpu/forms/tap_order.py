@@ -56,8 +56,8 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     """Return an order of taps for large groups of one or two sizes, within ``limit``.
 
     ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to at
-    most ``limit``. A single tap never exceeds the limit. Each grouping except one has a multiple of
-    ``block`` channels. No tap moves by more than ``reach`` positions.
+    most ``limit``. Each grouping except one has a multiple of ``block`` channels. No tap moves by
+    more than ``reach`` positions.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
     taps = Taps(magnitudes, limit, reach)

@@ -9,7 +9,6 @@ from firmwright.ir.layer import Array, Layer, LayerRounding
 
 
 def choose_lanes(channels: int) -> int:
-    """Return the channels of a block: 16, or 8 if the layer has fewer than 16 channels."""
     return 16 if channels >= 16 else 8
 
 
