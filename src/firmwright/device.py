@@ -1,7 +1,7 @@
 """Provides the public interface for plug-ins: custom devices, strategies and networks.
 
 Semantic versioning covers only these names. A name's module is imported at the first use of the
-name, because every build reads the description of a device and must not load TVM.
+name. Every build reads the description of a device and must not load TVM.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
     tests = BackendTest(FirmwrightBackend, __name__)
 
-A model becomes a program for this machine, as with ``platform: host`` and ``target: c``.
+A model becomes a program for this machine, as for ``platform: host`` and ``target: c``.
 """
 
 from __future__ import annotations

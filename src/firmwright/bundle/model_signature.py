@@ -251,7 +251,7 @@ def check_files(
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
     """Return the signed folder: the model's folder or a parent; None if neither fits.
 
-    The statement lists the model's digest, with the model's name relative to the signed folder.
+    The statement lists the model's digest, and the model's name relative to the signed folder.
     """
     names = ((folder, model.relative_to(folder).as_posix()) for folder in model.parents)
     return next((folder for folder, name in names if signed.get(name) == digest), None)

@@ -58,7 +58,7 @@ def make_statement(bundle: Bundle) -> dict[str, Any]:
 
 
 def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
-    """Yield all entries of the build's lock: files, samples, and tools with their versions."""
+    """Yield all entries of the build's lock: files, samples, tools, and the versions of tools."""
     manifest = bundle.manifest
     url = manifest["recipe"]["resolved"]["model"].get("url")
     model = {"name": "model", "digest": {"sha256": manifest["model"]["sha256"]}}

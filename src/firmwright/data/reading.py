@@ -36,8 +36,9 @@ def read_columns(
     with an array for each input, one ``.npy`` for a network with one input, or a source for each
     input.
 
-    Raises one UserError with all problems: inputs without a source, sources without an input, files
-    that cannot be read, data of another shape or type, NaN, too few samples.
+    Raises one UserError with all problems. Problems are inputs without a source, sources without an
+    input, and files that cannot be read. Data of another shape or type, NaN, and too few samples
+    are also problems.
     """
     if isinstance(given, str):
         if not given.endswith(".npz") and len(inputs) > 1:

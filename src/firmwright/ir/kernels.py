@@ -70,7 +70,9 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """The number of a kernel's weights, and the bytes that store them, with tables and scales."""
+    """The number of a kernel's weights, and the bytes that store the weights, their tables and
+    scales.
+    """
 
     count: int
     bytes: int

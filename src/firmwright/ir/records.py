@@ -26,7 +26,7 @@ def write_record(path: Path, record: object) -> None:
 
 
 def encode_record(record: object) -> bytes:
-    """Return a dataclass, or plain data, as indented JSON, with every field that is set.
+    """Return a dataclass or plain data as indented JSON. Unset fields are omitted.
 
     The text has no control characters that could control a terminal.
     """

@@ -237,7 +237,7 @@ def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_variables(value: relax.Expr) -> list[relax.Var]:
-    """Return the variables that a value reads, also inside tuples, with repetitions."""
+    """Return the variables that a value reads, also inside tuples. A variable may repeat."""
     if isinstance(value, relax.Var):
         return [value]
     if isinstance(value, relax.Tuple):

@@ -1,9 +1,9 @@
 """Finds the cheapest combination of choices by dynamic programming, one node after the other.
 
-The cost of a combination is a sum of tables. Each table has costs for the choices of a few nodes. A
-node is eliminated: a table over its neighbors with the minimum cost over the node's choices
-replaces the node's tables. The result is exact. The tables stay small for graphs in which few
-tensors are alive at a time.
+The cost of a combination is a sum of tables. Each table has costs for the choices of a few nodes.
+To eliminate a node, one table over its neighbors replaces the node's tables. This table has the
+minimum cost over the node's choices. The result is exact. The tables stay small for graphs in which
+few tensors are alive at a time.
 """
 
 from __future__ import annotations

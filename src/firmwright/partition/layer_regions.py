@@ -19,8 +19,8 @@ def make_layer_kind(
 ) -> Callable[[VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind; a rejected operator does not fuse.
 
-    A rejected operator between a dequantize and a quantize keeps its kind, because no stored tensor
-    between the two operators could be passed to another device.
+    A rejected operator between a dequantize and a quantize keeps its kind, because no tensor
+    between the two could be passed to another device.
     """
     dequantized = find_dequantized(list(bindings))
     kind = make_binding_kind(module, dequantized, True)

@@ -19,7 +19,7 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 @dataclass
 class LayerGraph:
-    """Layers with numbers in order of execution; ``outputs`` are the results of the network."""
+    """The layers, numbered in order of execution; ``outputs`` are the results of the network."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]

@@ -32,8 +32,8 @@ def insert_transforms(
     If several choices need equally few transforms, the choice that moves the fewest bytes is used.
     Functions of other regions in the layout have its shapes; functions of the device's regions keep
     the plain shapes. ``fallback`` runs the transforms; ``device`` generates their C code. If the
-    layout allows no transforms, all tensors that are connected with a region of the device are in
-    its layout, including inputs and outputs of the network. Raises UserError if a connected region
+    layout allows no transforms, all tensors that are connected to a region of the device are in the
+    layout. Inputs and outputs of the network are included. Raises UserError if a connected region
     cannot use the layout.
     """
     native = {r.name for r in partition.regions if r.device == device}

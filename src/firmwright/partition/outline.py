@@ -169,7 +169,8 @@ def find_views(
     dequantized: set[relax.Var],
     choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
-    """Return the parts of tensors, with their byte offsets, and the tensors that consist of parts.
+    """Return the parts of tensors, the byte offsets of these parts, and the tensors that consist of
+    parts.
 
     Both are empty if a device of the mix has a special layout, because parts would have other
     offsets. Both are also empty if the last device is a separate core, because loads may need more

@@ -146,6 +146,6 @@ def find_operands(
 
 
 def describe_stored(call: tvm.ir.Call, value: relax.Expr, dtype: str) -> StoredTensor:
-    """Return the integer tensor of a quantize or dequantize, with its quantization parameters."""
+    """Return the integer tensor of a quantize or dequantize, and its quantization parameters."""
     scale, zero_point = (constant_array(a) for a in call.args[1:3])
     return StoredTensor(value, dtype, scale, zero_point, int(call.attrs.axis))

@@ -1,4 +1,4 @@
-"""Rejects operators with results that the generated C cannot represent."""
+"""Rejects operators whose results the generated C code cannot represent."""
 
 from __future__ import annotations
 

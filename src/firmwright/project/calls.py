@@ -26,7 +26,7 @@ from firmwright.project.selftest import LayerCheck, list_checks
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call in the network's run function, with the waits of the call or of the job.
+    """One call in the network's run function, and the waits of the call or of the job.
 
     ``number`` is the step of the plan, and ``layer`` counts only the calls, from 1. ``function``
     names the C function, which may be an equal function of another region. ``callers`` is the

@@ -1,8 +1,8 @@
 """Determines the regions that other cores run, and the templates of the calls between cores.
 
 The templates of the calls to a core are in ``<core>/call``. The subfolders contain other templates:
-``<board>`` for a board, ``network`` for a core that runs the whole network, and ``regions`` for a
-core that runs some regions. ``processor`` is for the side that calls this core.
+``<board>`` is for a board. ``network`` is for a core that runs the whole network. ``regions`` is
+for a core that runs some regions. ``processor`` is for the side that calls this core.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
 def write_new_device(name: str, folder: Path) -> list[Path]:
     """Write a package for the device ``name`` into a new folder; return its files.
 
-    Raises UserError if the folder exists, if the name is not a C identifier in lower case, or if
-    the name makes a keyword of Python. Also raises UserError if an installed device, a template or
-    a header of firmwright has this name.
+    Raises UserError if the folder exists. Raises UserError if the name is not a C identifier in
+    lower case, or makes a keyword of Python. Also raises UserError if an installed device, a
+    template or a header of firmwright has this name.
     """
     if name in target_names():
         raise UserError(f"the device '{name}' is already installed; choose another name")

@@ -47,7 +47,7 @@ def write_new_repository(
     The workflow of the service ``ci`` installs the versions ``pins``; each is a line such as
     ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file with
     the recipe's name, and the missing steps of the workflow are printed on stderr. Raises UserError
-    if the platform or a device is unknown, or if a recipe with the model's name exists.
+    if the platform or a device is unknown, or if the recipe exists.
     """
     known = load_platform(platform)
     for device in parse_target(target):

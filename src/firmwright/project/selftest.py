@@ -56,7 +56,7 @@ class LayerCheck:
 
 
 def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
-    """Return the layers with integer results, in the order of their checksums."""
+    """Return the layers that have integer results, in the order of their checksums."""
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}
     found: list[tuple[int, int, tuple[CheckedResult, ...]]] = []

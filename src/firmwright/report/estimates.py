@@ -2,9 +2,9 @@
 
 The platform states the speed of its devices; the build does not measure the speed. A layer's time
 is the maximum of the time for multiply-accumulates and the time to move inputs, weights and
-outputs. If a device's cost model returns cycles, these cycles are used instead. If a layer is on
-another core than the run function, control crosses to that core and back, with the layer's inputs
-and outputs. A call of a run function on another core is also a crossing.
+outputs. If a device's cost model returns cycles, these cycles are used instead. If a layer is not
+on the run function's core, control and the layer's inputs and outputs cross to the layer's core and
+back. A call of a run function on another core is also a crossing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Cost:
     """An estimated cost.
 
     ``crossings`` is the number of times that control passes between cores. ``bytes`` is the size of
-    the tensors that pass with the control. The microseconds are the times of the layers' work and
+    the tensors that pass in these crossings. The microseconds are the times of the layers' work and
     of the calls.
     """
 

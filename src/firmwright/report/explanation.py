@@ -1,4 +1,4 @@
-"""Explains the device of every operator, with the reason: the result of ``firmwright explain``."""
+"""Explains the device of every operator and the reason: the result of ``firmwright explain``."""
 
 from __future__ import annotations
 

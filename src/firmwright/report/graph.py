@@ -29,7 +29,7 @@ ROW, LANE = 28, 16
 
 @dataclass(frozen=True)
 class Node(Generic[R]):
-    """A layer, or a stage of a build, with its row and its lane, both counted from 0."""
+    """A layer or a stage of a build, its row, and its lane; both are counted from 0."""
 
     layer: R
     row: int

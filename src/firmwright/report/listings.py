@@ -56,7 +56,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class ListedTask:
-    """A task that `doit NAME` runs, with its sentence."""
+    """A task that `doit NAME` runs, and its sentence."""
 
     name: str
     sentence: str

@@ -26,7 +26,7 @@ DEVICE = "c"
 def compress(
     job: Job, partition: Partition, kernels: Kernels, arrays: dict[str, Array]
 ) -> tuple[Kernels, dict[str, Array]]:
-    """Return kernels that decode constants, and the arrays with these constants encoded.
+    """Return kernels that decode constants, and the arrays, in which these constants are encoded.
 
     Raises DiagnosticError if a pattern matches no layer, or if the limit cannot be reached.
     """

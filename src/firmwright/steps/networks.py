@@ -167,7 +167,9 @@ def describe_result(job: Job) -> str:
 
 
 def pack(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, and the archive with firmware, project, README and bundles."""
+    """Write ``manifest.json``, and an archive that contains firmware, project, README and
+    bundles.
+    """
     contents = collect_files(job)
     networks = {}
     for member in job.members:

@@ -63,7 +63,7 @@ def has_quantized_layers(module: IRModule) -> bool:
 
 
 def note_float_layers(job: Job, module: IRModule) -> None:
-    """Note the layers of whole numbers that are computed in float32, with the reason."""
+    """Note the layers of whole numbers that are computed in float32, and the reason."""
     layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
     if layers:
         (name, reason), others = layers[0], len(layers) - 1

@@ -92,7 +92,7 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
 
 
 def list_makers(job: Job, read: Lock) -> Iterator[Component]:
-    """Yield components that are not in the firmware: samples, and tools with their versions."""
+    """Yield components that are not in the firmware: samples, tools, and the versions of tools."""
     release = job.recipe.release
     license = License((release.data_license if release else None) or "")
     for purpose, digests in read.samples.items():

@@ -33,7 +33,7 @@ class NetworkValues:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRecord:
-    """The runtime of the reference, with its version (``reference.json``)."""
+    """The runtime of the reference, and its version (``reference.json``)."""
 
     runtime: str
 

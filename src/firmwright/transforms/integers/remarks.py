@@ -21,7 +21,7 @@ from firmwright.transforms.integers.steps import Array, are_whole, is_float, rea
 
 
 def explain_floats(module: IRModule) -> list[tuple[str, str]]:
-    """Return the layers with whole weights that are computed in floats, with the reasons.
+    """Return the layers with whole weights that are computed in floats, and the reasons.
 
     Layers whose weights are only -1, 0 and 1 are ignored, because these weights do not indicate a
     graph of integers.

@@ -1,11 +1,10 @@
 """Replaces layers of whole numbers in float tensors by layers of integers if ranges prove it.
 
-The sums of a convolution or product are equal in float32 and int32 if the data and the weights are
-whole numbers and the sums stay below 2^24. The following elementwise operators, up to a tensor of
-8-bit whole numbers, are a step function of the sum. A multiplication, an addition and a shift
-replace these operators if they have equal steps for every possible sum
-(:mod:`firmwright.transforms.integers.fitting`). All ranges are proven, not assumed. A float input
-has no range until the model clips and rounds the input.
+If the data and the weights are whole numbers and the sums stay below 2^24, the sums are equal in
+float32 and int32. The following elementwise operators, up to a tensor of 8-bit whole numbers, are a
+step function of the sum. A multiplication, an addition and a shift replace these operators if they
+have equal steps for every possible sum (:mod:`firmwright.transforms.integers.fitting`). All ranges
+are proven, not assumed. A float input has no range until the model clips and rounds the input.
 """
 
 from __future__ import annotations
