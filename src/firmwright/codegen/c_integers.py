@@ -47,7 +47,7 @@ def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
 def wrap_complement(value: prim.BitwiseNot | prim.BitwiseXor) -> tirx.Expr:
     """Drop the additional bits of C's int after a complement of a short unsigned integer.
 
-    A function drops these bits, because gcc warns that a cast has no effect.
+    A function call drops the bits, because gcc warns about a cast without an effect.
     """
     dtype = str(value.ty.dtype)
     if dtype not in SHORT_TYPES or not dtype.startswith("uint"):

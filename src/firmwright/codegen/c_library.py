@@ -32,7 +32,7 @@ HEADERS = {
 }
 """The project's headers with functions for regions, and the headers that each one includes.
 
-The headers are in templates/network. A project contains the headers that its regions need.
+The headers are in templates/network.
 """
 
 

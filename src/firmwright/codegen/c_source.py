@@ -72,10 +72,10 @@ LOWERING_PASSES = (
 class CFunction:
     """The C body of a function, and the names that it uses.
 
-    ``unused`` are the unused parameters. ``scratch`` has (name, dtype, elements) of each temporary
-    that the caller provides. ``functions`` are the called functions of the C library and of the
-    project's headers, and the macros for infinity and NaN. ``library_functions`` are the called
-    functions of the user's libraries.
+    ``scratch`` has (name, dtype, elements) of each temporary that the caller provides.
+    ``functions`` are the called functions of the C library and of the project's headers, and the
+    macros for infinity and NaN. ``library_functions`` are the called functions of the user's
+    libraries.
     """
 
     body: str
@@ -120,7 +120,7 @@ def print_c(
 
 
 def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return plain loops over arrays of one axis, for a target that lowers them further."""
+    """Return plain loops over arrays of one axis for another code generator."""
     module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
     for step in (bound_data_indices, *FLATTENING_PASSES):
         module = step(module)

@@ -43,7 +43,8 @@ def comes_of_floats(value: tirx.Expr) -> bool:
 
 
 def limit_cast(cast: tirx.Cast) -> tirx.Expr:
-    """Limit a float that is cast to an integer, unless all its values fit the integer type.
+    """Limit a float before a cast to an integer, unless all values of the float fit the integer
+    type.
 
     NaN becomes the largest integer. A coordinate is an expression, not a stored value. Coordinates
     in types of 32 bits or more are limited to half of the range, so that neighboring coordinates do

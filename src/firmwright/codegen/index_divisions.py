@@ -98,7 +98,7 @@ def counts_up(index: tirx.Expr) -> bool:
 def round_toward_zero(
     division: tirx.FloorDiv | tirx.FloorMod, analyzer: tvm.sym.Analyzer
 ) -> tirx.Expr:
-    """Return a floor division or remainder by a constant, expressed with C's division.
+    """Return a floor division or remainder by a constant in terms of C's division.
 
     TVM's simplification can make the divisor negative. The signs of divisor and dividend then
     change.

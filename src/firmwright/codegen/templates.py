@@ -76,7 +76,7 @@ def template_folder() -> Traversable:
 def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     """Return each template or folder of templates with this name, e.g. ``network``.
 
-    ``own`` contains folders of templates in addition to the package's folders.
+    ``own`` lists further folders to search.
     """
     parts = name.split("/")
     paths = [root.joinpath(*parts) for root in (template_folder(), *own)]
@@ -98,7 +98,7 @@ class Confined(ImmutableSandboxedEnvironment):
     """An environment whose templates access only the passed values, and no other Python objects."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Reject methods that read or write files, in addition to Jinja's unsafe attributes."""
+        """Reject Jinja's unsafe attributes, and methods that read or write files."""
         opens = attr in ("dump", "tofile") or (isinstance(obj, PurePath) and callable(value))
         return super().is_safe_attribute(obj, attr, value) and not opens
 

@@ -44,7 +44,7 @@ class Unicorn(Emulator):
 
 
 class QemuUser(Emulator):
-    """QEMU for programs of Linux. It counts instructions only of programs with symbols."""
+    """QEMU for programs of Linux, which counts instructions only of programs with symbols."""
 
     def run(self, run: Run, /) -> Execution:
         from firmwright.emulator.qemu import run_in_qemu_user
@@ -69,7 +69,7 @@ class QemuUser(Emulator):
 
 
 class Qemu(QemuUser):
-    """QEMU for firmware. It counts instructions if it has plugins."""
+    """QEMU for firmware, which counts instructions if it has plugins."""
 
     def run(self, run: Run, /) -> Execution:
         from firmwright.emulator.qemu import run_in_qemu

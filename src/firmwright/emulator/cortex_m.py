@@ -1,6 +1,6 @@
 """Emulates a Cortex-M core, whose firmware exits by semihosting.
 
-Exceptions have unicorn's numbers. Source of the exit: Arm, Semihosting for AArch32 and AArch64.
+The numbers of exceptions are unicorn's. The exit is from Arm's Semihosting for AArch32 and AArch64.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Emulates any chip with a Cortex-M whose console is a debugger, with Arm semihosting.
 
-Source of the operations: Arm, Semihosting for AArch32 and AArch64. The chip has the memories of the
+The operations are from Arm's Semihosting for AArch32 and AArch64. The chip has the memories of the
 platform, and no other devices.
 """
 

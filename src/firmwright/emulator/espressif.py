@@ -1,6 +1,6 @@
 """Emulates Espressif's chips with one RISC-V core: UART0, and registers for the exit and watchdogs.
 
-Sources of addresses: the Technical Reference Manuals of the ESP32-C3 and the ESP32-C6.
+The addresses are from the Technical Reference Manuals of the ESP32-C3 and the ESP32-C6.
 """
 
 from __future__ import annotations

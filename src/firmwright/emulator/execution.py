@@ -36,10 +36,10 @@ class ClockCycles:
     """The clock cycles of the counted function, callees included, summed over all calls.
 
     ``source`` is the method that determines the cycles, such as ``by the table of Cortex-M4`` or
-    ``in the RTL of CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty
-    only if the emulator does not count instructions. ``by_symbol`` divides ``total`` among the
-    executed functions. ``stalls`` are the cycles in which no instruction retired, by kind. If the
-    emulator does not provide ``by_symbol`` or ``stalls``, the mapping is empty.
+    ``in the RTL of CV32E40P``. ``by_part`` has the cycles of each part's calls. ``by_part`` may be
+    empty only if the emulator does not count instructions. ``by_symbol`` divides ``total`` among
+    the executed functions. ``stalls`` are the cycles in which no instruction retired, by kind. If
+    the emulator does not provide ``by_symbol`` or ``stalls``, the mapping is empty.
     """
 
     source: str
@@ -54,9 +54,9 @@ class Execution:
     """The result of a run.
 
     ``instructions`` are the instructions between the entry into the counted function and its
-    return, callees included, summed over all calls. It is None if the emulator cannot count.
-    ``by_symbol`` divides this number among the executed functions. ``by_part`` has the instructions
-    of each part's calls, callees included, in the order of the parts.
+    return, callees included, summed over all calls. ``instructions`` is None if the emulator cannot
+    count. ``by_symbol`` divides this number among the executed functions. ``by_part`` has the
+    instructions of each part's calls, callees included, in the order of the parts.
 
     ``cycles`` are the clock cycles of these instructions, or None if the emulator does not count
     cycles. ``notes`` are sentences for the user, such as the reason of a long start.
@@ -117,7 +117,7 @@ class Emulator(ABC):
 def time_limit(budget: int) -> int:
     """Return the seconds to wait for an emulator that counts no instructions.
 
-    Every such emulator executes more than twenty million instructions per second. One minute is for
-    the start.
+    Every such emulator executes more than twenty million instructions per second. The limit
+    includes one minute for the start.
     """
     return 60 + budget // 20_000_000

@@ -23,8 +23,8 @@ SHORT_REGISTERS = 0x7
 def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
     """Return the cycles of the instruction that begins at each halfword of a program.
 
-    The cycles of an unconditional jump exclude the refill of the pipeline, because the counter adds
-    the refill to every jump.
+    The cycles of an unconditional jump exclude the pipeline refill, which the counter adds to every
+    jump.
     """
     instructions = load_instruction_set(table.instruction_set)
     program = decode(table.instruction_set, code)

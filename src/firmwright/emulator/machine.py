@@ -15,8 +15,8 @@ from firmwright.emulator.execution import Run
 class Stop:
     """The reason why the machine stops: an exit code (0..255), or a description of a fault.
 
-    ``address`` is the address of the instruction. It is None for an access to a device, because
-    unicorn updates the program counter only after the stop.
+    ``address`` is the address of the instruction. ``address`` is None for an access to a device,
+    because unicorn updates the program counter only after the stop.
     """
 
     exit_code: int = 0

@@ -56,9 +56,9 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
 def find_folder() -> Path:
     """Return the folder of the libraries in the user's cache.
 
-    The libraries are not in the build folder, because this process loads them, and another person's
-    repository may contain the build folder. If the cache is not writable, the folder is temporary
-    and is deleted when this process ends.
+    For security, the libraries are not in the build folder, which another person's repository may
+    contain. If the cache is not writable, the folder is temporary and is deleted when this process
+    ends.
     """
     folder = find_cache_folder()
     if folder is None:

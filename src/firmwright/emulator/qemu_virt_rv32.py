@@ -1,7 +1,7 @@
 """Emulates QEMU's ``virt`` machine with one RISC-V core, a 16550 UART and the SiFive test finisher.
 
-Source of addresses: hw/riscv/virt.c of QEMU. Source of trap causes: RISC-V privileged ISA, table of
-mcause.
+The addresses are from QEMU's hw/riscv/virt.c. The trap causes are from the table of mcause in the
+RISC-V privileged ISA.
 """
 
 from __future__ import annotations

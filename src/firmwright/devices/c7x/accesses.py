@@ -48,7 +48,7 @@ class ReadTensor:
 class ElementwiseNest:
     """A loop nest that computes each output element from input elements at the same position.
 
-    The inputs may be broadcast. ``reads_table`` is true if the nest looks up values in a table.
+    The inputs may be broadcast. ``reads_table`` is true if the nest reads values from a table.
     ``calls`` are the functions that the nest calls.
     """
 

@@ -92,7 +92,7 @@ def cut(core: Core, layer: Layer) -> Strips:
 def pack_sums(core: Core, layer: Layer) -> Packing:
     """Return the packed weights of blocks of 16 channels.
 
-    The last block overlaps the block before it.
+    The last block overlaps the previous block.
     """
     strips = cut(core, layer)
     picture = strips.geometry

@@ -1,4 +1,4 @@
-"""Schedules elementwise regions as TI does: blocks in local memory, vectors in the inner loop.
+"""Schedules elementwise regions like TI: blocks in local memory, vectors in the inner loop.
 
 The schedule is for a region that computes each output element from input elements at the same
 position. The inputs may be broadcast. The region is split into blocks of at most 16 KiB. While the
@@ -74,7 +74,8 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
 
 
 def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Return the function with the DMA, vectors and streams that a schedule's annotations request.
+    """Return the function with the DMA, vectors and streams according to the schedule's
+    annotations.
 
     The annotations are ``DMA_LOOP`` and ``VECTOR_LOOP``. The note reports which unit delivers the
     inputs of a vector.

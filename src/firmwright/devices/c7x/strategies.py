@@ -1,8 +1,8 @@
-"""Defines operators with special loops on the C7x, because TVM's loops call functions or branch.
+"""Defines special loops for operators on the C7x, because TVM's loops call functions or branch.
 
 The loops follow TI's compiler. A pooling of single elements only selects elements. A resize
 computes positions without rounding functions, so that the compiler can pipeline the loops. The
-results of both operators are bit-exact with TVM for finite numbers. A call keeps TVM's loops if
+results of both operators are bit-exact with TVM for finite numbers. TVM's loops compute a call if
 exact results are not certain.
 """
 

@@ -1,10 +1,10 @@
 """Splits a convolution for the C7x into strips of rows and blocks of channels.
 
 A strip contains some rows of the output, and the input rows that they read. The input rows have a
-border at each end. While the core computes one strip, the DMA loads the next strip's input and
-stores the previous strip's output. Before the first strip, the DMA loads the weights of as many
-blocks of 16 channels as possible. If local memory cannot hold all blocks, the DMA moves the input
-again for each part of the channels.
+border at each end. While the core computes a strip, the DMA loads the next input and stores the
+previous output. Before the first strip, the DMA loads the weights of as many blocks of 16 channels
+as possible. If local memory cannot hold all blocks, the DMA moves the input again for each part of
+the channels.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
 def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
     """Return the requantization variables that the templates of all forms use.
 
-    If ``float_scaled`` is true, the C scales sums with the core's floats, as ONNX Runtime does.
+    If ``float_scaled`` is true, the C scales sums with the core's floats, like ONNX Runtime.
     """
     once = layer.scaling.rounding is LayerRounding.ONCE
     steps = layer.scaling.has_offsets and not float_scaled

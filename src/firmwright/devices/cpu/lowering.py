@@ -119,8 +119,7 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
     """Return the kernel and the packed weights that a form writes for a layer.
 
-    If ``shared`` is true, layers of one variant call one function. Otherwise, each layer gets a
-    separate function that contains its numbers.
+    If ``shared`` is true, layers of one variant call one function.
     """
     packing = form.pack_layer(layer)
     inputs, output = make_ports(region, layer)

@@ -1,7 +1,8 @@
 """Reads the archive that SiMa's compiler packs, and checks all of its content.
 
-The rules are the rules of SiMa's reader, which rejects unknown content. The size limits are the
-lower limits of a bundle. A ``.lm`` file is a program for the MLA of the first generation.
+The rules are from SiMa's reader, which rejects unknown content. The size limits are the limits of a
+bundle, which are lower than SiMa's limits. A ``.lm`` file is a program for the MLA of the first
+generation.
 """
 
 from __future__ import annotations

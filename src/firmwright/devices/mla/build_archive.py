@@ -94,7 +94,8 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_network(job: Job) -> SimaNetwork:
-    """Return the model before the recipe's quantization, because SiMa's compiler quantizes it."""
+    """Return the model before the recipe's quantization, because SiMa's compiler quantizes the
+    model."""
     custom = list_custom_rewrites(job)
     module = prepare_module(artifacts.MODEL_MODULE.read(job), select_rewrites(job), custom)
     return export_network(module, artifacts.MODEL_INTERFACE.read(job))

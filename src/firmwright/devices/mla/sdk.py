@@ -66,7 +66,7 @@ def find_sdk() -> Sdk | None:
 
 
 def read_version(sdk: Sdk) -> str:
-    """Return the SDK's version. Raises UserError if the SDK prints no version."""
+    """Return the SDK's version. Raises UserError if the SDK's Python fails."""
     return ask(sdk, VERSION_PROGRAM)
 
 

@@ -19,7 +19,7 @@ class AcceleratorLayer(LayerGeometry):
 
     A layer of the analog core has weights of -1, 0 and 1. The core's converter divides sums by
     ``step``, rounds down, and clips to -32..31. The core multiplies these results by ``factors``,
-    int16 (O,), and adds ``bias`` to the products. The shift and the clip follow as in other layers.
+    int16 (O,), and adds ``bias`` to the products. The shift and the clip follow.
     """
 
     shift: int

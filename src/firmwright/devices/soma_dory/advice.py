@@ -1,4 +1,4 @@
-"""Estimates the cycles of a layer, even if it breaks rules, and suggests how to save cycles.
+"""Estimates the cycles of a layer, even if the layer breaks rules, and suggests changes.
 
 The estimates use the cost model with memories that hold the whole layer.
 """

@@ -1,7 +1,7 @@
 """Estimates the cycles of a layer with given tiles, with the published cost model of DIANA.
 
-The model is MATCH's (arXiv 2410.08855). A block has 16 output channels by 16 columns of one row of
-results. A block needs C·FY·FX + C·FY·2 + 23 cycles. C is the number of input channels. FY is the
+The model is from MATCH (arXiv 2410.08855). A block has 16 output channels by 16 columns of one row
+of results. A block needs C·FY·FX + C·FY·2 + 23 cycles. C is the number of input channels. FY is the
 number of kernel rows that are not padding for this row. A depthwise channel needs as many cycles as
 a block with C = 1. A transfer needs 70 cycles per contiguous piece of L2, and one more cycle per 16
 bytes. The weights of a job are one piece, and a depthwise layer has one job per channel

@@ -1,7 +1,7 @@
 """Transposes tall images, because the accelerator computes 16 columns of one row at a time.
 
 An image of 25 rows and 5 columns has 25 blocks. After a transposition, the image has 10 blocks.
-Layers that read each other's results are transposed together. Their kernels are transposed too, so
+Layers that read each other's results are transposed together. Their kernels are also transposed, so
 that no result changes. The core must transpose only the inputs and outputs of these layers. HTVM's
 users transpose DS-CNN by hand.
 """
@@ -30,7 +30,7 @@ from firmwright.ir.relax import (
 )
 
 CYCLES_PER_BYTE = 10
-"""The core's cycles per moved byte, the maximum that the emulator counted."""
+"""The maximum of the core's cycles per moved byte in the emulator."""
 
 SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 

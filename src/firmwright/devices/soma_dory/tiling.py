@@ -1,8 +1,8 @@
 """Finds the tiles of a layer that need the fewest estimated cycles.
 
-The cost model (``cost.py``) compares all of the several hundred possible tiles. The model is split
-into terms. Some terms depend only on the tile of rows and columns. The other terms depend only on
-the tile of channels. Therefore the cycles of a pair of tiles are a few products.
+The cost model (``cost.py``) compares several hundred possible tiles. The model has two kinds of
+terms. Some terms depend only on the tile of rows and columns. The other terms depend only on the
+tile of channels. Therefore the cycles of a pair of tiles are a few products.
 """
 
 from __future__ import annotations

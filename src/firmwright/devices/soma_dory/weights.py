@@ -52,7 +52,7 @@ def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
 def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
     """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias per output.
 
-    A bias is a number of 128 bits. It has four bytes, and 12 more bytes that its sign fills.
+    A bias is a number of 128 bits. Its sign fills the upper 12 bytes.
     """
     padded = pad_axis(pad_axis(weights, 0), 1)
     blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)

@@ -1,10 +1,10 @@
 """Lists every option of ``tidl`` under TI's names, with the defaults of TI's several sources.
 
 The sources do not agree with each other (:data:`PRESETS`). This table has the defaults of the
-option tables of edgeai-tidl-tools (release 11_00_06_00). Other sources are ``compile_relay`` of
-TI's TVM, the configurations of TI's tidlrunner (tools 11_02_16_00), and the page on ``tvmc`` of
-TI's TVM. Two defaults are not from the option tables. TI's tidlrunner and edgeai-benchmark set the
-scales by chip. The importer in TI's TVM always requests the conversion at a region's border.
+option tables of edgeai-tidl-tools (release 11_00_06_00). Other sources are ``compile_relay`` and
+``tvmc`` of TI's TVM, and TI's tidlrunner (tools 11_02_16_00). Two defaults are not from the option
+tables. TI's tidlrunner and edgeai-benchmark set the scales by chip. The importer in TI's TVM always
+requests the conversion at a region's border.
 """
 
 from __future__ import annotations

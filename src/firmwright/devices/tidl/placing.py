@@ -38,7 +38,7 @@ from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 
 INDEX_KINDS = frozenset({"argmax", "argmin"})
-"""Operators whose results count elements: the results are integers in every network."""
+"""Operators whose results are positions, which are integers in every network."""
 
 
 def place_regions(module: IRModule, context: Context) -> Placement:

@@ -42,10 +42,7 @@ def find_quantization_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
 
 
 def is_float(function: Function) -> bool:
-    """Return whether all inputs of a region are float32.
-
-    TIDL supports such a region in a network without quantization.
-    """
+    """Return whether all inputs of a region are float32."""
     return all(dtype_of(v) == "float32" for v in function.params)
 
 

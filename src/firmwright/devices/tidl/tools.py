@@ -1,4 +1,4 @@
-"""Finds TI's tools in the folder that TIDL_TOOLS_PATH names, and imports regions with them.
+"""Finds TI's tools in the folder TIDL_TOOLS_PATH, and imports regions with the tools.
 
 The files and the call of ``tidl_model_import.out`` follow TI's examples of the standalone tool
 (edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are from TI's ``tidl_deviceInfo.h``.

@@ -28,7 +28,7 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 STEP = 16
-"""The bytes of a vector, and the bytes that a load may read after the last pixel of a row."""
+"""The bytes of a vector. A load may read as many bytes after the last pixel of a row."""
 
 MOST_PIXELS = 5
 """The maximum pixels per step.

@@ -44,7 +44,8 @@ channels."""
 
 
 def is_paired(layer: Layer) -> bool:
-    """Return whether the sums of two channels can share a word, and their weights a halfword."""
+    """Return whether two sums can share a word, and two weights a halfword, with offsets in
+    range."""
     if not fits_pairs(layer):
         return False
     offsets = find_offsets(layer, make_requantization(layer))
@@ -59,8 +60,8 @@ def fits_pairs(layer: IntegerLayer) -> bool:
 def find_offsets(layer: Layer, numbers: Requantization) -> Array:
     """Return the offsets that the C adds to the high halves of the products of sums.
 
-    The offsets include ``low``, because SSAT clamps to signed bytes and not to a range that starts
-    at ``low``. For a channel without a multiplier, the mantissa replaces the offset.
+    The offsets include ``low``, because SSAT clamps to signed bytes. For a channel without a
+    multiplier, the mantissa replaces the offset.
     """
     offsets = numbers.offsets + (layer.low << numbers.shifts)
     return np.where(numbers.multipliers == 0, numbers.offsets, offsets)

@@ -47,8 +47,8 @@ class Packing:
 
     ``arrays`` has constants by their C names, and ``record`` has the members of the layer's struct.
     ``variant`` has the variables of the form's template. ``parts`` has the variables of the form's
-    parts, whose functions have ``part_parameters`` after the record. ``shared`` has the variables
-    of a shared function if this function depends on fewer variables.
+    parts. The functions of the parts have ``part_parameters`` after the record. ``shared`` has the
+    variables of a shared function if this function depends on fewer variables.
     """
 
     arrays: Mapping[str, Array]
@@ -132,12 +132,12 @@ class Form:
     ``pack`` never runs for a layer that breaks a condition.
 
     If ``shared`` is true, layers share the form's functions unless the user asks for speed. Such
-    functions are large, and constants instead of a record's numbers would save few instructions.
+    functions are large, and constants in the code would save few instructions.
 
     The C reads element i of the inputs ``in_place`` before it writes element i, and never
     afterward. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile``
-    makes a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer
-    was tuned. ``bits`` is the number of bits in which the C stores a weight.
+    makes a tile smaller for a layer. The argument of ``pack`` is the first tile, or the layer's
+    tuned tile. ``bits`` is the number of bits in which the C stores a weight.
 
     ``cycles`` maps a feature of cores to a function that returns the approximate cycles of a layer
     with a tile. This function selects the default tile, and the best of the forms that have such
@@ -219,8 +219,7 @@ def choose(
 def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:
     """Return all forms that fit a layer on a core, the best one first.
 
-    The best form is the first in the table, or the fastest one if the cycles of the first are
-    known.
+    The best form is the first form in the table, or the fastest form if the cycles are known.
     """
     fitting = [f for f in forms if f.is_for(layer, features) and not f.find_broken(layer)]
     known = [(cycles, f) for f in fitting if (cycles := f.predict_cycles(layer, features))]

@@ -61,7 +61,7 @@ def pack_blocks(product: MatrixProduct) -> Packing:
 def pack_large_blocks(product: MatrixProduct) -> Packing:
     """Pack the numbers of large blocks, for cores with 32 registers.
 
-    The C makes compilers keep the order of products.
+    The C prevents compilers from reordering products.
     """
     return pack_bytes(product, LARGE_BLOCK, LARGE_BLOCK, kept=True)
 

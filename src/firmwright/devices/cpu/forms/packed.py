@@ -6,7 +6,7 @@ from 0 to 15. The uppermost digit of a byte or halfword is v = u - 8. A sum is
     sum(w x) = sum(u x) + lowest · sum(x)
 
 The C computes the sum of the stored inputs once for all channels of a pixel. A byte has the weights
-of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels' sums are E
+of two channels, b = u0 + 16 v1. Let E = sum((b & 15) x) and B = sum(b x). The channels' sums are E
 and (B - E) >> 4. Weights of bytes need as many multiplications.
 
 On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is h = u0 +

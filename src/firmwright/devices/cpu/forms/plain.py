@@ -45,8 +45,8 @@ def pack_blocks(
     """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
 
     The weights have the layout of ``pack_convolution``. A layer without groups may have runs of
-    length ``run``, whose sums the C joins in 64 bits. If ``kept`` is true, the C preserves the
-    order of products.
+    length ``run``, whose sums the C joins in 64 bits. If ``kept`` is true, the C prevents compilers
+    from reordering products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups

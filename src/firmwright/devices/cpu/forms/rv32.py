@@ -1,9 +1,9 @@
 """Defines forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
 
-The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. One word adds the products of a group of
-taps. The word starts at 2^15, so that the lower half never borrows. Then the C adds the upper half
-of the word to one sum, and the whole word to another sum. At the end, the C computes the lower sum
-from these two sums.
+The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. A word holds the sums of the products of a
+group of taps. The word starts at 2^15, so that the lower half never borrows. Then the C adds the
+upper half of the word to one sum, and the whole word to another sum. At the end, the C computes the
+lower sum from these two sums.
 
 Separate functions pack a block's inputs and add its products. Layers that share these functions
 differ only in numbers.

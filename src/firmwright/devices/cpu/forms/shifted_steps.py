@@ -3,7 +3,7 @@
 A form adds its offset after the product h = (sum · multiplier) >> 30, whose unit is about the unit
 of the sums. The offset in a graph has fractions of this unit. If the bias is larger by b and the
 offset is smaller by b products, the results are equal. One of several hundred values of b makes the
-offset nearly an integer, so that every step begins at an unchanged sum.
+offset nearly an integer. Every step then begins at an unchanged sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Splits factors, so that two products of 32 bits replace the high half of a product of 64 bits.
+"""Splits factors. Two products of 32 bits then replace the high half of a product of 64 bits.
 
 The high half needs five cycles on CV32E40P, but a product of 32 bits needs one. With a factor of
 upper · 2^fraction + lower, a result is
