@@ -265,9 +265,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
-    """Print the stages of a job; return the exit code, which is 2 if there is not exactly one
-    job.
-    """
+    """Print the stages of the only job; return the exit code, 2 if there is not exactly one job."""
     from firmwright.pipeline.networks import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo

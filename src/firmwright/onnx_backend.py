@@ -71,9 +71,7 @@ class FirmwrightBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
-        """Return whether firmwright compiles a model; the error of :meth:`prepare` has the
-        reason.
-        """
+        """Return whether firmwright compiles a model. :meth:`prepare` raises the reason."""
         try:
             compile_model(model)
         except UserError:

@@ -81,9 +81,7 @@ class BillOfMaterials:
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package with the license in its metadata, or a tool if no package has the
-    name.
-    """
+    """Return a Python package with its license, or a tool if no package has the name."""
     try:
         license = read_license(name)
     except PackageNotFoundError:

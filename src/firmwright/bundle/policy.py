@@ -23,9 +23,7 @@ CORRECT = "verify another bundle, or correct the policy"
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
-    """Raised with each policy requirement that the bundle does not meet, and the requirement's
-    line.
-    """
+    """Raised with each requirement of the policy that the bundle does not meet."""
 
 
 @cache

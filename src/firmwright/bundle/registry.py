@@ -140,9 +140,7 @@ class Registry:
         self.token = ""
 
     def get_manifest(self, version: str, record: type[T]) -> tuple[T, Descriptor] | None:
-        """Return the manifest or index of a tag or digest, and its descriptor; None if it is
-        missing.
-        """
+        """Return the manifest or index of a tag or digest, and its descriptor, or None."""
         shown = f"{self.shown}, manifest {version}"
         url = f"{self.address}/manifests/{version}"
         accepted = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
@@ -229,8 +227,9 @@ class Registry:
         )
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
-        """Return the references in the tag of a manifest, for a registry without lists of
-        references.
+        """Return the references in the tag of a manifest.
+
+        Registries without lists need this tag.
         """
         found = self.get_manifest(digest.replace(":", "-"), Index)
         return found[0].manifests if found else []
@@ -266,9 +265,7 @@ class Registry:
 
     @property
     def sign(self) -> Callable[[PreparedRequest], PreparedRequest] | None:
-        """Return a function that adds the token to requests for the host; None if there is no
-        token.
-        """
+        """Return a function that adds the token to requests for the host, or None."""
 
         def add(request: PreparedRequest) -> PreparedRequest:
             if urlsplit(request.url or "").netloc == self.host:

@@ -255,9 +255,7 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job; None if its worker died or is silent, and the job must be
-        repeated.
-        """
+        """Return the answer of a job; None if its worker died or is silent."""
         from distributed import KilledWorker
 
         answer: T | None = read_result(future)

@@ -1,3 +1,1 @@
-"""Stores constants in fewer bytes; the C code decodes an array into scratch before its layer
-runs.
-"""
+"""Stores constants in fewer bytes; C code decodes an array before its layer runs."""

@@ -12,9 +12,7 @@ Encodings = Mapping[str, Encoded]
 
 
 class LimitError(Exception):
-    """Raised if no choice of coders saves enough bytes; at least ``missing`` more bytes are
-    needed.
-    """
+    """Raised if no choice of coders saves enough bytes; at least ``missing`` bytes remain."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(missing)

@@ -57,8 +57,7 @@ class Encoded:
 
 
 def encode_table(data: Bytes, bits: int) -> Bytes | None:
-    """Return a table of at most 2^bits different bytes, then the index of each byte, lowest bits
-    first.
+    """Return a table of at most 2^bits different bytes, then each byte's index, lowest bits first.
 
     None if there are more different bytes.
     """

@@ -143,9 +143,7 @@ def explain_error(error: BaseException, reference: str, folder: Path) -> str:
 
 
 def locate_definition(reference: str, folder: Path) -> str:
-    """Return ``file:line:column`` of a function's definition; only the file if it has no
-    definition.
-    """
+    """Return ``file:line:column`` of a function's definition, or only the file."""
     module, _, function = reference.partition(":")
     file = folder / Path(*module.split(".")).with_suffix(".py")
     tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])

@@ -52,9 +52,7 @@ class Search:
         self.seen = 0
 
     def match(self, folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-        """Yield the files below a folder that match the parts of a pattern; duplicates are
-        possible.
-        """
+        """Yield the files below a folder that match the parts of a pattern, with duplicates."""
         first, rest = parts[0], parts[1:]
         if first == "**":
             yield from self.match(folder, rest or ("*",))

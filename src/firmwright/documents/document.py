@@ -37,9 +37,7 @@ class Document:
     """The positions of the ``null`` that removed keys of an earlier document."""
 
     def make_diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
-        """Return ``message`` with the position of a value or its key, or of the nearest
-        enclosing value.
-        """
+        """Return ``message`` with the position of a value, its key, or the nearest outer value."""
         written = pointer
         while written and written not in self.positions:
             written = written[:-1]

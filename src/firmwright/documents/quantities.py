@@ -71,9 +71,7 @@ _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 def parse_size(size: int | str) -> int:
-    """Return a size in bytes from a number of bytes or a text such as ``4 MiB`` (B, KiB, MiB,
-    GiB).
-    """
+    """Return a size in bytes from a number or a text such as ``4 MiB`` (B, KiB, MiB, GiB)."""
     if isinstance(size, int):
         return size
     match = _SIZE.fullmatch(size)

@@ -197,9 +197,7 @@ class _Builder:
         }
 
     def _merge_pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
-        """Return the pairs of merge keys (``<<``) and the direct pairs; the last merged pair
-        wins.
-        """
+        """Return the pairs of merge keys (``<<``), strongest last, and the direct pairs."""
         self._count(node, depth)
         inherited: list[Any] = []
         own: list[Any] = []

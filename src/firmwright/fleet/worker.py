@@ -16,9 +16,7 @@ def build(order: Order, watched: int) -> Outcome:
 
 
 def read_end(order: Order, read: ReadOutput) -> Outcome:
-    """Return the outcome of a job according to the output of its build, even if the build
-    failed.
-    """
+    """Return the outcome of a job from the output of its build, even if the build failed."""
     try:
         bundle = Path(read().splitlines()[-1])
         return read_outcome(order.name, bundle)

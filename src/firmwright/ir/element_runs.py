@@ -28,9 +28,7 @@ def keeps_order(value: relax.Expr) -> bool:
 
 
 def list_parts(value: relax.Expr) -> list[relax.Expr]:
-    """Return the tensors that a concatenation stores one after the other; [] for other
-    operators.
-    """
+    """Return the tensors that a concatenation stores in sequence; [] for other operators."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     shape = static_shape(value)

@@ -70,9 +70,7 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """The number of a kernel's weights, and the bytes that store the weights, their tables and
-    scales.
-    """
+    """The number of a kernel's weights, and the bytes of the weights, their tables and scales."""
 
     count: int
     bytes: int
@@ -212,9 +210,7 @@ get_all_but_tensor = attrgetter(*(f.name for f in fields(Parameter) if f.name !=
 
 
 def describe(kernel: Kernel) -> Hashable:
-    """Return the parts of a kernel that determine its C code, without the names of its
-    arguments.
-    """
+    """Return the parts of a kernel that determine its C code, except the arguments' names."""
     ports = (kernel.inputs, kernel.weights, kernel.outputs, kernel.scratch)
     return (
         *(tuple(map(get_all_but_tensor, each)) for each in ports),

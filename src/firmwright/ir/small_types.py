@@ -37,9 +37,7 @@ def find_limits(dtype: str) -> ml_dtypes.iinfo:
 
 
 def to_bytes(array: Array) -> Array:
-    """Return the stored form of an array of small numbers or strings; other arrays are
-    unchanged.
-    """
+    """Return the stored form of small numbers or strings; other arrays are unchanged."""
     if are_strings(array):
         return encode_strings(array)
     dtype = array.dtype.name

@@ -83,9 +83,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the source model: its name, its kind (such as ``CONV_2D``) and its
-    results.
-    """
+    """An operator of the source model: its name, its kind (such as ``CONV_2D``), its results."""
 
     name: str
     kind: str

@@ -26,8 +26,7 @@ MARKS = "`\"'"
 
 @dataclass(frozen=True)
 class Tool:
-    """A command; ``pattern`` finds the command in a line, ``flags`` are the options without a
-    value.
+    """A command; ``pattern`` finds it in a line, ``flags`` are the options without a value.
 
     If ``flags`` is None, only the options in ``valued`` have a value.
     """

@@ -1,6 +1,4 @@
-"""Lists the formats that ``init --from`` reads, with the reader and the detection of each
-format.
-"""
+"""Lists the formats that ``init --from`` reads, and their readers and detection."""
 
 from __future__ import annotations
 

@@ -117,9 +117,7 @@ class Network:
 
     @cached_property
     def options(self) -> Sequence[Options]:
-        """Return the options of each region; the first option is the choice of the target's
-        order.
-        """
+        """Return the options of each region; the target's order decides the first option."""
         pairs = zip(self.partition.regions, self.groups, strict=True)
         return [tuple(self.list_options(region, group)) for region, group in pairs]
 

@@ -180,9 +180,7 @@ def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding
 def find_results(
     bindings: list[relax.VarBinding], outputs: set[relax.Var], group_of: Mapping[relax.Var, Group]
 ) -> None:
-    """Set the results of each composite: variables that other groups read or the network
-    returns.
-    """
+    """Set the results of each composite: variables that other groups or outputs need."""
     read = set(outputs)
     for binding in bindings:
         own = group_of[binding.var]
@@ -194,9 +192,7 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups in the order of their roots; each group follows the groups that it
-    reads.
-    """
+    """Return the groups in the order of their roots; groups follow the groups that they read."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])

@@ -68,9 +68,7 @@ def describe_region(
     layers: LayerGraph,
     broken: Mapping[int, Sequence[RuleViolation]],
 ) -> str:
-    """Return a sentence that describes a region, and the reason why it is separate from earlier
-    ones.
-    """
+    """Return a sentence that describes a region, and why it is a separate region."""
     region = regions[number]
     text = f"{title} runs all {len(region)} layers of it" if region[1:] else f"{title} runs it"
     between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
@@ -85,9 +83,7 @@ def describe_region(
 def find_separating_layer(
     region: Sequence[int], others: set[int], layers: LayerGraph
 ) -> int | None:
-    """Return the nearest layer outside both that separates the region from ``others``; else
-    None.
-    """
+    """Return the nearest layer that separates the region from ``others``, or None."""
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
     for number in waiting:  # the loop extends the list
         if number not in others and reaches(number, others, layers):

@@ -37,9 +37,7 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """Return the number of readers of each variable; the network's result counts as a
-        reader.
-        """
+        """Return the number of readers of each variable; the network's result counts as one."""
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used

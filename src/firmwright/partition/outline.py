@@ -153,9 +153,7 @@ def cut_region(
 
 
 def make_interface(main: relax.Function) -> ModelInterface:
-    """Return a region's inputs and outputs as an interface; names are the names of the
-    variables.
-    """
+    """Return a region's inputs and outputs, with the variables' names, as an interface."""
     inputs, outputs = (
         tuple(make_tensor(str(v.name), v) for v in vs)
         for vs in (main.params, main.body.body.fields)
@@ -169,8 +167,7 @@ def find_views(
     dequantized: set[relax.Var],
     choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
-    """Return the parts of tensors, the byte offsets of these parts, and the tensors that consist of
-    parts.
+    """Return the byte offsets of the parts of tensors, and the tensors that consist of parts.
 
     Both are empty if a device of the mix has a special layout, because parts would have other
     offsets. Both are also empty if the last device is a separate core, because loads may need more

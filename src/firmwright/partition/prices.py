@@ -109,9 +109,7 @@ class PriceList:
         return Price(device.name, work, "us", f"timing of {platform}")
 
     def price_in_layers(self, region: Region, module: IRModule, device: Device) -> Price | None:
-        """Return the price of a region's operators on the last device, which runs separate
-        regions.
-        """
+        """Return the price of a region's operators as separate regions on the last device."""
         inner, partition = cut_region(region, module, device)
         found = [
             self.price(r, inner, partition.tensors, device) for r in partition.regions if not r.view

@@ -100,8 +100,7 @@ def find_quantized_chains(
 def match_chain(
     first: relax.VarBinding, behind: Collection[str], bound: Bound, reader: Bound
 ) -> QuantizedChain | None:
-    """Return the chain from an operator to the quantize of its result; None if there is no
-    quantize.
+    """Return the chain from an operator to the quantize of its result, or None.
 
     ``bound`` has the values that have one reader.
     """

@@ -32,8 +32,7 @@ Choices = Sequence[Sequence[Choice]]
 
 
 def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...]]:
-    """Yield every assignment with at most ``limit`` bytes; the assignment with the least error is
-    first.
+    """Yield every assignment with at most ``limit`` bytes, in the order of the errors.
 
     The order is exact if the limit is at most MOST_CELLS bytes. Above this number, an assignment
     may be missing if its bytes are within one step per layer of the limit. Assignments with equal
@@ -66,9 +65,7 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
 def tabulate(
     choices: Choices, sizes: Sequence[Sequence[int]], limit: int
 ) -> list[npt.NDArray[np.float64]]:
-    """Return the minimum error of each layer and all later layers for each number of remaining
-    steps.
-    """
+    """Return the minimum error of a layer and all later layers, per number of remaining steps."""
     table = [np.zeros(limit + 1)]
     for each, steps in zip(reversed(choices), reversed(sizes), strict=True):
         later, best = table[-1], np.full(limit + 1, np.inf)
@@ -80,9 +77,7 @@ def tabulate(
 
 
 def remove_inferior(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the choices with a smaller error than all smaller choices; the smallest choice is
-    first.
-    """
+    """Return the choices with a smaller error than all smaller choices, in order of size."""
     kept: list[Choice] = []
     for choice in sorted(choices, key=lambda one: (one.bytes, one.error)):
         if not kept or choice.error < kept[-1].error:

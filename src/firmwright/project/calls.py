@@ -191,9 +191,7 @@ def make_loop(
 
 
 def name_strides(tensor: str) -> Iterator[str]:
-    """Yield names for the strides of a tensor, because a tensor may be read with several
-    strides.
-    """
+    """Yield names for the strides of a tensor, which may have several strides."""
     yield f"{tensor}_stride"
     yield from (f"{tensor}_stride_{number}" for number in count(2))
 

@@ -33,9 +33,7 @@ PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 
 @dataclass(frozen=True)
 class SampleArray:
-    """The values of an input or output in the sample; ``text`` is a C initializer with the
-    values.
-    """
+    """The values of an input or output in the sample; ``text`` is their C initializer."""
 
     port: Port
     values: npt.NDArray[Any]
@@ -175,9 +173,7 @@ def mentions(sources: Path, pattern: str) -> bool:
 
 
 def find_loaded_kind(network: ExportedNetwork, export: Export) -> str:
-    """Return the kind of a sample's bytes according to the package's table, or else
-    ``elements``.
-    """
+    """Return the kind of a sample's bytes in the package's table, or else ``elements``."""
     given, made = (
         sum(port.tensor.elements for port in ports) for ports in (network.inputs, network.outputs)
     )

@@ -53,7 +53,7 @@ PLATFORM_REMARKS = {
 COPIED = "copied_memories"
 """The memories to which the start-up code copies constants.
 
-A new board has none of these memories, because its code is plain C.
+A new board copies no constants, because its code is plain C.
 """
 
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)

@@ -35,9 +35,7 @@ class NetworkSlot:
 
 
 def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
-    """Raise UserError if the slot is not in the platform's flash, or if the network needs more
-    memory.
-    """
+    """Raise UserError if the slot is not in the platform's flash, or if memory is missing."""
     platform, flash = build.platform, build.platform.memories.get("flash")
     if flash is None or not any("{script}" in flag for flag in build.settings.link_flags):
         raise UserError(

@@ -71,9 +71,7 @@ def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Remove an activation, or convert a clip to a ReLU, if the quantize after it keeps the
-    limits.
-    """
+    """Remove an activation, or convert a clip to a ReLU, if the next quantize keeps the limits."""
     readers = [n for n in model.graph.node if node.output[0] in n.input]
     shown = {o.name for o in model.graph.output}
     if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:

@@ -70,7 +70,7 @@ def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
-    """Map the last node's result to the line, for each line with different factors per channel."""
+    """Return the lines with different factors per channel. The keys are the last nodes' results."""
     constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
     results = {output.name for output in model.graph.output}
     found: dict[str, Line] = {}
@@ -119,8 +119,9 @@ def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shap
 def read_normalization(
     node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
 ) -> Line | None:
-    """Return the line of a batch normalization; None if it trains or its numbers are not
-    constant.
+    """Return the line of a batch normalization.
+
+    Normalizations that train have none: the result is None.
     """
     source, *names = node.input
     if len(shapes.get(source, ())) < 3 or not all(name in constants for name in names):

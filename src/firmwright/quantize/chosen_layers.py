@@ -25,9 +25,7 @@ class TensorTypes:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The result of the recipe's layer lists: the nodes that stay float, and the types of each
-    node.
-    """
+    """The result of the recipe's layer lists: nodes that stay float, and the types of nodes."""
 
     kept_float: tuple[str, ...]
     types: dict[str, TensorTypes]

@@ -50,8 +50,8 @@ MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantizer, but averages have separate parameters and copies have unique
-    names.
+    """ONNX Runtime's quantizer with separate parameters for averages, and unique names of
+    copies.
     """
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
@@ -260,9 +260,7 @@ def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
 def choose_params(
     distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
 ) -> QuantParams:
-    """Return a tensor's parameters; ``fixed`` is the interval that the operator defines, or
-    None.
-    """
+    """Return a tensor's parameters; ``fixed`` is the interval of its operator, or None."""
 
     def params(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":
@@ -281,9 +279,7 @@ def choose_params(
 
 
 class IndexedModel(ONNXModel):  # type: ignore[misc]
-    """A model with an index of the nodes that read each tensor, so that inputs are replaced
-    quickly.
-    """
+    """A model with an index of the readers of each tensor, which speeds up replacements."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)

@@ -1,6 +1,4 @@
-"""Limits the masks of attention, so that masks and scores fit one set of quantization
-parameters.
-"""
+"""Limits the masks of attention, so that masks and scores can share quantization parameters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Restores a float network, and the ranges of its quantization parameters, from a quantized
-network.
+"""Restores a float network and the ranges of its parameters from a quantized network.
 
 Constants become the real numbers of their integers. Rounding is removed. Clamping remains if it is
 part of the network. Clamping becomes a ReLU if the lowest integer represents 0. Clamping becomes a
@@ -45,9 +44,7 @@ SIGN_PRESERVING_OPERATORS = relax_names(
 
 @dataclass(frozen=True)
 class RestoredNetwork:
-    """The float network; ``ranges`` maps the names of variables, inputs and outputs to their
-    ranges.
-    """
+    """The float network; ``ranges`` has the ranges of variables, inputs and outputs."""
 
     module: tvm.IRModule
     interface: ModelInterface
@@ -184,9 +181,7 @@ class Restorer:
         return QuantRange(params, low, high)
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
-        """Return the limits that a quantize's clamping adds to the network; None if it adds no
-        limit.
-        """
+        """Return the limits that a quantize's clamping adds to the network, or None."""
         found = self.read_quant_range(binding)
         (least, largest), interval = found.params.limits, found.interval
         low = None

@@ -141,9 +141,7 @@ def choose_weight_params(
 def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
-    """Return one channel's parameters; ``bias`` is the largest bias in steps of the input's
-    scale.
-    """
+    """Return one channel's parameters; ``bias`` is its maximum in steps of the input's scale."""
     largest = find_integer_limits(dtype)[1]
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:

@@ -225,9 +225,7 @@ def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: 
 def find_remedy(
     violation: RuleViolation, region: Region, device: Device, network: Network
 ) -> Remedy | None:
-    """Return a remedy that fulfills a rule, or a substitute for the operator that breaks the
-    rule.
-    """
+    """Return a remedy that fulfills a rule, or a substitute for the violating operator."""
     if violation.remedy or not violation.operator:
         return violation.remedy
     bindings = list_bindings(network.module[region.name])
@@ -246,8 +244,8 @@ def describe_block(violation: RuleViolation) -> str:
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
-    """Yield the device's suggestions for a region that shrink the network, or that do not shrink
-    it.
+    """Yield the device's suggestions for a region; ``shrinks`` selects those that shrink the
+    network.
     """
     device, now = network.device_of(region), network.costs[region.name]
     cycles = network.cycles[region.name]

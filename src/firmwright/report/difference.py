@@ -55,9 +55,7 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
-    """Return exactness, accuracy, time, memory and devices of both bundles, also if they are
-    equal.
-    """
+    """Return exactness, accuracy, time, memory and devices of both bundles, even if equal."""
     old, new = read_verdict(before), read_verdict(after)
     return tuple(Change("verdict", n, old.get(n), new.get(n)) for n in dict.fromkeys([*old, *new]))
 
@@ -175,9 +173,7 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return the change of a count in percent; "=" if it is equal, '' if the values are not
-    counts.
-    """
+    """Return the change of a count in percent, "=" for equal values, '' for other values."""
     before, after = change.before, change.after
     if before == after:
         return "="

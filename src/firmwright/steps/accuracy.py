@@ -1,6 +1,4 @@
-"""Runs the stage ``accuracy``: compares network, C code and reference on the samples of
-`evaluate`.
-"""
+"""Runs the stage ``accuracy``: compares networks on the samples of `evaluate`."""
 
 from __future__ import annotations
 

@@ -88,9 +88,7 @@ def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:
-    """Return the message with the parts: ``24,020 bytes, 3,540 more than the 20,480 allowed;
-    …``.
-    """
+    """Return a message with the used amount, the limit and the largest parts."""
     lines = [
         f"{used:,} {unit}, {round(used - limit, 3):,} more than the {limit:,} allowed; the largest:"
     ]

@@ -34,8 +34,7 @@ from firmwright.toolchain.uf2 import write_uf2
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin`` and
-    ``.hex``.
+    """Write ``firmware.elf``, ``.map``, ``memory.json``, and for bare metal ``.bin`` and ``.hex``.
 
     If the platform states its UF2 family, ``firmware.uf2`` is also written. If there is a slot,
     ``network.elf``, ``.bin``, ``.hex`` and ``.map`` are also written. Each additional memory with

@@ -167,9 +167,7 @@ def describe_result(job: Job) -> str:
 
 
 def pack(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, and an archive that contains firmware, project, README and
-    bundles.
-    """
+    """Write ``manifest.json``, and an archive of firmware, project, README and bundles."""
     contents = collect_files(job)
     networks = {}
     for member in job.members:

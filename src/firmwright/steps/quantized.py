@@ -23,8 +23,7 @@ from firmwright.verify.network_values import describe_values
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json``, ``values.json``,
-    ``quantization.json``.
+    """Write ``model.onnx`` (QDQ), the model's records, and ``quantization.json``.
 
     In shift arithmetic, ``model.relax`` is also written; it then defines the network.
     """

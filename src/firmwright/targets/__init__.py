@@ -140,8 +140,7 @@ class Target(Protocol):
 
     @abstractmethod
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Return the operators of ``main`` that run on this device, and the reasons for other
-        operators.
+        """Return the operators that run on this device, and the reasons against other operators.
 
         This method is not called for the last device of a mix.
         """
@@ -179,8 +178,7 @@ class Target(Protocol):
         _changes: Sequence[Change] = (),
         /,
     ) -> int | None:
-        """Return the approximate number of cycles of a region on this device; None if it is
-        unknown.
+        """Return the approximate number of cycles of a region on this device, or None.
 
         ``changes`` are the changes to a region of another device after which this device accepts
         it.

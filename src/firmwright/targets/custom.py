@@ -1,6 +1,4 @@
-"""Loads the custom devices of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed
-package.
-"""
+"""Loads custom devices of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed package."""
 
 from __future__ import annotations
 

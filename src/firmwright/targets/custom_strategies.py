@@ -39,8 +39,7 @@ class Extension:
         condition: Condition = always,
         device: str | None = None,
     ) -> None:
-        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device or on all
-        devices.
+        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one or all devices.
 
         A device that passes its regions to the mix's fallback uses the fallback's strategies.
         :mod:`firmwright.lowering.strategies` describes the arguments and results of the three
@@ -149,9 +148,7 @@ def load_extensions(
 
 
 def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
-    """Return the devices with their strategies; the last device is the fallback of the other
-    devices.
-    """
+    """Return the devices with their strategies; the last device is the fallback."""
 
     def add(device: Device, rest: Device | None) -> Device:
         own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))

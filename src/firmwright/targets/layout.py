@@ -26,6 +26,4 @@ class Layout(Protocol):
         """Return a region's function on tensors in this layout; None if it needs plain tensors."""
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> Function:
-        """Return the function from the plain layout to this layout, or back if ``inward`` is
-        False.
-        """
+        """Return the function from the plain layout to this layout, or back if not ``inward``."""

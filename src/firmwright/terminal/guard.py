@@ -63,9 +63,7 @@ LIBRARY_LOG = ".libraries.log"
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Redirect standard error of libraries, but not of Python, to a file, also in forked
-    processes.
-    """
+    """Redirect standard error of libraries to a file, but not standard error of Python."""
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr

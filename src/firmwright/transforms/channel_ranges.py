@@ -136,8 +136,9 @@ def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def pool_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the ranges of a pool; None if a window may be only padding or averages include
-    padding.
+    """Return the ranges of a pool, or None.
+
+    Averages with padding and windows of padding have no range.
     """
     attrs = call.attrs
     window, padding = [int(k) for k in attrs.pool_size], [int(p) for p in attrs.padding]

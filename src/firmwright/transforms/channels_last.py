@@ -127,9 +127,7 @@ class ChannelsLast:
     def choose_operator(
         self, value: relax.Expr
     ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
-        """Return the method that builds an operator with channels last; None if there is no
-        method.
-        """
+        """Return the method that builds an operator with channels last, or None."""
         name = operator_name(value)
         if is_movable(value, self.values):
             return self.convolve

@@ -205,9 +205,7 @@ def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -
 
 
 def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax.Expr:
-    """Return the dequantized bias of the remaining channels; its scales are the scales of the
-    sums.
-    """
+    """Return the dequantized bias of the remaining channels, with the scales of the sums."""
     along = [1] * len(layer.layouts.result)
     along[layer.result_axis] = -1
     stored = relax.const(bias.astype("int32").reshape(along))

@@ -102,9 +102,7 @@ def reshape_like(value: relax.Expr, call: tvm.ir.Call) -> relax.Expr:
 def find_part(
     builder: relax.BlockBuilder, value: relax.Expr, first: int, elements: int
 ) -> relax.Expr | None:
-    """Return the part of a concatenation with ``elements`` elements from ``first`` on; else
-    None.
-    """
+    """Return the part of a concatenation with ``elements`` elements from ``first`` on, or None."""
     for part in list_parts(definition(builder, go_back(builder, value))):
         size = prod(static_shape(part))
         if first < size:

@@ -89,7 +89,7 @@ class QuantizedLayer:
 
 
 def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
-    """Map the variable of the sums without the bias to the layer, for each layer of ``main``."""
+    """Map the variables of sums without a bias to the layers of ``main``."""
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
     biases = find_added(bindings)

@@ -96,9 +96,7 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Convert a constant scalar of the smallest int32 to an array, because TVM compares such
-    scalars incorrectly.
-    """
+    """Convert a scalar of the smallest int32 to an array. TVM compares this scalar incorrectly."""
     if not static_shape(call):
         return call
 
@@ -141,9 +139,7 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Return whether a tensor contains sums of few 8-bit numbers, whose products cannot
-    overflow.
-    """
+    """Return whether a tensor has sums of few 8-bit numbers. Their products cannot overflow."""
     if isinstance(value, relax.Tuple):
         return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):

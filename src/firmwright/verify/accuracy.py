@@ -46,8 +46,7 @@ def measure_accuracy(
     boxes: BoxComparer | None,
     thresholds: Thresholds,
 ) -> AccuracyRecord:
-    """Compare the networks' outputs with the first network's outputs, and their classes with the
-    labels.
+    """Compare outputs with the first network's outputs, and classes with the labels.
 
     If there are no labels, the classes of the first network are the expected classes. Raises
     UserError if outputs are not finite.

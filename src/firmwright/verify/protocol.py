@@ -66,9 +66,7 @@ def decode_outputs(
 
 
 def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
-    """Return the console output of one run with all samples, made from the outputs of several
-    runs.
-    """
+    """Join the console outputs of several runs to the output of one run with all samples."""
     lines: list[str] = []
     for number, console in enumerate(consoles):
         before = sum(samples[:number])

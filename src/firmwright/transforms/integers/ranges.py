@@ -143,9 +143,7 @@ def check_range(found: Range, value: relax.Expr) -> Range | None:
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a sum of two tensors of whole numbers if float32 adds exactly; else
-    None.
-    """
+    """Return the range of a sum of whole numbers if float32 adds exactly; else None."""
     exact = left.is_whole and right.is_whole and left.magnitude + right.magnitude < EXACT
     if not exact or static_shape(value.args[0]) != static_shape(value.args[1]):
         return None
@@ -154,9 +152,7 @@ def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
 
 
 def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:
-    """Return the range of sums of products if the result does not depend on the order; else
-    None.
-    """
+    """Return the range of sums of products if the order has no effect; else None."""
     data, weights = found.get(call.args[0]), read_constant(call.args[1], values)
     if data is None or weights is None or not data.is_whole or not are_whole(weights):
         return None
