@@ -78,7 +78,6 @@ def find_early_reads(
 
 
 def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
-    """Return whether ``tensor`` depends on a result of ``reader``."""
     makers = {result: step for step in steps for result in step.writes}
     pending, seen = [tensor], set()
     while pending:

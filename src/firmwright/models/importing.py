@@ -68,7 +68,6 @@ def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoRet
 
 
 def check_input_names(name: str, stated: Iterable[str], inputs: Iterable[str]) -> None:
-    """Raise UserError if the recipe states the shape of an input that the model does not have."""
     known = set(inputs)
     for label in sorted(set(stated) - known):
         hint = did_you_mean(label, known)
@@ -82,7 +81,6 @@ def refuse_shape(
     declared: object,
     advice: str = "the recipe can fix only dimensions that have a name",
 ) -> NoReturn:
-    """Raise UserError if the recipe states a shape that does not fit the model's input."""
     problem = f"shape {list(shape)} does not fit the model's {declared}"
     raise UserError(f"{name}: inputs: {label}: {problem}; {advice}")
 

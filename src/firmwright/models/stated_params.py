@@ -29,8 +29,6 @@ from firmwright.ir.relax import (
 from firmwright.ir.tensors import ModelInterface, Tensor
 
 KEY = "firmwright.grids"
-"""The key in ONNX's ``metadata_props``, and in the attributes of a Relax module."""
-
 OUTPUTS_KEY = "firmwright.outputs"
 
 StatedParams = Mapping[str, tuple[float, int]]
@@ -42,7 +40,6 @@ def read_stated_params(tensors: Iterable[Tensor]) -> StatedParams:
 
 
 def state_in_onnx(model: onnx.ModelProto, params_of: StatedParams) -> None:
-    """Write the quantization parameters, if any, to the metadata of a model."""
     if params_of:
         onnx.helper.set_model_props(model, {KEY: json.dumps(params_of, sort_keys=True)})
 

@@ -64,7 +64,6 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and all of its subgraphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -280,7 +279,6 @@ def is_text(name: str | bytes) -> bool:
 
 
 def has_only_text(node: onnx.NodeProto) -> bool:
-    """Return whether a node's operator and the texts of its attributes are UTF-8."""
     texts = (text for a in node.attribute for text in (a.s, *a.strings))
     try:
         b"\n".join(texts).decode()

@@ -74,7 +74,6 @@ def data_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yield the constants of a graph and of its subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -125,7 +124,6 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the problems of attributes, quantization parameters and sizes."""
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         yield from violations(NODE_RULES, node, node)
     values = infer_static_shapes(model)

@@ -46,7 +46,6 @@ def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt
 
     Source: Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise
     Coupling" (2004), algorithm 2. The maximum number of rounds is equal to ONNX Runtime's maximum.
-    After the error is below the limit, the remaining rounds have no effect.
     """
     limit = tirx.const(np.float32(0.005) / np.float32(count), "float32")
     with IRBuilder() as builder:

@@ -76,7 +76,6 @@ class Body:
         return self.add(operator, value, axes=[-1], keepdims=1)
 
     def count(self, value: str) -> str:
-        """Append the length of the last axis."""
         last = self.add("Gather", self.add("Shape", value), self.integers([-1]))
         return self.wide(last)
 
@@ -214,7 +213,6 @@ def expand_dialects(model: onnx.ModelProto) -> None:
 
 
 def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the rank of each convolution's result, which equals the rank of the weights."""
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     return {n.output[0]: ranks.get(n.input[1], 0) for n in graph.node if n.op_type == "Conv"}
 

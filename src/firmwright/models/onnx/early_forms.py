@@ -40,8 +40,6 @@ def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto])
 
 
 class Facts:
-    """The opset, the constants and the known ranks of a model."""
-
     def __init__(self, model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
         self.opset = get_opset(model)
         self.constants = {t.name: t for graph in graphs for t in graph.initializer}
@@ -115,7 +113,6 @@ def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 
 def take(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """Remove an attribute from a node and return its value."""
     value = get_attribute(node, name, default)
     for attribute in [a for a in node.attribute if a.name == name]:
         node.attribute.remove(attribute)
@@ -128,10 +125,8 @@ def state(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Append axes of length 1 to the second operand, so that the operand is aligned with ``axis``.
-
-    The slope of PRelu is aligned with the channels.
-    """
+    """Append axes of length 1 to the second operand, so that the operand is aligned with
+    ``axis``."""
     axis = take(node, "axis", 1 if node.op_type == "PRelu" else None)
     is_aligned = not take(node, "broadcast", node.op_type == "PRelu") or axis is None
     if is_aligned:

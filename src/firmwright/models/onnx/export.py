@@ -167,7 +167,6 @@ class Exporter:
         return name
 
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Append a node with the name of the layer, and return the name of the result."""
         name = self.layer
         if any(n.name == name for n in self.nodes):
             name = self.make_unique_name(f"{name}_{kind}")
@@ -373,7 +372,6 @@ QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize"
 
 
 def refuse_quantized(operators: Iterable[str]) -> None:
-    """Raise UserError if the model is already quantized."""
     found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(

@@ -133,7 +133,6 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield a note on each output that the specialized graph does not have."""
     kept = {output.name for output in graph.output}
     for name in returned:
         if name not in kept:
@@ -266,7 +265,6 @@ def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -
 
 
 def element_type(value: onnx.ValueInfoProto) -> str:
-    """Return the name of a value's type in numpy or ml_dtypes."""
     if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
         return STRING
     try:

@@ -51,7 +51,6 @@ def run_sessions(
     outputs: Sequence[str],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """Run the sessions in order, and return the outputs. Later sessions read earlier results."""
     values = dict(given)
     for session in sessions:
         ports = (*session.get_inputs(), *session.get_overridable_initializers())

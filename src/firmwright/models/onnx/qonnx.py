@@ -33,8 +33,6 @@ CHANGED = frozenset("Dropout Hardmax LogSoftmax ReduceSum Softmax Split Squeeze 
 
 
 class Quantizer(Body):
-    """The nodes that replace a quantizer, whose parameters are constants of the model."""
-
     def __init__(
         self, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], opset: int
     ) -> None:
@@ -198,7 +196,6 @@ EXPANSIONS = {
     "Quant": (quantize, (4,)),
     "Trunc": (truncate, (5, 6)),
 }
-"""The function of each operator, and the possible numbers of inputs."""
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:

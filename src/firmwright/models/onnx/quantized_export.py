@@ -137,7 +137,6 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Add weights, which may be constant, dequantized or computed."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)

@@ -95,7 +95,6 @@ def apply_transform(
 
 
 def split(importer: Importer, x: Expr) -> tuple[Expr, Expr]:
-    """Return the real and the imaginary part."""
     emit, axis = importer.block_builder.emit, len(static_shape(x)) - 1
     real, imaginary = (emit(op.take(x, relax.const(i, "int64"), axis)) for i in (0, 1))
     return real, imaginary
@@ -112,7 +111,6 @@ def join(importer: Importer, node: torch.fx.Node, real: Expr, imaginary: Expr) -
 
 
 def convert_parts(importer: Importer, node: torch.fx.Node, value: Expr) -> Expr:
-    """Cast an operand to the type of the parts of a node's result."""
     kind = str(node.meta["val"].dtype.to_real()).removeprefix("torch.")
     if dtype_of(value) == kind:
         return value
@@ -277,4 +275,3 @@ COMPLEX: dict[str, Convert] = {
     "slice.Tensor": cut,
     "sub.Tensor": add,
 }  # fmt: skip
-"""Maps operators to converters that read or return complex numbers."""

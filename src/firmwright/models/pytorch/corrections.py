@@ -1,7 +1,6 @@
 """Corrects results of TVM 0.27's importer of PyTorch programs that differ from torch's results.
 
-Each method corrects one error of TVM, and can be removed after a fix in TVM. TVM has no converters
-of quantized operators.
+Each method corrects one error of TVM, and can be removed after a fix in TVM.
 """
 
 from __future__ import annotations
@@ -167,7 +166,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
 
     def fill(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``full_like(x, value)`` without x, because the elements of x are irrelevant."""
         result = node.meta["val"]
         dtype = self._convert_data_type(result.dtype)
         value = relax.const(node.args[1], dtype)
@@ -377,8 +375,6 @@ def const_like(value: float, like: relax.Expr) -> relax.Expr:
 
 
 def choose_by_type(plain: Converter | None, paired: Converter) -> Converter:
-    """Return a converter that calls ``paired`` for complex numbers, and otherwise ``plain``."""
-
     def convert(node: torch.fx.Node) -> Any:
         if plain is None or uses_complex(node):
             return paired(node)
@@ -388,8 +384,6 @@ def choose_by_type(plain: Converter | None, paired: Converter) -> Converter:
 
 
 def locate_failures(convert: Converter) -> Converter:
-    """Add the operator and its location in the source to the errors of a converter."""
-
     def converted(node: torch.fx.Node) -> Any:
         try:
             return convert(node)

@@ -87,7 +87,6 @@ def copy_sign(x: Tensor, y: Tensor | float) -> Tensor:
 
 
 def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """Evaluate a polynomial whose first coefficient is the constant."""
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient
@@ -318,7 +317,6 @@ def fake_quantize_channels(
 
 
 def choose_storage(low: int, high: int) -> torch.dtype:
-    """Return the smallest integer type that represents all quantized values."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32)
     return next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
 

@@ -1,7 +1,6 @@
 """Exports programs with dynamic shapes again, for the shapes of a recipe.
 
-TVM's converters need lengths that are numbers. torch's export resolves all lengths that depend on
-input lengths.
+TVM's converters need lengths that are numbers.
 """
 
 from __future__ import annotations

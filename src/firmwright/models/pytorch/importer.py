@@ -219,8 +219,7 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers that the importer unrolls are not decomposed. Operators with a converter in the
-    importer are not decomposed either.
+    Recurrent layers that the importer unrolls are not decomposed.
     """
     with suppress_output():
         try:
@@ -241,7 +240,6 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
 
 
 def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
-    """Raise UserError if inputs or outputs are complex."""
     *_, output = program.graph.nodes
     inputs = program.graph_signature.user_inputs
     ports = [n for n in program.graph.nodes if n.name in inputs] + output.all_input_nodes

@@ -66,7 +66,6 @@ def quantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> Exp
 def quantize_along(
     importer: ConstantImporter, node: torch.fx.Node, params: tuple[Expr, Expr], axis: int
 ) -> Expr:
-    """Quantize the first argument along an axis. The last arguments are the limits and the type."""
     *_, lowest, highest, kind = node.args
     dtype = name_type(kind)
     known = find_constant(importer, node)
@@ -125,7 +124,6 @@ def dequantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> E
 
 
 def convert(importer: ConstantImporter, node: torch.fx.Node, value: Expr) -> Expr:
-    """Emit a dequantized value in the type of the node's result."""
     emit, kind = importer.block_builder.emit, name_type(node.meta["val"].dtype)
     result = emit(value)
     return result if dtype_of(result) == kind else emit(op.astype(result, kind))

@@ -1,8 +1,7 @@
 """Unrolls PyTorch's recurrent layers step by step, because TVM supports only a few kinds.
 
-TVM also supports only one layer. torch can unroll recurrent layers, but torch's tensor names do not
-contain the step. This module writes the step into tensor names, so that all steps are quantized
-equally.
+torch can unroll recurrent layers, but torch's tensor names do not contain the step. This module
+writes the step into tensor names, so that all steps are quantized equally.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
 
 
 class Direction:
-    """A direction of a layer: its weights, and the names of its tensors."""
-
     def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
         self.builder, self.label = builder, label
         self.weights, self.biases = weights[:2], weights[2:]
@@ -64,7 +61,6 @@ class Direction:
     def run(
         self, cell: Cell, steps: Sequence[Expr], states: list[Expr], back: bool
     ) -> tuple[list[Expr], list[Expr]]:
-        """Return the first state after each step, and all states after the last step."""
         shown: dict[int, Expr] = {}
         for step in sorted(range(len(steps)), reverse=back):
             self.scope = f"{STEP}{step}/"

@@ -1,9 +1,8 @@
 """Imports Relax modules in TVM's JSON format, which a user's Python function returned.
 
-The format has no separate runtime. Therefore the reference is TVM's Relax virtual machine on the
-host, which runs the unchanged module. The reference and the generated C use the semantics of TVM's
-operators, which define the model. The reference does not use firmwright's rewrites, integer
-arithmetic, schedules, planning and C.
+The reference is TVM's Relax virtual machine on the host, which runs the unchanged module. The
+reference and the generated C use the semantics of TVM's operators, which define the model. The
+reference does not use firmwright's rewrites, integer arithmetic, schedules, planning and C.
 """
 
 from __future__ import annotations
@@ -129,8 +128,6 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Raise UserError if the module calls functions other than Relax operators and TIR functions of
-    the module."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)

@@ -54,7 +54,6 @@ def to_module(result: Any, reference: str) -> tvm.IRModule:
 
 
 def portable_json(module: tvm.IRModule) -> bytes:
-    """Return the module in TVM's JSON format without locations in source files."""
     functions = sorted(module.functions.items(), key=lambda item: str(item[0].name_hint))
     graph = json.loads(tvm.ir.save_json(tvm.IRModule(dict(functions), attrs=module.attrs)))
     nothing = next(i for i, node in enumerate(graph["nodes"]) if node["type"] == "None")

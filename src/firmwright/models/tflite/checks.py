@@ -95,7 +95,6 @@ def refuse_signatures(model: Any, name: str) -> None:
 
 
 def list_stateful_operators(model: Any) -> list[str]:
-    """Return a line for each operator with a state. Separate rules apply to state tensors."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
     reason = "keeps a state between runs, which firmwright does not support for this operator"
     operators = map(graph.Operators, range(graph.OperatorsLength()))
@@ -166,8 +165,6 @@ def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class CheckedTensor:
-    """A tensor of the first subgraph in the form that the rules check."""
-
     tensor: Any
     buffer_bytes: int
     is_arithmetic: bool

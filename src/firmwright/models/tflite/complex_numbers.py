@@ -108,4 +108,3 @@ CONVERSIONS: Mapping[str, Callable[[Any, Any], relax.Expr]] = {
     "RFFT2D": convert_rfft,
     "SQUEEZE": convert_complex_reshape,
 }
-"""The operators on complex numbers that firmwright supports."""

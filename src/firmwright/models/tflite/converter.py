@@ -72,7 +72,6 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return str(super().get_op_code_str(op))
 
     def check_unsupported_ops(self) -> None:
-        """Raise UserError with all operators that TVM converts incorrectly."""
         lines = []
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)

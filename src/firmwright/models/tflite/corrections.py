@@ -1,8 +1,7 @@
 """Corrects errors and gaps of TVM 0.27's TFLite converter, with one function per operator.
 
-The arguments of each function are the converter and an operator of the file. The result is a Relax
-expression. The first sentence describes TVM's error, so that the function can be removed after a
-fix.
+The arguments of each function are the converter and an operator of the file. The first sentence
+describes TVM's error, so that the function can be removed after a fix.
 """
 
 from __future__ import annotations

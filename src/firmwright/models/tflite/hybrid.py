@@ -32,7 +32,6 @@ OPTIONS = {
 
 
 def is_hybrid(converter: Any, op: Any, kind: str) -> bool:
-    """Return whether an operator has quantized weights and float32 activations."""
     if kind not in OPTIONS:
         return False
     source, weights, _ = list_operands(converter, op, kind)

@@ -158,10 +158,6 @@ RUNTIME = f"ai-edge-litert {version('ai-edge-litert')}"
 
 
 def describe(optimized: frozenset[str], kinds: frozenset[str], in_python: Sequence[str]) -> str:
-    """Return the name of the runtime for a network with operators of ``kinds``.
-
-    Python functions compute the custom operators ``in_python``.
-    """
     if in_python:
         return f"{RUNTIME}, and Python functions for {', '.join(in_python)}"
     if optimized and optimized >= kinds:

@@ -216,7 +216,6 @@ def read_floats(converter: Any, tensor: Any) -> npt.NDArray[Any]:
 
 
 def read_weights(converter: Any, tensors: Sequence[Any]) -> Weights:
-    """Return the joined weights of all gates, which all steps use."""
     gates = [converter.get_tensor_value(tensor) for tensor in tensors]
     if gates[0].ndim == 1:
         raise UserError(
@@ -251,7 +250,6 @@ def run_cell(
     axis: int,
     backward: bool = False,
 ) -> tuple[relax.Expr, States]:
-    """Return the result of all steps, and the states after the last step."""
     # One product computes all steps, because the products with the inputs do not depend on earlier
     # steps.
     products = [multiply(converter, d, w, cell.symmetric)

@@ -1,8 +1,7 @@
 """Adds facts to valid TFLite models that TVM's importer needs.
 
 TVM identifies tensors by name, but a name may be missing, not UTF-8, or repeated. TVM reads the
-shape of each tensor, but the shape of a scalar may be missing. TVM does not support all types of
-constants.
+shape of each tensor, but the shape of a scalar may be missing.
 """
 
 from __future__ import annotations
@@ -212,7 +211,6 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def has_idle_dimension(tensor: Any) -> bool:
-    """Return whether a tensor has a single scale for an axis that does not exist."""
     params = tensor.Quantization()
     if params is None or params.ScaleLength() != 1:
         return False

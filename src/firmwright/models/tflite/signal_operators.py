@@ -52,8 +52,6 @@ def list_log_table(_inputs: Kinds, _options: Options) -> list[Array]:
 
 
 def list_noise(inputs: Kinds, _options: Options) -> Kinds:
-    """Return the state of SignalFilterBankSpectralSubtraction, which is the estimate of the
-    noise."""
     return [TensorKind(inputs[0].shape, "uint32")]
 
 
@@ -316,4 +314,3 @@ SIGNAL = {
         requires={"frame_step": INT32_MAX},
     ),
 }
-"""Maps the operators' names in files to definitions."""

@@ -1,7 +1,7 @@
 """Computes the reference of TensorFlow Lite Micro's Signal* operators, bit for bit.
 
-The caller reshapes the results. Source: signal/src and signal/micro/kernels of TFLite Micro. TFLite
-Micro does not write results that are not valid yet. This module writes zeros instead.
+Source: signal/src and signal/micro/kernels of TFLite Micro. TFLite Micro does not write results
+that are not valid yet. This module writes zeros instead.
 """
 
 from __future__ import annotations

@@ -235,7 +235,6 @@ class Inliner:
         return graphs
 
     def check_parameters(self, outer: Sequence[int], graph: Any, inner: Sequence[int]) -> None:
-        """Raise UserError if quantization parameters differ, because LiteRT copies the integers."""
         for one, two in zip(map(int, outer), map(int, inner), strict=True):
             first, second = self.graph.tensors[one], graph.tensors[two]
             a, b = (describe("", tensor) for tensor in (first, second))

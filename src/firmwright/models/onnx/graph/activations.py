@@ -28,7 +28,6 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": (0,),
 }
-"""The default values of alpha and beta per function. Source: ONNX Runtime."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,6 @@ def pack_blocks(digits: npt.NDArray[Any], bits: int, block: int) -> npt.NDArray[
 
 
 def spread(body: NodeBuilder, name: str, positions: str) -> str:
-    """Append a scale or a zero point that is repeated for each element of its block."""
     return body.add("Gather", name, positions, axis=get_attribute(body.node, "axis", 1))
 
 

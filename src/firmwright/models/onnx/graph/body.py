@@ -33,7 +33,6 @@ def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
-    """Replace the nodes of a graph. The new nodes may include nodes of the graph."""
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -94,7 +93,6 @@ class NodeBuilder:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def stack(self, names: list[str], axis: int) -> str:
-        """Append a concatenation of the tensors along a new axis."""
         return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
 
     def unsqueeze(self, name: str, axis: int) -> str:

@@ -1,6 +1,6 @@
 """Rewrites operators of classical machine learning (ai.onnx.ml) as operators of ONNX.
 
-The module covers operators without ONNX's map type. The module ``trees`` rewrites decision trees.
+The module covers operators without ONNX's map type.
 """
 
 from __future__ import annotations
@@ -206,7 +206,6 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def get_labels(node: onnx.NodeProto) -> Any:
-    """Return a classifier's labels, int64 or strings. Trees use another attribute name."""
     labels = get_attribute(node, "classlabels_ints", [])
     labels = get_attribute(node, "classlabels_int64s", labels)
     if labels:
@@ -219,7 +218,6 @@ def decode_labels(node: onnx.NodeProto, name: str) -> Any:
 
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-"""Maps ``post_transform`` to the operator that transforms a classifier's scores."""
 
 
 def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:

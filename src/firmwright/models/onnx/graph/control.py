@@ -1,8 +1,8 @@
 """Resolves loops, branches, sequences and optional values at import.
 
-Firmware has a fixed number of tensors. A sequence becomes a list of tensors. An optional value
-becomes a tensor or is absent. A loop with a known number of steps is unrolled. If the condition of
-a branch is computed, firmware computes both branches and selects one result.
+Firmware has a fixed number of tensors. Sequences become lists of tensors, and loops with a known
+number of steps are unrolled. If the condition of a branch is computed, firmware computes both
+branches and selects one result.
 """
 
 from __future__ import annotations

@@ -27,8 +27,6 @@ DEVIATION_EPSILON = 1e-9
 
 
 class Moments(NamedTuple):
-    """The names of the mean along axes, the data minus the mean, and the variance."""
-
     mean: str
     centered: str
     variance: str

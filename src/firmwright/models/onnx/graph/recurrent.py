@@ -170,7 +170,6 @@ class Direction:
         return weights, bias
 
     def apply(self, position: int, value: str, label: str = "") -> str:
-        """Append the operator's activation function number ``position``."""
         return self.functions[position].add(self.body, value, self.dtype, label)
 
     def add_peephole(self, gate: str, position: int, cell: str) -> str:

@@ -37,8 +37,6 @@ EARLY_OPSET = 10
 """The last opset in which Resize has no coordinate transformation mode."""
 
 IR = 9
-"""The version of ONNX's format for models that ONNX Runtime evaluates."""
-
 EARLY_MODE = "simple"
 """ONNX Runtime's name of the nearest mode of operators without a ``nearest_mode``."""
 
@@ -361,10 +359,6 @@ def describe_stretch(
 def evaluate_in_runtime(
     node: onnx.NodeProto, values: Mapping[str, Array], opset: int
 ) -> Array | None:
-    """Evaluate a node with one result in ONNX Runtime.
-
-    Return None if the runtime rejects the node.
-    """
     data, constants = next(iter(values)), list(values)[1:]
     graph = helper.make_graph(
         [node],

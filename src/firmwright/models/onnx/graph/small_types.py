@@ -49,7 +49,6 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def to_stored_element(element: int) -> int:
-    """Return ONNX's number of the type in which another type is stored."""
     if not element:
         return element
     dtype = helper.tensor_dtype_to_np_dtype(element).name

@@ -153,7 +153,6 @@ class Specializer:
         return [p.name for p in schema.inputs] if schema else []
 
     def has_attribute(self, node: onnx.NodeProto, name: str) -> bool:
-        """Return whether the operator defines the attribute, even if the node omits it."""
         schema = self.schema(node)
         return schema is not None and name in schema.attributes
 

@@ -264,7 +264,6 @@ AGGREGATES = {
     MIN: ("ReduceMin", np.inf),
     MAX: ("ReduceMax", -np.inf),
 }
-"""The reduction of the trees' weights, and the weight of a result that a leaf omits."""
 
 
 def add_results(
