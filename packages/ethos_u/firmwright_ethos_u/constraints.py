@@ -8,8 +8,7 @@ from typing import Any
 
 
 def find_broken_constraint(network: bytes) -> str:
-    """Return Vela's sentence about the first unsupported operator, or '' if the constraint is
-    unknown.
+    """Return Vela's sentence about the first unsupported operator, or ''.
 
     The error of Vela's compiler core contains only the operator. Vela's Python front end has a
     function for each constraint, and its docstring is the sentence. If the front end cannot read

@@ -1,8 +1,7 @@
-"""Simulates one job of a program on this machine. The results overwrite the regions in the job's
-file.
+"""Simulates one job of a program on this machine.
 
-The file contains 32-bit integers (bytes of the payload, number of regions, bytes of each region),
-the payload, and the regions. Region 0 is read-only.
+The job's file contains 32-bit integers (bytes of the payload, number of regions, bytes of each
+region), the payload, and the regions. The results overwrite the regions. Region 0 is read-only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Finds the layers of a quantized network that Vela may compile, and the activation of each
-layer."""
+"""Finds the layers of a quantized network that Vela may compile, and their activations."""
 
 from __future__ import annotations
 
@@ -130,8 +129,7 @@ def make_requantized(found: Requantized, arithmetic: int) -> Layer:
 
 
 def find_arithmetic_layers(module: tvm.IRModule) -> Iterator[Layer]:
-    """Yield the operators of `main` with a quantized result, including the clip after an
-    operator."""
+    """Yield the operators of `main` with a quantized result, and a following clip."""
     uses = count_readers(module)
     clips = {
         variable: binding

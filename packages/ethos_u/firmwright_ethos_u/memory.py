@@ -156,8 +156,7 @@ def input_map(operation: Operation, prefix: str, shape: tuple[int, int, int]) ->
 
 
 def copy(operation: Operation, memory: Memory) -> None:
-    """Execute a one-dimensional transfer between regions, or from a region to the internal
-    memory."""
+    """Execute a one-dimensional transfer to a region or to the internal memory."""
     if operation.parameter:
         raise operation.reject(f"has an unsupported parameter {operation.parameter:#x}")
     source = operation.fields("DMA0_SRC_REGION")

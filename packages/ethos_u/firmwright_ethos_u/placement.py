@@ -1,5 +1,4 @@
-"""Finds the layers that Vela compiles, and merges them into regions that are as large as
-possible."""
+"""Finds the layers that Vela compiles, and merges them into the largest regions."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from firmwright.device import (
 
 
 class Requantized(NamedTuple):
-    """A quantize operator of dequantized values, its tensors, and the variables of both
-    operators."""
+    """A quantize operator of dequantized values, its tensors, and the variables of both."""
 
     call: Any
     operands: tuple[StoredTensor, ...]

@@ -21,12 +21,11 @@ def run_in_sequence(
     outputs: Sequence[str],
     run: Callable[[dict[str, Array]], Sequence[Array]],
 ) -> list[list[Array]]:
-    """Return the outputs of each sample. The final states of a sample are inputs of the next
-    sample.
+    """Return the outputs of each sample.
 
-    ``run`` receives all inputs of the model and returns all ``outputs``. Only states with an output
-    are passed to the next sample, because the model keeps the other states. Outputs without
-    elements are omitted, as in importers.
+    The final states of a sample are inputs of the next sample. ``run`` receives all inputs of the
+    model and returns all ``outputs``. Only states with an output are passed to the next sample,
+    because the model keeps the other states. Outputs without elements are omitted, as in importers.
     """
     handed = [state for state in states if state.output]
     kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]

@@ -1,5 +1,4 @@
-"""Stores the quantization parameters of inputs and outputs in formats without a field for
-parameters.
+"""Stores the quantization parameters of inputs and outputs as metadata.
 
 The operators of an ONNX graph or a Relax module usually determine these parameters: a dequantize
 operator reads an input, and a quantize operator writes an output. A network that firmwright

@@ -73,10 +73,10 @@ def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def sort_nodes(graph: onnx.GraphProto) -> None:
-    """Move each node after the nodes whose results it reads. The order of other nodes does not
-    change.
+    """Move each node after the nodes whose results it reads.
 
-    A graph with a cycle remains unchanged, because the checks report the cycle.
+    The order of other nodes does not change. A graph with a cycle remains unchanged, because the
+    checks report the cycle.
     """
     writers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
     reads = [{writers[name] for name in list_reads(node) if name in writers} for node in graph.node]
@@ -153,8 +153,7 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
 
 
 def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove ``accuracy_level`` of MatMulNBits, because this attribute permits less precise
-    products.
+    """Remove ``accuracy_level`` of MatMulNBits, which permits less precise products.
 
     With level 4, ONNX Runtime rounds the data of a block to 8 bits. The returned note names the
     nodes.

@@ -93,8 +93,7 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 
 
 def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the attributes that refer to attributes of a function, although the node is not in a
-    function."""
+    """Yield the attributes that refer to attributes of a function outside of functions."""
     for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
         yield f"{describe(node)}: only a node of a function can refer to its attribute '{name}'"
 

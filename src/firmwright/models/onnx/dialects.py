@@ -24,11 +24,10 @@ DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
 
 
 class Body:
-    """The nodes that replace a node. The names of new tensors begin with the name of the node's
-    result.
+    """The nodes that replace a node.
 
-    ``channel_shape`` is the shape of numbers per channel of a convolution's result. The shape is
-    empty for other operators.
+    The names of new tensors begin with the name of the node's result. ``channel_shape`` is the
+    shape of numbers per channel of a convolution's result. The shape is empty for other operators.
     """
 
     def __init__(

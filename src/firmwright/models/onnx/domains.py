@@ -45,8 +45,7 @@ LEAST_INPUTS = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""The minimum number of inputs of com.microsoft's operators, which ONNX's checker does not
-check."""
+"""The minimum number of inputs of com.microsoft's operators. ONNX's checker has no minimum."""
 
 
 def get_opset(model: onnx.ModelProto) -> int:

@@ -125,8 +125,7 @@ def state(node: onnx.NodeProto, name: str, value: Any) -> None:
 
 
 def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
-    """Append axes of length 1 to the second operand, so that the operand is aligned with
-    ``axis``."""
+    """Append axes of length 1 to the second operand, so that ``axis`` aligns the operands."""
     axis = take(node, "axis", 1 if node.op_type == "PRelu" else None)
     is_aligned = not take(node, "broadcast", node.op_type == "PRelu") or axis is None
     if is_aligned:

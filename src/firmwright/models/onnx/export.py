@@ -195,10 +195,10 @@ class Exporter:
         return result
 
     def put_channels_first(self, argument: relax.Expr, layout: str) -> str:
-        """Return the name of a tensor with channels first. ``layout`` is the tensor's layout in
-        Relax.
+        """Return the name of a tensor with channels first.
 
-        Raises NotExportableError if the layout is not supported.
+        ``layout`` is the tensor's layout in Relax. Raises NotExportableError if the layout is not
+        supported.
         """
         value = self.get_value(argument)
         if layout in ("NCW", "NCHW", "NCDHW"):

@@ -1,5 +1,4 @@
-"""Replaces inputs of an ONNX model with values of the recipe, and sets the lengths of
-dimensions."""
+"""Replaces inputs of an ONNX model with values, and sets the lengths of dimensions."""
 
 from __future__ import annotations
 

@@ -107,10 +107,9 @@ def run_onnx_evaluator(
 
 
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
-    """Return the results of all nodes outside subgraphs. Each result becomes an output of the
-    model.
+    """Return the results of all nodes outside subgraphs.
 
-    Raises UserError if ONNX Runtime rejects the model.
+    Each result becomes an output of the model. Raises UserError if ONNX Runtime rejects the model.
     """
     model = onnx.load_model_from_string(data)
     normalize_forms(model)

@@ -199,10 +199,10 @@ EXPANSIONS = {
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Replace QONNX's quantizers of a model, and return a note on quantizers that compute on
-    floats.
+    """Replace QONNX's quantizers of a model.
 
-    Raises UserError if parameters are not constants, or if a rounding is unknown.
+    The returned note lists the quantizers that compute on floats. Raises UserError if parameters
+    are not constants, or if a rounding is unknown.
     """
     graph = model.graph
     if not any(is_quantizer(node) for node in graph.node):
@@ -244,8 +244,7 @@ def is_quantizer(node: onnx.NodeProto) -> bool:
 
 
 def raise_opset(model: onnx.ModelProto) -> None:
-    """Set opset 13 for a model of opset 11 or 12, if both opsets define the model's operators
-    equally."""
+    """Set opset 13 for a model of opset 11 or 12, if the operators of both opsets are equal."""
     nodes = model.graph.node
     has_bodies = any(a.HasField("g") or a.graphs for n in nodes for a in n.attribute)
     is_changed = any(n.op_type in CHANGED for n in nodes) or has_bodies or model.functions

@@ -119,8 +119,10 @@ class QuantizedExporter(FloatExporter):
         )
 
     def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a maximum or minimum. 8-bit integers become int32, because ONNX Runtime does not
-        support 8-bit operands."""
+        """Write a maximum or minimum.
+
+        8-bit integers become int32, because ONNX Runtime does not support 8-bit operands.
+        """
         integers = dtype_of(call)
         if integers == "float32":
             return self.elementwise(call)

@@ -293,8 +293,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(total, kind))
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
-        """Import a transposed 3D convolution, because TVM's importer does not support the
-        operator."""
+        """Import a transposed 3D convolution, which TVM's importer does not support."""
         x, weights, bias, strides, pads, dilation, transposed, more, groups = node.args
         if not transposed or len(self.shape_of(self.env[x])) != 5:
             return super()._convolution(node)

@@ -94,8 +94,7 @@ def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def invert_error_function(x: Tensor) -> Tensor:
-    """Return the inverse of ``erf``, from a quotient of polynomials and two steps of Newton's
-    method."""
+    """Return the inverse of ``erf``, from a quotient of polynomials and two Newton steps."""
     size = x.abs()
     square = x * x
     inner = x * evaluate_polynomial(square, CENTRAL[0]) / evaluate_polynomial(square, CENTRAL[1])

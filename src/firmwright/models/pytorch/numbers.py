@@ -1,5 +1,4 @@
-"""Evaluates the parts of a PyTorch program that do not depend on inputs, such as attention
-masks."""
+"""Evaluates the parts of a PyTorch program that do not depend on inputs."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ class Windows:
     parts: int = 0
 
     def locate(self, result: Any, tap: Any) -> tuple[Any, Any]:
-        """Return the index of the element that a result reads, and whether the element is in the
-        window."""
+        """Return the index of an element, and whether the element is in the window."""
         if not self.parts:
             index_of = result * self.step - self.pad + tap * self.dilation
             return index_of, tirx.And(index_of >= 0, index_of < self.length)
@@ -108,8 +107,7 @@ def make_taps(windows: Sequence[Windows]) -> list[Any]:
 def read_taps(
     data: te.Tensor, index: Sequence[Any], windows: Sequence[Windows], taps: Sequence[Any]
 ) -> tuple[Any, Any, Any]:
-    """Return an element of a window, whether the element is inside the image, and the position in
-    the image."""
+    """Return an element of a window, whether the element exists, and its position."""
     first = len(index) - len(windows)
     pairs = [w.locate(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
     inside = tirx.all(*(is_inside for _, is_inside in pairs))

@@ -85,8 +85,7 @@ def takes_numbers(node: torch.fx.Node) -> bool:
 
 
 def wrap_number(number: Any, kind: torch.dtype) -> Any:
-    """Return the lowest bits of a number, because torch's conversions to integer types wrap
-    around."""
+    """Return the lowest bits of a number, because torch's integer conversions wrap around."""
     if not isinstance(number, int) or kind.is_floating_point or kind == torch.bool:
         return number
     return torch.tensor(int(number)).to(kind).item()

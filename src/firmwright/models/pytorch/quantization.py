@@ -44,8 +44,7 @@ def find_limits(kind: torch.dtype, low: Number | None, high: Number | None) -> t
 def choose_qparams(
     x: Tensor, low: int, high: int, eps: float, _: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return PT2E's scale (float64) and zero point (int64) of a tensor, each with the shape
-    (1,)."""
+    """Return PT2E's scale (float64) and zero point (int64) of a tensor, both (1,)."""
     ends = x.amin().clamp(max=0), x.amax().clamp(min=0)
     scale, zero = cover_range(*ends, low, high, eps)
     return scale.reshape(1).double(), zero.reshape(1).long()
@@ -201,8 +200,7 @@ LIBRARY = torch.library.Library("torchao", "FRAGMENT")
 
 
 def define_torchao() -> None:
-    """Define the operators of torchao, unless the package torchao has defined them in this
-    process."""
+    """Define the operators of torchao, unless the package torchao has defined them."""
     for name, schema in SCHEMAS.items():
         if not hasattr(torch.ops.torchao, name):
             LIBRARY.define(name + schema)
@@ -210,8 +208,7 @@ def define_torchao() -> None:
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return a dictionary of operators and functions that replace an operator with core
-    operators."""
+    """Return the functions that replace an operator with core operators."""
     torchao = {
         getattr(torch.ops.torchao, name).default: function
         for name, function in TORCHAO.items()

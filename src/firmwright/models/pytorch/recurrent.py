@@ -133,8 +133,7 @@ def are_written_out(program: torch.export.ExportedProgram) -> bool:
 
 
 def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
-    """Return the sequence and the last states of a recurrent layer, which is unrolled step by
-    step."""
+    """Unroll a recurrent layer, and return the sequence and the last states."""
     data, states, params, has_biases, layers, _, _, both_directions, batch_first = node.args
     states = states if isinstance(states, list | tuple) else [states]
     builder, sequence = importer.block_builder, importer.env[data]

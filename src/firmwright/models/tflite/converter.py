@@ -1,5 +1,4 @@
-"""Extends TVM's TFLite converter with names, quantization parameters, corrections and
-rejections."""
+"""Extends TVM's TFLite converter with names, parameters, corrections and rejections."""
 
 from __future__ import annotations
 
@@ -183,8 +182,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return super().get_tensor_value(tensor_wrapper, is_sparse)
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
-        """Dequantize the inputs of an operator, convert the operator in float32, and quantize the
-        result."""
+        """Convert an operator in float32 between dequantize and quantize operators."""
         inputs, (target,) = self.get_input_tensors(op), self.get_output_tensors(op)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t

@@ -277,8 +277,7 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
-    """Convert CONV_3D_TRANSPOSE, because TVM does not support the layout and ignores the result's
-    shape."""
+    """Convert CONV_3D_TRANSPOSE, because TVM ignores the result's shape and the layout."""
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
     options = converter._get_builtin_options(op, tflite.Conv3DOptions)
@@ -329,8 +328,7 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 
 def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
-    """Convert RESIZE_BILINEAR, because TVM divides by zero for aligned corners and a result length
-    of 1."""
+    """Convert RESIZE_BILINEAR. Raises UserError for results for which TVM divides by zero."""
     options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
     if options.AlignCorners():
         _, size = converter.get_input_tensors(op)

@@ -108,8 +108,7 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
 
 @contextmanager
 def label_errors(label: str) -> Iterator[None]:
-    """Add the operator to the errors of a block, except for errors with a location in the
-    recipe."""
+    """Add the operator to errors that do not have a location in the recipe."""
     try:
         yield
     except DiagnosticError:

@@ -61,8 +61,7 @@ def nearest_indices(
 
 
 def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
-    """Convert MIRROR_PAD, because TVM does not support the symmetric mode, which repeats the
-    border."""
+    """Convert MIRROR_PAD, because TVM does not support the symmetric mode."""
     source, paddings = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.MirrorPadOptions)
     mode = "reflect" if options.Mode() == 0 else "symmetric"
@@ -76,8 +75,7 @@ def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
-    """Convert STRIDED_SLICE, because TVM misreads bounds before the first element for negative
-    strides.
+    """Convert STRIDED_SLICE, because TVM misreads some bounds of negative strides.
 
     Source of the masks: tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
@@ -118,8 +116,7 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_unpack(converter: Any, op: Any) -> relax.Expr:
-    """Convert UNPACK to one slice per part, because TVM's split uses fields of another tuple
-    type."""
+    """Convert UNPACK to one slice per part, because the fields of TVM's split are wrong."""
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.UnpackOptions)
     data = converter.get_tensor_expr(source)
@@ -132,8 +129,7 @@ def convert_unpack(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
-    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose, because TVM calls a runtime
-    function."""
+    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose. TVM calls a runtime function."""
     source, block_tensor, paddings = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     lengths = shape_of(converter, source)

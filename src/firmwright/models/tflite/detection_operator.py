@@ -111,8 +111,7 @@ def number_sizes(inputs: Kinds, options: Options) -> list[int]:
 
 
 def clear_undefined(results: Sequence[Array], options: Options) -> list[Array]:
-    """Replace the results after the last object with zeros, because LiteRT does not write these
-    results."""
+    """Set the results after the last object to zeros, because LiteRT does not write them."""
     boxes, classes, scores, count = results
     per_box, number = options["max_classes_per_detection"], int(count.reshape(-1)[0])
     positions = np.arange(scores.size)

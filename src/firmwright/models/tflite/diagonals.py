@@ -36,8 +36,7 @@ def convert_matrix_set_diag(converter: Any, op: Any) -> relax.Expr:
 def replace_diagonals(
     matrix: relax.Expr, diagonal: relax.Expr, rows: int, columns: int
 ) -> relax.Expr:
-    """Replace the diagonals of matrices (..., rows, columns) with ``diagonal`` (..., smaller
-    length)."""
+    """Replace the diagonals (..., smaller length) of matrices (..., rows, columns)."""
     places = np.minimum(np.arange(rows), min(rows, columns) - 1).astype("int64")
     per_row = relax.op.take(diagonal, relax.const(places), axis=-1)
     is_diagonal = relax.const(np.eye(rows, columns, dtype=bool))

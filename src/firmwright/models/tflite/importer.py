@@ -211,10 +211,10 @@ def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
 
 
 def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -> Tensor:
-    """Return a graph input or output with the name ``label``. ``shapes`` maps tensor names to
-    shapes.
+    """Return a graph input or output with the name ``label``.
 
-    Raises UserError if the shape is dynamic, or if the type is not supported.
+    ``shapes`` maps tensor names to shapes. Raises UserError if the shape is dynamic, or if the type
+    is not supported.
     """
     tensor = graph.Tensors(index)
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None

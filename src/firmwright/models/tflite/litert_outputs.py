@@ -46,8 +46,7 @@ MISSING_KERNEL = "Didn't find op for builtin opcode"
 
 
 def load_interpreter(data: bytes) -> None:
-    """Load a model with LiteRT's reference kernels, or with optimized kernels if a kernel is
-    missing."""
+    """Load a model with LiteRT's reference kernels, or else with optimized kernels."""
     try:
         make_interpreter(data)
     except (ValueError, RuntimeError) as error:

@@ -65,11 +65,11 @@ class Projection:
 
 @dataclass(frozen=True)
 class IntegerCell:
-    """The constants of all steps. The keys of mappings are input indices of a gate's weights, 1 to
-    4.
+    """The constants of all steps.
 
-    ``products`` contains the products with the input, and the products with the output state.
-    ``clip`` is the maximum magnitude of the cell state, or 0 without a clip.
+    The keys of mappings are input indices of a gate's weights, 1 to 4. ``products`` contains the
+    products with the input, and the products with the output state. ``clip`` is the maximum
+    magnitude of the cell state, or 0 without a clip.
     """
 
     products: tuple[Products, Products]
@@ -82,8 +82,7 @@ class IntegerCell:
 
     @property
     def table_step(self) -> int:
-        """Return the ``step`` of :func:`list_exponentials`, the logarithm of the exponents'
-        distance."""
+        """Return the ``step`` of :func:`list_exponentials`."""
         return min(SIGMOID_BITS, 16 + self.cell_exponent)
 
 
@@ -380,8 +379,7 @@ def compute(
     shape: tuple[int, ...],
     *values: relax.Expr,
 ) -> relax.Expr:
-    """Return a tensor of ``shape`` that ``function`` computes in int32 and that is cast to
-    ``dtype``.
+    """Return a tensor that ``function`` computes in int32, cast to ``dtype``.
 
     The arguments of ``function`` are a position and all ``values``.
     """

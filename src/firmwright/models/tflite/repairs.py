@@ -55,10 +55,10 @@ def repair(data: bytes) -> bytes:
 
 
 def repair_tensors(model: Any) -> bool:
-    """Set unique names and missing shapes, and remove empty scales. Return whether the model
-    changed.
+    """Set unique names and missing shapes, and remove empty scales.
 
-    Scales of float32 tensors are also removed, because LiteRT's kernels ignore these scales.
+    Scales of float32 tensors are also removed, because LiteRT's kernels ignore these scales. Return
+    whether the model changed.
     """
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]

@@ -25,8 +25,10 @@ from firmwright.models.tflite.custom_operators import (
 
 INT16, UINT32 = ("int16",), ("uint32",)
 MOST_GAINS = 125
-"""The number of entries in SignalPCAN's table: 2 for small numbers, and 4 per number of bits from
-2."""
+"""The number of entries in SignalPCAN's table.
+
+The table has 2 entries for small numbers, and 4 entries per number of bits from 2.
+"""
 
 FFT_TYPES = ("int16", "int32", "float32")
 
@@ -42,8 +44,7 @@ def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Refer
 
 
 def flatten(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Reference:
-    """Return a reference for vectors that accepts inputs of any rank, because the C code ignores
-    shapes."""
+    """Return a reference for vectors that accepts any rank, because the C code ignores shapes."""
     return reshape(lambda inputs, options: compute([a.reshape(-1) for a in inputs], options))
 
 

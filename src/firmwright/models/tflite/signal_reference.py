@@ -50,8 +50,7 @@ def compute_auto_scale(inputs: Arrays, _options: Options) -> list[Array]:
 
 
 def compute_energy(inputs: Arrays, options: Options) -> list[Array]:
-    """Return the squared magnitudes of the complex numbers between two indices, and 0 for other
-    numbers."""
+    """Return the squared magnitudes of complex numbers between two indices, and 0 elsewhere."""
     pairs = inputs[0].reshape(-1, 2).astype("int64")
     energy = np.zeros(len(pairs), "uint32")
     chosen = slice(options["start_index"], options["end_index"])
@@ -114,8 +113,7 @@ def compute_pcan(inputs: Arrays, options: Options) -> list[Array]:
 
 
 def look_up_gain(x: int, table: Sequence[int]) -> int:
-    """Return a piecewise quadratic function with one piece per number of bits and 4 entries per
-    piece."""
+    """Return a piecewise quadratic function. Each number of bits has a piece of 4 entries."""
     if x <= 2:
         return table[x]
     bits = x.bit_length()
@@ -149,8 +147,7 @@ def log(x: int, scale: int) -> int:
 
 
 def compute_frames(inputs: Arrays, options: Options) -> list[Array]:
-    """Return overlapping frames, whether all frames are valid, the last samples, and the number of
-    steps."""
+    """Return overlapping frames, their validity, the last samples, and the number of steps."""
     data, history, count = inputs
     size, step = options["frame_size"], options["frame_step"]
     kept = count_kept_samples(options)
@@ -173,8 +170,7 @@ def count_kept_samples(options: Options) -> int:
 
 
 def compute_stack(inputs: Arrays, options: Options) -> list[Array]:
-    """Return consecutive vectors as one vector, whether this vector is valid, the queue, and the
-    queue's state.
+    """Return consecutive vectors as one vector, its validity, the queue, and the queue's state.
 
     The state contains the number of vectors in the queue, and 1 after the first run. The first
     vector is repeated as the left context.

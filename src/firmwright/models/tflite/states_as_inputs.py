@@ -147,8 +147,7 @@ class Exposer:
             operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
 
     def list_variables(self, operator: Any) -> list[int]:
-        """Return the positions of a custom operator's variable tensors, which the operator
-        overwrites."""
+        """Return the positions of variable tensors, which a custom operator overwrites."""
         given = [int(i) for i in operator.inputs]
         return [p for p, i in enumerate(given) if i >= 0 and self.graph.tensors[i].isVariable]
 

@@ -16,8 +16,7 @@ from firmwright.plugins import list_tflite_vendors, load_plugin
 
 
 def find_vendor_importer(model: Any) -> Importer | None:
-    """Return the importer for one of the file's custom operators. Return None if no package has
-    one.
+    """Return the importer for one of the file's custom operators, or None.
 
     Raises UserError if there are several importers.
     """

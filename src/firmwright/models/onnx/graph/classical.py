@@ -116,8 +116,7 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a TfIdfVectorizer of numbers, which counts the occurrences of each sequence of the
-    pool.
+    """Rewrite a TfIdfVectorizer of numbers, which counts the sequences of the pool.
 
     The elements of an occurrence have a constant distance, from 1 to max_skip_count + 1.
     """

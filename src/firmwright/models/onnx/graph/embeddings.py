@@ -76,10 +76,10 @@ def embed(
 
 
 def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RotaryEmbedding, which rotates pairs of elements by angles that depend on the
-    position.
+    """Rewrite a RotaryEmbedding, which rotates pairs of elements.
 
-    The input is (batch, length, hidden) or (batch, heads, length, size).
+    The angles depend on the position. The input is (batch, length, hidden) or (batch, heads,
+    length, size).
     """
     data, positions, cosines, sines = read_inputs(node, 4)
     shape, numbers, table = (walk.shape(name) or () for name in (data, positions, cosines))

@@ -279,10 +279,10 @@ class BlockWeights:
 
 
 def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
-    """Return the weights of a MatMulNBits. Return None if the weights are not constants in plain
-    order.
+    """Return the weights of a MatMulNBits.
 
-    Raises UserError if the last axis of the data does not have K elements.
+    Return None if the weights are not constants in plain order. Raises UserError if the last axis
+    of the data does not have K elements.
     """
     data, b, scales, zeros, groups, _ = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():

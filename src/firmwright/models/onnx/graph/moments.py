@@ -85,8 +85,7 @@ def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_instance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an InstanceNormalization in float64 as a GroupNormalization with one channel per
-    group.
+    """Rewrite an InstanceNormalization in float64 as a GroupNormalization.
 
     TVM does not support InstanceNormalization in float64.
     """

@@ -1,5 +1,4 @@
-"""Unrolls RNN, GRU, LSTM and Scan over a known number of steps, because TVM does not support these
-operators."""
+"""Unrolls RNN, GRU, LSTM and Scan, because TVM does not support these operators."""
 
 from __future__ import annotations
 

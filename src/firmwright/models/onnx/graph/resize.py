@@ -67,8 +67,7 @@ class AxisResize:
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """The length and requested size of the axis whose scale this axis uses, if sizes are rounded
-    up."""
+    """The length and the requested size of the axis whose scale this axis uses."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +140,7 @@ def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether the scales are fractional, and element positions depend on the size of an
-    axis."""
+    """Return whether fractional scales need sizes, because positions depend on the size."""
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()

@@ -338,8 +338,7 @@ def list_reads(node: onnx.NodeProto) -> list[str]:
 def inline_function(
     function: onnx.FunctionProto, node: onnx.NodeProto, schema: OpSchema
 ) -> list[onnx.NodeProto]:
-    """Return a function's nodes with the tensors and attributes of the node that calls the
-    function.
+    """Return a function's nodes with the tensors and attributes of the calling node.
 
     Nodes that read an omitted input are omitted.
     """

@@ -23,8 +23,7 @@ def is_string(name: str, walk: Specializer) -> bool:
 
 
 def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Store the result type of an Equal of strings, because ONNX infers this type only since opset
-    19."""
+    """Store the result type of an Equal of strings, which ONNX infers only since opset 19."""
     shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
     known = [shape for shape in shapes if shape is not None]
     if len(known) == len(node.input):

@@ -71,8 +71,7 @@ def read_kernel(node: onnx.NodeProto) -> str:
 
 
 def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
-    """Raise UserError if the rows of the input do not have ``width`` elements, or if rho is
-    missing."""
+    """Raise UserError if rho is missing, or if a row does not have ``width`` elements."""
     shape = walk.shape(node.input[0])
     if shape is not None and (len(shape) not in (1, 2) or shape[-1] != width):
         refuse_inconsistent(

@@ -215,8 +215,7 @@ def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
 
 
 class Neighbors(NamedTuple):
-    """The pixels (int64) before and after each sample along an axis, and the weights of these
-    pixels."""
+    """The pixels (int64) before and after each sample along an axis, and their weights."""
 
     pixels: list[str]
     weights: list[str]
