@@ -277,7 +277,7 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
-    """Convert CONV_3D_TRANSPOSE, because TVM ignores the result's shape and the layout."""
+    """Convert CONV_3D_TRANSPOSE, because TVM ignores the shape and cannot lower the layout."""
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
     options = converter._get_builtin_options(op, tflite.Conv3DOptions)

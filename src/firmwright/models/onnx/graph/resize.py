@@ -140,7 +140,7 @@ def is_identity(stretch: AxisResize, length: int, settings: Mapping[str, Any]) -
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether fractional scales need sizes, because positions depend on the size."""
+    """Return whether the scales are fractional, and positions depend on the size of an axis."""
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
