@@ -58,7 +58,6 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
     main = Parser(
         prog="firmwright", description="One YAML recipe in, one reproducible firmware bundle out."
     )

@@ -111,7 +111,7 @@ class FolderChanges:
             self.inotify.close()
 
     def listen_in(self, folders: Iterable[str]) -> None:
-        """End the next sleeps after a change in these folders."""
+        """Make the next sleeps end after a change in these folders."""
         if not self.inotify:
             return
         from inotify_simple import flags, masks

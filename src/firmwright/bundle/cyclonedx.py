@@ -79,7 +79,6 @@ def make_reference(component: Component) -> str:
 
 
 def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
-    """Return a component without unknown facts."""
     optional = {
         "version": component.version,
         "description": component.description,

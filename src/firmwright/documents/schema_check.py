@@ -235,7 +235,6 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return a short description of a value for a message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

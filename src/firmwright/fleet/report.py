@@ -140,7 +140,6 @@ def compare(name: str, before: object, now: object) -> str:
 
 
 def render_markdown(head: str, rows: Sequence[Row]) -> str:
-    """Return the table and the messages below it, for a pull request or a summary of CI."""
     lines = ["# Fleet", "", f"{head}.", "", make_line(COLUMNS), make_line(["---"] * len(COLUMNS))]
     lines += [make_line(row.cells) for row in rows]
     for row in rows:

@@ -171,7 +171,6 @@ class Network:
         return tuple(options[chosen.get(i, 0)] for i, options in enumerate(self.options))
 
     def make_tables(self, counts: Mapping[int, int]) -> Iterator[Table]:
-        """Yield the costs of the regions, and the costs of moving each tensor."""
         for node in counts:
             prices = [o.price.amount if o.price else 0 for o in self.options[node]]
             yield Table((node,), np.array(prices, float))

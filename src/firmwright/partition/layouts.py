@@ -211,7 +211,6 @@ class TransformInserter:
         return self.moved[name]
 
     def append_transform(self, name: str, inward: bool) -> str:
-        """Append the region that transforms a tensor, and return the name of the result."""
         plain = self.plain[name]
         region = f"{name.removesuffix('_result')}_to_{self.device if inward else 'plain'}"
         result = replace(plain, name=f"{region}_result")

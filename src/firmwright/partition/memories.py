@@ -135,7 +135,6 @@ class CopyInserter:
         return made[0] if made else self.append_copy(name, memories[0], reader)
 
     def append_copy(self, name: str, memory: str, reader: str) -> str:
-        """Append the region that copies a tensor, and return the name of the copy."""
         tensor, source = self.tensors[name], self.memory_of[name]
         region = f"{name.removesuffix('_result')}_to_{memory}"
         result = replace(tensor, name=f"{region}_result")

@@ -108,7 +108,6 @@ def place_call_files(
 
 
 def place_library_files(prefix: str) -> dict[str, str]:
-    """Return the paths of the headers for the user's C functions."""
     shared = ("libraries/fw_dltensor.h.j2", "libraries/fw_libraries.h.j2")
     return {
         **place_network_files(["libraries/libraries.h.j2"], prefix),

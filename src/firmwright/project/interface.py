@@ -196,7 +196,6 @@ class StatePort:
 
 
 def make_state_ports(states: Sequence[State], buffers: Sequence[Buffer]) -> list[StatePort]:
-    """Return the states with their positions in the arena."""
     members = make_unique_identifiers(state.tensor.name for state in states)
     return [
         StatePort(

@@ -190,7 +190,6 @@ def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list
 
 @contextmanager
 def mute_logging() -> Iterator[None]:
-    """Mute the warnings of other libraries within the context."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -213,7 +212,6 @@ def choose_activation_params(
     options: QuantizeOptions,
     layers: LayerChoice,
 ) -> dict[str, QuantParams]:
-    """Return the quantization parameters of each float tensor that was calibrated."""
     makers = {o: n for n in model.graph.node for o in n.output}
     shown_by = find_fused_outputs(model)
     params_of: dict[str, QuantParams] = {}

@@ -46,7 +46,6 @@ def format_snr(signal: SignalQuality) -> str:
 
 
 def format_accuracy(record: AccuracyRecord) -> list[str]:
-    """Return the lines of a table with one column per network."""
     count = len(record.samples)
     title = f"accuracy on {count} sample{'s' if count != 1 else ''}"
     rows = [[f"{title:<{LABEL_WIDTH}}", *(f"{name:>{VALUE_WIDTH}}" for name in record.top1)]]

@@ -114,7 +114,6 @@ def draw_timeline(report: Report) -> tuple[Track, ...]:
 
 
 def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
-    """Return the parts of a layer's time, one after the other."""
     assert report.total is not None
     if layer.time is None:
         return []

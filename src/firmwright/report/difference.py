@@ -131,7 +131,6 @@ AREAS: Mapping[str, Callable[[Manifest], Values]] = {
 
 
 def format_difference(found: Difference) -> str:
-    """Return a table for each area that changed."""
     if found.is_same:
         return f"same: {found.before_sha256}"
     lines: list[str] = []

@@ -70,7 +70,6 @@ def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
 
 
 def list_sizes(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
-    """Yield the bytes of a layer, the bits of its weights, and its memories."""
     size = layer.size
     yield (
         "bytes",

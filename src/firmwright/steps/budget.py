@@ -65,7 +65,6 @@ def measure(job: Job) -> Iterator[Use]:
 
 
 def measure_time(timeline: Timeline) -> Iterator[Use]:
-    """Yield the time of an inference in each known unit."""
     executed = [(layer.name, layer.counted.instructions) for layer in timeline.layers]
     yield "instructions", sum(n for _, n in executed), "instructions", order_parts(executed)
     if timeline.unit != CYCLES:

@@ -84,7 +84,6 @@ def choose(
 def summarize(
     arrays: Mapping[str, Array], encoded: Mapping[str, Array], encodings: Encodings
 ) -> str:
-    """Return the sentence about the bytes and the instructions of all encoded arrays."""
     before, after = (sum(array.nbytes for array in each.values()) for each in (arrays, encoded))
     instructions = sum(each.instructions for each in encodings.values())
     return (

@@ -26,7 +26,6 @@ from firmwright.verify.batches import join_outputs, join_samples
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the C files of the application, with the first sample of the run."""
     regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
     plan, caller = artifacts.PLAN.read(job), job.recipe.arena == "caller"
     write_demo(

@@ -51,7 +51,6 @@ def write_packages(
     drivers: Mapping[str, str],
     folder: Path,
 ) -> None:
-    """Write the package of each build system into a folder with the build system's name."""
     options = require(job.recipe.export)
     package = Package(
         title=job.recipe.name,
@@ -70,7 +69,6 @@ def write_packages(
 
 
 def render_drivers(job: Job) -> dict[str, str]:
-    """Map file names to the portable drivers of the network's devices."""
     own = tuple(template_folders(job.recipe).values())
     drivers = {}
     for device in find_driven_devices(job):

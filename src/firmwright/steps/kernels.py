@@ -57,7 +57,6 @@ def run(job: Job, folder: Path) -> None:
 
 
 def summarize(kernels: Kernels) -> str:
-    """Return a sentence that lists the operators on quantized values that run in float32."""
     floats = [str(operator) for operator in kernels.float_operators]
     more = (
         f" and {len(floats) - MAX_LISTED} more: see the manifest"

@@ -21,7 +21,6 @@ from firmwright.transforms.integers.remarks import explain_floats
 
 
 def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterface]:
-    """Apply all rewrites to the network before its compilation: optional, custom and canonical."""
     module = prepare_module(network, select_rewrites(job), list_custom_rewrites(job))
     return module, artifacts.NETWORK_INTERFACE.read(job)
 

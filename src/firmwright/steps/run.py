@@ -193,7 +193,6 @@ def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[st
 
 
 def list_remarks(record: RunRecord) -> list[str]:
-    """Return notes about repeated samples, stalls, and counts of devices."""
     given, different = len(record.inputs), len(set(record.inputs))
     filled = record.batch > 1 and different < given
     all_cycles = sum(record.cycles_by_function.values())

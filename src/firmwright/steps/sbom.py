@@ -25,7 +25,6 @@ from firmwright.recipe.releases import Release
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
-    """Map file names in the bundle to both forms of the SBOM."""
     bill = make_bill(job, read)
     return {
         cyclonedx.FILE: encode_record(cyclonedx.make_cyclonedx(bill)),
@@ -55,7 +54,6 @@ def state_release(stated: Release) -> ReleaseFacts:
 
 
 def list_included(job: Job, read: Lock) -> Iterator[Component]:
-    """Yield the parts of the firmware: network, templates, the compiler's parts, libraries."""
     model = artifacts.MODEL_INTERFACE.read(job)
     source = job.recipe.model
     file = source.path or urlsplit(source.url or "").path

@@ -137,7 +137,6 @@ def find_slot(job: Job) -> NetworkSlot | None:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the project: C sources, headers, linker script, Makefile."""
     network = read_whole_network(job)
     own_templates = tuple(template_folders(job.recipe).values())
     with locate_library_errors(job):

@@ -244,5 +244,4 @@ def describe_exports(job: Job) -> Iterator[Row]:
 
 
 def describe_bundle(path: str) -> str:
-    """Return the path of a bundle and its size in bytes."""
     return f"{path} ({Path(path).stat().st_size:,} bytes)"

@@ -112,7 +112,6 @@ class ChannelsLast:
         return replace_main(self.module, rebuilt)
 
     def translate(self, variable: relax.Var, value: relax.Expr) -> None:
-        """Emit the value of a variable in the layout that its operator needs."""
         name = str(variable.name)
         make = self.choose_operator(value)
         moved = make(value) if make else None

@@ -75,7 +75,6 @@ class ClusterObserver:
 
 
 def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Yield the result of each trial, in the order in which the trials end."""
     scheduler = get_var(SCHEDULER)
     ended = try_on_cluster(job, trials, scheduler) if scheduler else try_here(job, trials)
     report("trials", 0, len(trials))
@@ -146,7 +145,6 @@ def try_variants(order: Order, watched: int) -> TrialResult:
 
 
 def read_trial(order: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial according to its output. An error becomes a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:

@@ -160,5 +160,5 @@ class FileWatcher(FolderChanges):
     """
 
     def listen_beside(self, paths: Iterable[str]) -> None:
-        """End the next sleeps after a change in these folders, or in the folders of these files."""
+        """Make the next sleeps end after a change in these folders or these files' folders."""
         self.listen_in({p if os.path.isdir(p) else os.path.dirname(p) for p in paths})  # noqa: PTH112, PTH120
