@@ -120,7 +120,7 @@ def is_same(folder: str | Path, resolved: Path) -> bool:
 
 
 def find_home() -> str:
-    return os.path.expanduser("~")  # noqa: PTH111 (Path.home raises if there is none)
+    return os.path.expanduser("~")  # noqa: PTH111 (Path.home raises an error without a home folder)
 
 
 def list_package_folders() -> Iterator[str]:
