@@ -92,7 +92,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
     if isinstance(comparison, (tirx.EQ, tirx.NE)):
         differ = is_less(one, other) or is_less(other, one)
         return tirx.const(isinstance(comparison, tirx.NE), "bool") if differ else comparison
-    # # a > b is b < a. a <= b is not (b < a), and a >= b is not (a < b).
+    # a > b is b < a. a <= b is not (b < a), and a >= b is not (a < b).
     if isinstance(comparison, (tirx.GT, tirx.LE)):
         one, other = other, one
     known = is_less(one, other)

@@ -58,7 +58,7 @@ def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
         kind, bits = re.fullmatch(r"([a-z]+)(\d*)", dtype).groups()  # type: ignore[union-attr]
         lines += [
             f"    DLTensor tensor_{number} = {{",
-            # # DLTensor has no const pointers. A library must not write to its inputs.
+            # DLTensor has no const pointers. A library must not write to its inputs.
             f"        (void *){pointer}, {{kDLCPU, 0}}, {len(shape)}, "
             f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, "
             f"strides_{number}, 0}};",

@@ -1,10 +1,10 @@
 /*
  * Counts the instructions that one function of a firmware executes, including its callees, and the
  * instructions of the parts that it calls. Adds up their clock cycles if the caller passes the cycles
- * of each instruction. This is a hook that unicorn calls when it enters a block. A block is
- * straight-line code up to a jump. The same hook in Python is a hundred times slower.
+ * of each instruction. Unicorn calls this hook when it enters a block. A block is straight-line code
+ * up to a jump. A hook in Python is a hundred times slower.
  *
- * Built without a C library; the caller passes unicorn's functions as pointers.
+ * The build uses no C library. The caller passes unicorn's functions as pointers.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -21,14 +21,14 @@ typedef struct {
 typedef struct {
     uint32_t bytes; /* the block's size when it was last decoded */
     amount once;    /* one execution of the block, without waits for the memory */
-    amount counted; /* all executions on behalf of the counted function */
+    amount counted; /* all executions for the counted function */
 } block;
 
 /* A call that has not returned yet. */
 typedef struct {
     uint32_t inside; /* 1 during the call, else 0 */
     uint32_t return_address;
-    uint32_t stack_pointer; /* at entry: a nested call returns with another value */
+    uint32_t stack_pointer; /* at entry; a nested call has a different value */
 } call;
 
 /*
@@ -36,7 +36,7 @@ typedef struct {
  * successive calls belong to successive parts. _Part in block_counter.py has the same members.
  */
 typedef struct {
-    amount counted; /* executed in it, callees included */
+    amount counted; /* executed in its calls, callees included */
     uint32_t function;
     uint32_t calls;
 } part;
@@ -44,8 +44,8 @@ typedef struct {
 /* The time model of a processor. _Timing in block_counter.py has the same members. */
 typedef struct {
     const uint16_t *cycles; /* one per halfword of the code; NULL: count no cycles */
-    uint32_t refill;        /* cycles that a branch needs in addition if it jumps */
-    uint32_t misaligned;    /* ... if it jumps to a long instruction that is not at a word */
+    uint32_t refill;        /* additional cycles of a branch that jumps */
+    uint32_t misaligned;    /* further cycles if the target is a long instruction that is not at a word */
     uint32_t line;          /* bytes of code that the memory provides with one access */
     uint32_t wait_states;   /* cycles before the memory provides a line */
 } timing;
@@ -191,7 +191,7 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
     counter *self = user_data;
     uint32_t address = (uint32_t)block_address & ~1u;
     if (address < self->code_start || address >= self->code_end) {
-        return; /* not code of this firmware: unicorn reports the fault */
+        return; /* not code of this firmware; unicorn reports the fault */
     }
     block *entered = &self->blocks[(address - self->code_start) / 2];
     if (entered->bytes != bytes) {
@@ -211,8 +211,8 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
 }
 
 /*
- * Must be called when the firmware ends the run at the instruction at `address`. Subtracts the rest
- * of the last block, which is not executed.
+ * Subtracts the rest of the last block, which is not executed. The caller calls this function when
+ * the firmware ends the run at the instruction at `address`.
  */
 void leave_block(counter *self, uint32_t address)
 {

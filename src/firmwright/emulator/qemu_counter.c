@@ -1,7 +1,6 @@
 /*
  * A QEMU plugin that counts the instructions that one function of a program executes, including its
- * callees, and the instructions of the parts that it calls. block_counter.c does the same for
- * unicorn.
+ * callees, and the instructions of the parts that it calls. block_counter.c counts for unicorn.
  *
  * Its arguments are function=<address>, part=<address> for each part, and output=<file>. Each
  * process of the program writes lines "block <address> <instructions>" and "part <index>
@@ -35,12 +34,12 @@ size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *instruction);
 
 int qemu_plugin_version = PLUGIN_VERSION;
 
-/* Straight-line code up to a jump, as QEMU translated it. */
+/* A block of QEMU: straight-line code up to a jump. */
 typedef struct block {
     struct block *next;
     uint64_t address, end;
     uint64_t instructions;
-    uint64_t counted; /* instructions executed on behalf of the counted function */
+    uint64_t counted; /* instructions executed for the counted function */
 } block;
 
 /*
@@ -135,7 +134,7 @@ static void translate_block(uint64_t id, struct qemu_plugin_tb *translated)
     qemu_plugin_register_vcpu_tb_exec_cb(translated, enter_block, 0, added);
 }
 
-/* A process that a system call has created must not count the instructions of its parent. */
+/* A process that a system call creates must not count the instructions of its parent. */
 static void clear_counts(uint64_t id, unsigned int processor, int64_t number, int64_t result)
 {
     (void)id, (void)processor, (void)number, (void)result;

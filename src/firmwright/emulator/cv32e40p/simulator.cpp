@@ -2,8 +2,8 @@
  * Runs a firmware on the RTL of CV32E40P with the memory map of QEMU's machine `virt`: memories, a
  * 16550 UART and the SiFive test finisher. Counts the clock cycles and the retired instructions of
  * one function and of the parts that it calls. An instruction retires when it leaves the decode
- * stage. A cycle without a retired instruction is a stall. It counts for the instruction in this
- * stage or, if the stage waits for an instruction, for the last retired one.
+ * stage. A cycle without a retired instruction is a stall. The stall counts for the instruction in
+ * this stage, or for the last retired instruction if the stage is empty.
  *
  * The argument is a folder. The file `run.txt` describes the run: one keyword per line, then
  * hexadecimal numbers (simulation.py). `image.bin` has the segments, `input.bin` the console's input.
@@ -28,7 +28,7 @@ namespace {
 constexpr uint32_t FINISHER = 0x00100000u, CLOCK = 0x00100008u, UART = 0x10000000u;
 constexpr uint32_t PASS = 0x5555u, FAIL = 0x3333u;
 constexpr uint32_t DATA_READY = 0x01u, TRANSMITTER_EMPTY = 0x60u;
-constexpr uint64_t PATIENCE = 1u << 20;        /* cycles without a retired instruction: it is stuck */
+constexpr uint64_t PATIENCE = 1u << 20;        /* cycles without a retired instruction, after which the core is stuck */
 constexpr uint64_t REPORT = 1u << 16;          /* cycles between two reports */
 constexpr uint32_t RETURN_ADDRESS = 1, STACK_POINTER = 2; /* numbers of registers */
 constexpr uint32_t RESET_CYCLES = 4;
@@ -38,7 +38,7 @@ struct Memory {
     std::vector<uint8_t> bytes;
 };
 
-/* One bus of the core. It keeps the last line that it read from a memory with wait states. */
+/* One bus of the core. The bus stores its last line from a memory with wait states. */
 struct Bus {
     uint32_t left = 0, data = 0, line = 0;
     const Memory *of_line = nullptr;
@@ -184,7 +184,7 @@ struct Simulation {
         }
     }
 
-    /* The core fetches ahead, also after the last instruction of a memory. */
+    /* The core also fetches ahead after the last instruction of a memory. */
     void serve_fetch()
     {
         const Memory *memory = find(top.instr_addr_o);
@@ -275,7 +275,7 @@ struct Simulation {
         }
     }
 
-    /* One clock cycle: all inputs are stable before the rising edge, and change after it. */
+    /* One clock cycle. All inputs are stable before the rising edge, and change after the edge. */
     void step()
     {
         top.clk_i = 0;
@@ -349,7 +349,7 @@ struct Simulation {
             } else if (keyword == "segment") {
                 uint32_t address = 0;
                 lines >> address >> size;
-                Memory *memory = find(address); /* simulation.py has checked that it fits */
+                Memory *memory = find(address); /* simulation.py checks that the segment fits */
                 image.read(reinterpret_cast<char *>(&memory->bytes[address - memory->origin]),
                            static_cast<std::streamsize>(size));
             } else if (keyword == "code") {
