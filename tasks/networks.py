@@ -24,14 +24,12 @@ def describe_file(job: Job) -> Any:
 
 
 def run_inputs(job: Job) -> list[Path]:
-    """Return the members' runs and samples, and the file of the board connection."""
     runs = [member.folder("run") / INDEX_FILE for member in job.members]
     samples = [path for member in job.members for path in list_sample_files(member)]
     return [*runs, *samples, *map(Path, filter(None, [job.board_access]))]
 
 
 def export_inputs(job: Job) -> list[Path]:
-    """Return the members' results and samples that the packages contain."""
     needs = exports.STAGE.needs
     found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
     results = [member.folder(need) / INDEX_FILE for member, need in found]

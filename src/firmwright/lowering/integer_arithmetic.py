@@ -43,7 +43,7 @@ CONVOLUTION_ATTRIBUTES = (
 
 
 class IntegerRewriter:
-    """Rebuilds one region function on behalf of :func:`use_integer_arithmetic`."""
+    """Rebuilds one region function for :func:`use_integer_arithmetic`."""
 
     def __init__(self, region: Region, module: tvm.IRModule, rounding: Rounding) -> None:
         self.region = region

@@ -126,7 +126,6 @@ def count_iterations(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def count_spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
-    """Return the number of values that the block finishes."""
     variables = schedule.get(block).iter_vars
     return prod(int(v.dom.extent) for v in variables if int(v.iter_type) == SPATIAL)
 
@@ -155,7 +154,6 @@ def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:
 
 
 def hoist_init(schedule: Schedule, block: SBlockRV) -> None:
-    """Move the start value out of the reduction's loops."""
     count = count_spatial_loops(schedule, block)
     loops = schedule.get_loops(block)
     if is_reduction(schedule, block) and count < len(loops):

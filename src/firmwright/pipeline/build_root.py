@@ -129,7 +129,6 @@ def list_package_folders() -> Iterator[str]:
 
 
 def propose_folder(recipes: Sequence[Path]) -> Path:
-    """Return a folder that builds may use."""
     name = recipes[0].stem if recipes else "firmwright"
     folders = (Path(above, name) for above in ("build", "builds", "firmwright-build"))
     free = (f for f in folders if not os.path.lexists(f) or read_owner(f) is not None)

@@ -40,8 +40,8 @@ def load_changed(
 def are_separate(known: Snapshot, jobs: Iterable[Job]) -> bool:
     """Return whether changed recipes have unchanged builds and do not affect other recipes.
 
-    A recipe affects another recipe with an equal name. It also affects another recipe that reads a
-    file in the first recipe's build folder.
+    A recipe affects another recipe with an equal name. A recipe also affects another recipe that
+    reads a file in the first recipe's build folder.
     """
     every = [each for job in jobs for each in job.all_jobs]
     builds = {build.task for each in known.changed for build in each.list_builds()}

@@ -59,8 +59,8 @@ class StageDeclaration(Generic[Job]):
 
     A stage that ``compares`` also reads the results of the compared job. A stage that ``reads_all``
     reads the results of every other stage. The results of a stage that is ``for_both`` are also
-    valid for the compared job. A stage that ``joins`` reads the results of the job's members. It
-    depends on all inputs of each member's stage ``of_members``.
+    valid for the compared job. A stage that ``joins`` reads the results of the job's members. The
+    stage depends on all inputs of each member's stage ``of_members``.
 
     A stage ``applies`` if the recipe requests it. ``condition`` describes the requirements as text.
     If the recipe requests a stage that the platform or the machine cannot run, ``explain_absence``

@@ -129,7 +129,6 @@ def refuse_differences(members: list[Job]) -> None:
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:
-    """Return the value of a key as text in the form of a recipe."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

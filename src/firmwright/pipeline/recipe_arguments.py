@@ -155,7 +155,6 @@ def match(pattern: Path) -> list[Path]:
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a file's suffix is the suffix of a model."""
     if path.suffix in SUFFIXES:
         return False
     # The import is late, because an up-to-date build does not read recipes.

@@ -77,8 +77,8 @@ def read_network_columns(
 ) -> dict[str, Column]:
     """Return samples in the form of the compiled network's inputs, for a batch of 1.
 
-    Integers of the recipe have the quantization parameters of the recipe's model. They are
-    converted if the network has different quantization parameters.
+    Integers of the recipe have the quantization parameters of the recipe's model. These integers
+    are converted if the network has different quantization parameters.
     """
     source = MODEL_INTERFACE.read(job)
     if all(t.scale is None for t in source.inputs):

@@ -110,7 +110,6 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
 
 
 def print_difference(shown: Origins, others: Sequence[Layers]) -> int:
-    """Print the values that differ from another recipe, and return the exit code."""
     if len(others) != 1:
         raise UserError(f"--against supports one recipe; {len(others)} were named")
     lines = format_difference(shown, resolve(others[0]))

@@ -155,7 +155,6 @@ def find_snapshot() -> Path:
 
 
 def list_decisive_arguments() -> list[tuple[str, str]]:
-    """Return the arguments of the command line that affect a build, sorted."""
     given = (doit_cmd._CMDLINE_VARS or {}).items()
     return sorted((name, text) for name, text in given if name not in SHOWN)
 

@@ -106,7 +106,6 @@ def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
 
 
 def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
-    """Return the parameter with ``size`` elements along axis 0 instead of one."""
     shape = static_shape(parameter)
     if not shape or shape[0] != 1:
         raise UserError(

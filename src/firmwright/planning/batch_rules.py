@@ -18,8 +18,8 @@ from firmwright.ir.relax import operator_name, static_shape
 class BatchedExpr:
     """An expression of the new module and its batch axis.
 
-    The axis is None if all samples share the expression. It has ``inner`` elements of the first
-    sample, then ``inner`` elements of the second sample, and so on. ``inner`` is above 1 if a
+    ``axis`` is None if all samples share the expression. The axis has ``inner`` elements of the
+    first sample, then ``inner`` elements of the second sample, and so on. ``inner`` is above 1 if a
     reshape has merged the batch with the next axis.
     """
 

@@ -1,4 +1,4 @@
-"""Places the result of a kernel over one of its inputs if no later kernel reads the input."""
+"""Lets a kernel overwrite one of its inputs with the result if no later kernel reads the input."""
 
 from __future__ import annotations
 

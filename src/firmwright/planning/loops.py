@@ -100,7 +100,7 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return per call the number of earlier written bytes that it or a later call reads."""
+    """Return per call the number of earlier written bytes that this or a later call reads."""
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes
@@ -150,7 +150,6 @@ def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetitio
 
 
 def may_share(one: Buffer | None, other: Buffer | None) -> bool:
-    """Return whether two buffers can share a location, because size and memory are equal."""
     return bool(one and other and (one.bytes, one.memory) == (other.bytes, other.memory))
 
 

@@ -201,8 +201,8 @@ def place_in_memories(
 def locate_ports(partition: Partition, views: Mapping[str, tuple[str, int]]) -> dict[str, Location]:
     """Return the locations of the tensors that the caller passes.
 
-    An output that shows an input, a state, another output or a part of a tensor has no separate
-    location.
+    An output that is a view of an input, a state, another output or a part of a tensor has no
+    separate location.
     """
     size = {tensor.name: tensor.bytes for tensor in partition.tensors}
     locations: dict[str, Location] = {name: Input(i) for i, name in enumerate(partition.inputs)}
@@ -259,7 +259,6 @@ def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
 
 
 def list_scratch(partition: Partition, kernels: Kernels, schedule: Schedule) -> Iterator[Buffer]:
-    """Yield the kernels' scratch buffers in order of execution."""
     memories = {r.name: r.memory for r in partition.regions}
     scratch = {k.region: k.scratch for k in kernels.kernels}
     for number, step in enumerate(schedule.steps):
@@ -312,7 +311,7 @@ def find_written_states(
 def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
     """Return the step that reads each state last, or -1 if no step reads the state.
 
-    A state that an output shows is read after the last step.
+    If an output is a view of a state, the caller reads the state after the last step.
     """
     roots = partition.view_roots
     regions = {region.name: region for region in partition.regions}

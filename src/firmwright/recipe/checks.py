@@ -362,7 +362,6 @@ IN_ONE_IMAGE: Mapping[Pointer, str] = {
 
 
 def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the keys that a slot does not support."""
     if not isinstance(data.get("slot"), Mapping):
         return
     if data.get("arena") != "caller":

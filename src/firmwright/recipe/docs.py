@@ -108,7 +108,6 @@ def _format_keys(schema: Schema, level: int) -> str:
 
 
 def _format_block(key: _Key, root: Schema) -> str:
-    """Return the description of a block, and the block's example as YAML."""
     import yaml
 
     text = f"Type: {_format_type(key.schema, root)}, {_format_default(key)}. "
@@ -174,7 +173,6 @@ def _has_other_keys(form: Schema) -> bool:
 
 
 def _format_key(key: _Key, root: Schema) -> str:
-    """Return the list item of a key: name, type, default, description and example."""
     examples = key.schema.get("examples", ())
     example = f" Example: {_format_code(examples[0])}." if examples else ""
     kind = f"{_format_type(key.schema, root)}, {_format_default(key)}"

@@ -35,8 +35,8 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` are values of the command line as YAML texts, by key. Their paths start at the
-    recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
+    ``overrides`` are values of the command line as YAML texts, by key. Paths in these values start
+    at the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
     DiagnosticError with all errors in YAML, schema, names and rules, and with all missing files.
     """
     layers = make_layers(source, overrides)

@@ -1,6 +1,6 @@
 """Reads, writes and compares the lock of a recipe.
 
-The lock records the inputs that the recipe does not fix. It is a file ``<recipe>.lock`` next to the
+The lock records the inputs that the recipe does not fix. The file ``<recipe>.lock`` is next to the
 recipe, for version control. The published schema is ``lock.schema.json``. If the inputs differ from
 the lock, a build fails and lists the differences.
 """
@@ -46,8 +46,8 @@ class Lock:
     affect the bytes, with toolchains and emulators by name. ``programs`` maps each compiler and
     processor to the SHA-256 of all files that the compiler opens: programs, headers, libraries and
     start-up files. ``bases`` are the recipe's overlays and the files that it extends. ``values``
-    are the values of the command line, by key. Both are empty in a bundle, because the bundle's
-    recipe is complete.
+    are the values of the command line, by key. A bundle's lock has no bases and no values, because
+    the bundle's recipe is complete.
     """
 
     lock_version: int
@@ -199,7 +199,6 @@ def compare_bases(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterat
 
 
 def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of the command line that differ."""
     for key in sorted({*locked, *found}):
         if key not in locked:
             yield f"command line: {key} is not in the lock"

@@ -11,8 +11,8 @@ class Head(msgspec.Struct, frozen=True):
     """One grid of cells, which is an output or a part of an output.
 
     ``output`` None is the network's only output. ``stride`` is the distance of two cells in pixels.
-    It is needed if the output's shape does not define the grid. ``anchors`` are (width, height) in
-    pixels, one per box of each cell.
+    The recipe must state the stride if the output's shape does not define the grid. ``anchors`` are
+    (width, height) in pixels, one per box of each cell.
     """
 
     output: str | None = None

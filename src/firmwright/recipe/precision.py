@@ -1,7 +1,7 @@
 """Reads and writes the types of a recipe's weights that a search found.
 
-The file ``<recipe>.precision`` is next to the recipe, for version control. It is YAML, and its
-schema is ``recipes/precision.schema.json``.
+The file ``<recipe>.precision`` is next to the recipe, for version control. The file is YAML, and
+its schema is ``recipes/precision.schema.json``.
 """
 
 from __future__ import annotations

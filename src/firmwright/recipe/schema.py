@@ -1,7 +1,7 @@
 """Loads the recipe's schema, and visits a recipe's data together with the schema.
 
-All code that processes a recipe key by key is a visitor of this walk. Examples are the search for
-files, the form without absolute paths, and the normalized spelling of each value.
+A visitor is a function that processes one value. Visitors find files, remove absolute paths and
+normalize the spelling of values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads and writes the fastest variants of a recipe's layers that a search found.
 
-The file ``<recipe>.tuned`` is next to the recipe, for version control. It is YAML, and its schema
-is ``recipes/tuned.schema.json``. The file has a part for each platform, because variants differ.
+The file ``<recipe>.tuned`` is next to the recipe, for version control. The file is YAML, and its
+schema is ``recipes/tuned.schema.json``. The file has a part for each platform, because variants
+differ.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ BUILT_IN = {
 }
 """The emulators of this package.
 
-They need no entry point, so a copy of the source also contains them.
+These emulators need no entry point, so a copy of the source also contains them.
 """
 
 

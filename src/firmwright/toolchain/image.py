@@ -29,9 +29,9 @@ class FirmwareSize:
     not reserve a section. A section with initial values counts in RAM and in flash. Padding between
     sections is not counted. ``sections`` contains the size of every section that occupies memory,
     in order of address. ``other_bytes`` contains the bytes in other memories. These bytes never
-    count in RAM. They count in flash only if the start-up code copies them from flash. ``stacks``
-    maps each network's prefix to the stack that the run function needs. It is empty if an operating
-    system provides the stack.
+    count in RAM, and count in flash only if the start-up code copies them from flash. ``stacks``
+    maps each network's prefix to the stack that the run function needs. The mapping is empty if an
+    operating system provides the stack.
     """
 
     flash_bytes: int

@@ -167,7 +167,7 @@ The addend of instructions is not read.
 def find_pointed_functions(files: Iterable[Path]) -> frozenset[str]:
     """Return the symbols whose addresses the code or data of objects and archives use.
 
-    A pointer can only refer to these functions.
+    Pointers can refer only to these functions.
     """
     contents = [path.read_bytes() for path in files]
     images = [

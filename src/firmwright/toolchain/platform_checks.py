@@ -199,7 +199,6 @@ def _find_unknown_devices(data: Data) -> Iterator[Finding]:
 
 
 def _find_overlaps(memories: Data) -> Iterator[Finding]:
-    """Yield memories that begin before the memory below them ends."""
     ordered = sorted(memories.items(), key=lambda item: int(item[1]["origin"]))
     for (lower, first), (upper, second) in pairwise(ordered):
         end = first["origin"] + parse_size(first["size"])

@@ -29,9 +29,9 @@ PLATFORMS = DescriptionKind(
 class Memory:
     """One memory of the address map, with the origin (address) and the size in bytes.
 
-    ``cost`` is the cost of reading or writing a byte, relative to the platform's other memories. It
-    is None if planning does not use the memory by default. A flash is always ``read_only``, even if
-    the file does not state the key.
+    ``cost`` is the cost of reading or writing a byte, relative to the platform's other memories.
+    The cost is None if planning does not use the memory by default. A flash is always
+    ``read_only``, even if the file does not state the key.
     """
 
     origin: int

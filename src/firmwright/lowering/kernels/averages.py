@@ -24,7 +24,7 @@ from firmwright.lowering.kernels.windows import sum_windows, windows_of
 RAREST_TIE = 1024
 """Ties are ignored if there is at most one tie per this number of sums.
 
-Ties of a convolution are as frequent.
+A convolution has about this rate of ties.
 """
 
 FLOAT_ERROR = Fraction(1, 2**21)
