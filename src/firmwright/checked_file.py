@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_checked(path: Path) -> bytes | None:
-    """Return the content of a file; None if the file is missing or damaged."""
+    """Return the content of a file, or None if the file is missing or damaged."""
     try:
         digest, _, content = path.read_bytes().partition(b"\n")
     except OSError:

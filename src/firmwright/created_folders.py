@@ -42,7 +42,7 @@ MOST_SHOWN = 3
 
 
 def read_owner(folder: Path) -> str | None:
-    """Return the recipe of a claimed folder; '' for several recipes, None if it is not claimed."""
+    """Return the recipe of a claimed folder: '' for several recipes, None for other folders."""
     try:
         text = (folder / MARKER).read_text("utf-8")
     except (OSError, ValueError):
@@ -53,7 +53,7 @@ def read_owner(folder: Path) -> str | None:
 
 
 def list_foreign_entries(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; [] if the folder is claimed.
+    """Return the sorted names in a folder, or [] if the folder is claimed.
 
     Raises UserError if the folder cannot be read.
     """

@@ -138,7 +138,7 @@ def tell_end(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the line for an error that ends a process; '' if the output has no reader."""
+    """Return the line for an error that ends a process, or '' if the output has no reader."""
     if isinstance(error, BrokenPipeError):
         return ""
     if isinstance(error, UserError):

@@ -43,7 +43,7 @@ def begin_task(name: str) -> None:
 
 
 def get_task() -> str:
-    """Return the name of this process's task; empty before the first task."""
+    """Return the name of this process's task, or '' before the first task."""
     return _Reports.task
 
 

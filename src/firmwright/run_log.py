@@ -101,7 +101,7 @@ def watch_programs() -> None:
 
 
 def format_program(words: Any, folder: Any) -> str:
-    """Return e.g. ``objects:net-host$ cd /x && gcc -c net.c``, a line for a shell after ``$``."""
+    """Return a line for a shell, such as ``objects:net-host$ cd /x && gcc -c net.c``."""
     listed = [words] if isinstance(words, str | bytes | os.PathLike) else words
     line = shlex.join(os.fsdecode(word) for word in listed)
     where = os.fsdecode(folder or ".")

@@ -9,12 +9,12 @@ from platformdirs import user_cache_path, user_config_path
 
 
 def find_cache_folder() -> Path | None:
-    """Return the folder of the user's cached files; None if the user has no home."""
+    """Return the folder of the user's cached files, or None if the user has no home."""
     return _find(user_cache_path)
 
 
 def find_config_folder() -> Path | None:
-    """Return the folder of the user's configuration; None if the user has no home."""
+    """Return the folder of the user's configuration, or None if the user has no home."""
     return _find(user_config_path)
 
 

@@ -20,7 +20,7 @@ Explain = Callable[[bytes, bytes], str]
 
 
 def find_difference(first: bytes, second: bytes, name: str) -> str:
-    """Return the first difference: JSON path, section, line or byte; '' if the files are equal.
+    """Return the first difference (JSON path, section, line or byte), or '' for equal files.
 
     For an ``.npz``, the arrays are compared, because the archive differs between Python versions.
     """
@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the name of the first differing file, and the position; '' if all files are equal."""
+    """Return the name of the first differing file and the position, or '' for equal files."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in only one of them"

@@ -64,7 +64,7 @@ def inspect_file(path: Path) -> Inspection:
 
 
 def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
-    """Return the contents of an archive of a device's compiler; None for other files.
+    """Return the contents of an archive of a device's compiler, or None for other files.
 
     Raises UserError if the archive is damaged.
     """
@@ -100,7 +100,7 @@ def inspect_image(content: bytes, name: str) -> InspectedImage:
 
 
 def find_build_id(image: ELFFile) -> str | None:
-    """Return the linker's build id (a note of type GNU); None if the image has no build id."""
+    """Return the linker's build id (a note of type GNU), or None if the image has no build id."""
     notes = (s for s in image.iter_sections() if isinstance(s, NoteSection))
     for note in (note for section in notes for note in section.iter_notes()):
         if note["n_type"] == "NT_GNU_BUILD_ID":

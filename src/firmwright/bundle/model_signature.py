@@ -249,7 +249,7 @@ def check_files(
 
 
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
-    """Return the signed folder: the model's folder or a parent; None if neither fits.
+    """Return the signed folder: the model's folder or a parent, or None if neither fits.
 
     The statement lists the model's digest, and the model's name relative to the signed folder.
     """

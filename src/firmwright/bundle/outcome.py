@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def time(self) -> str:
-        """Return e.g. ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``; '' if it is unknown."""
+        """Return a text such as ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``, or ''."""
         time = "" if self.total is None else f"{self.total:,} {self.unit}"
         if self.milliseconds is not None:
             time = format_milliseconds(self.milliseconds)

@@ -275,7 +275,7 @@ class Registry:
         return add if self.token else None
 
     def fetch_token(self, challenge: str) -> str:
-        """Return a token from the server that the registry names; '' if it names no server."""
+        """Return a token from the server that the registry names, or '' if no server is named."""
         from requests.utils import parse_dict_header
 
         scheme, _, rest = challenge.partition(" ")

@@ -93,7 +93,7 @@ def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
 
 
 def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
-    """Return one envelope with all signatures; None if ``envelopes`` is empty.
+    """Return one envelope with all signatures, or None if ``envelopes`` is empty.
 
     The statements of all envelopes are equal. Raises BrokenBundleError if two signatures of one key
     differ, because one of them must be wrong.

@@ -255,7 +255,7 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job; None if its worker died or is silent."""
+        """Return the answer of a job, or None if its worker died or is silent."""
         from distributed import KilledWorker
 
         answer: T | None = read_result(future)
@@ -293,7 +293,7 @@ class Dispatch(Generic[T]):
 
 
 def read_result(future: Future[Any]) -> Any:
-    """Return the result of a job; None if there is no result or if it does not arrive in time."""
+    """Return the result of a job, or None if no result arrives in time."""
     if future.status == "finished":
         with suppress(asyncio.TimeoutError):
             return future.result(ANSWER_S)

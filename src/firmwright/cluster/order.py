@@ -59,7 +59,7 @@ def make_order(
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file of a recipe; empty if it is missing."""
+    """Return the SHA-256 of a file of a recipe, or '' if the file is missing."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:

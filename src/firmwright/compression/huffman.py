@@ -22,7 +22,7 @@ READ_AHEAD = 2
 
 
 def encode_huffman(data: Bytes) -> Bytes | None:
-    """Return the codes of bytes and their table; None if all bytes are equal.
+    """Return the codes of bytes and their table, or None if all bytes are equal.
 
     Also None if 256 codes have one length, because a count is stored in one byte.
     """

@@ -56,7 +56,7 @@ def fetch_model(url: str, sha256: str) -> bytes:
 
 
 def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
-    """Return the bytes of the file with this digest; None if no mirror folder has it.
+    """Return the bytes of the file with this digest, or None if no mirror folder has it.
 
     ``FIRMWRIGHT_MIRROR`` lists the folders in order. ``likely_name`` is the first name to try.
     """

@@ -54,7 +54,7 @@ class Document:
         return f"; {position} removes it" if position else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
-        """Return the text of a scalar in the file; '' for other values."""
+        """Return the text of a scalar in the file, or '' for other values."""
         position = self.positions.get(pointer)
         return position.source_text if position else ""
 

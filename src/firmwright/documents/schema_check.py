@@ -124,7 +124,7 @@ def _find_missing_keys(error: Any, top: Properties) -> Iterator[tuple[str, str]]
 
 
 def _show_example(name: str, properties: Properties) -> str:
-    """Return an example of a block; '' for a single value."""
+    """Return an example of a block, or '' for a single value."""
     examples = properties.get(name, {}).get("examples", ())
     if not examples or not isinstance(examples[0], Mapping):
         return ""

@@ -58,7 +58,7 @@ class Position:
 
 
 def format_pointer(pointer: Pointer) -> str:
-    """Return e.g. ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']`` for a pointer."""
+    """Return a pointer as ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']``."""
     text = ""
     for part in pointer:
         if isinstance(part, str) and len(part) > 80:

@@ -41,7 +41,7 @@ class Row:
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
-    """Map the jobs of the last run to their outcomes; {} if there was no run.
+    """Map the jobs of the last run to their outcomes, or return {} if there was no run.
 
     Raises UserError if the file is damaged.
     """
@@ -84,7 +84,7 @@ def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
 
 
 def describe_sources(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return a sentence about the sources of the times; [] if no time is known."""
+    """Return a sentence about the sources of the times, or [] if no time is known."""
     sources = sorted({outcome.source for outcome in outcomes} - {""})
     return [f"Times: {'; '.join(sources)}"] if sources else []
 
@@ -107,7 +107,7 @@ def show(value: object) -> str:
 
 
 def describe_change(now: Outcome, before: Outcome | None) -> str:
-    """Return the changes of an outcome; '' if the bundles have equal bytes."""
+    """Return the changes of an outcome, or '' if the bundles have equal bytes."""
     if before is None:
         return "new"
     if now.failure or before.failure:
@@ -129,7 +129,7 @@ def compare_times(before: Outcome, now: Outcome) -> str:
 
 
 def compare(name: str, before: object, now: object) -> str:
-    """Return a text such as ``cycles 200 → 150 (-25.0 %)``; '' if the values are equal."""
+    """Return a text such as ``cycles 200 → 150 (-25.0 %)``, or '' if the values are equal."""
     if before == now:
         return ""
     rate = ""

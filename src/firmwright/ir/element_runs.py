@@ -28,7 +28,7 @@ def keeps_order(value: relax.Expr) -> bool:
 
 
 def list_parts(value: relax.Expr) -> list[relax.Expr]:
-    """Return the tensors that a concatenation stores in sequence; [] for other operators."""
+    """Return the tensors that a concatenation stores in sequence, or [] for other operators."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     shape = static_shape(value)
@@ -56,7 +56,7 @@ def find_first_element(value: relax.Expr) -> int | None:
 
 
 def find_first_of_slice(call: tvm.ir.Call) -> int | None:
-    """Return the first element of a slice; None if the slice's elements are not adjacent."""
+    """Return the first element of a slice, or None if the slice's elements are not adjacent."""
     shape = static_shape(call.args[0])
     axis = next((i for i, length in enumerate(shape) if length > 1), 0)
     begin = find_begin(call, axis) if prod(static_shape(call)) else None
@@ -64,7 +64,7 @@ def find_first_of_slice(call: tvm.ir.Call) -> int | None:
 
 
 def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
-    """Return the first index of a slice that cuts only ``axis`` with a step of 1; else None."""
+    """Return the first index of a slice that cuts only ``axis`` with a step of 1, or None."""
     before, after = static_shape(call.args[0]), static_shape(call)
     steps = [int(step.value) for step in call.args[4].fields] if len(call.args) > 4 else []
     cut = [i for i, lengths in enumerate(zip(before, after, strict=True)) if len({*lengths}) > 1]

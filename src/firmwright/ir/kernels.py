@@ -80,7 +80,7 @@ class StoredWeights:
         return 8 * self.bytes / self.count
 
     def __str__(self) -> str:
-        """Return e.g. ``36,864 of 4.13 bits in 19,040 bytes``."""
+        """Return a text such as ``36,864 of 4.13 bits in 19,040 bytes``."""
         return f"{self.count:,} of {self.bits:.4g} bits in {self.bytes:,} bytes"
 
 

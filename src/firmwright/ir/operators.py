@@ -82,7 +82,7 @@ PACKED_PRODUCT = "packed_product"
 
 
 def count_macs(call: tvm.ir.Call) -> int:
-    """Return the multiply-accumulates of a convolution or matrix product; 0 for other operators."""
+    """Return the multiply-accumulates of a convolution or matrix product, or 0 for others."""
     name = operator_name(call)
     if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d"):
         kernel = static_shape(call.args[1])
@@ -99,7 +99,7 @@ def count_macs(call: tvm.ir.Call) -> int:
 
 
 def count_packed_weights(value: relax.Expr) -> int:
-    """Return the number of weights of a MatMulNBits; 0 for other operators.
+    """Return the number of weights of a MatMulNBits, or 0 for other operators.
 
     The data is (rows, depth), and the result is (rows, columns).
     """
@@ -111,7 +111,7 @@ def count_packed_weights(value: relax.Expr) -> int:
 
 
 def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
-    """Return the range to which an operator clips its first operand; None for other operators."""
+    """Return the range to which an operator clips its first operand, or None."""
     name = operator_name(value)
     if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
         low, high = (float(a.value) for a in value.args[1:])

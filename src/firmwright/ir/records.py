@@ -54,7 +54,7 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def find_wrong_field(record: Any, kind: type) -> str:
-    """Return the field of a dataclass whose value has a wrong type; '' if all types are right.
+    """Return the field of a dataclass whose value has a wrong type, or '' if all types match.
 
     Python code of the user creates these dataclasses. Without this check, their files could be
     written but not read.

@@ -30,7 +30,7 @@ class Change:
     wanted: Any = field(hash=False)
 
     def __str__(self) -> str:
-        """Return e.g. ``strides [1, 2] → [1, 1]``."""
+        """Return a text such as ``strides [1, 2] → [1, 1]``."""
         return f"{self.quantity} {self.found} → {self.wanted}"
 
 

@@ -43,7 +43,7 @@ def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
 
 
 def operator_name(value: relax.Expr) -> str:
-    """Return the name of a called operator, e.g. ``relax.nn.conv2d``; '' if there is no call."""
+    """Return the operator's name, such as ``relax.nn.conv2d``, or '' if there is no call."""
     if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op):
         return str(value.op.name)
     return ""

@@ -94,7 +94,7 @@ class Draft:
             self.note(setting, f"{key.removeprefix('use.')}: {rule.note}")
 
     def convert(self, setting: Setting, rule: Rule) -> Any:
-        """Return the recipe's value of a setting; None if it has no counterpart."""
+        """Return the recipe's value of a setting, or None if the setting has no counterpart."""
         if rule.value is not None:
             return rule.value
         if rule.values is not None:
@@ -188,7 +188,7 @@ def convert_batch(setting: Setting, _source: Source, _catalog: Catalog) -> int |
 
 
 def convert_flags(setting: Setting, _source: Source, _catalog: Catalog) -> list[str] | None:
-    """Return the flags of a C compiler; None if a flag contains a variable."""
+    """Return the flags of a C compiler, or None if a flag contains a variable."""
     try:
         flags = shlex.split(str(setting.value))
     except ValueError:

@@ -39,7 +39,7 @@ def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[S
 
 
 def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
-    """Return the expressions of names and argparse defaults; None if a name has several values."""
+    """Return the expressions of names and argparse defaults, or None for ambiguous names."""
     values: dict[str, list[ast.expr]] = defaultdict(list)
     stores: dict[str, int] = defaultdict(int)
     for node in ast.walk(tree):
@@ -93,7 +93,7 @@ class Script:
                     yield self.make_setting(f"{prefix}.{name}", self.evaluate(value), node)
 
     def name_call(self, node: ast.Call) -> str:
-        """Return the name of a call; '' if the call is not read."""
+        """Return the name of a call, or '' if the call is not read."""
         match node.func:
             case ast.Name(id=name):
                 return name if name in self.calls else ""

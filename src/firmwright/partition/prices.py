@@ -42,7 +42,7 @@ class Price:
     source: str
 
     def __str__(self) -> str:
-        """Return e.g. ``c 1,234 cycles (its cost model)``."""
+        """Return a text such as ``c 1,234 cycles (its cost model)``."""
         decimals = 0 if self.unit == "cycles" else 1
         return f"{self.device} {self.amount:,.{decimals}f} {self.unit} ({self.source})"
 
@@ -70,7 +70,7 @@ class PriceList:
     def price(
         self, region: Region, module: IRModule, tensors: Sequence[Tensor], device: Device
     ) -> Price | None:
-        """Return the price of a region on a device; None if no price is known.
+        """Return the price of a region on a device, or None if no price is known.
 
         ``tensors`` includes the region's tensors. Raises CostError if the platform's ``timing``
         does not have the device.

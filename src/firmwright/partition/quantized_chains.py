@@ -125,7 +125,7 @@ def match_chain(
 def find_operands(
     call: tvm.ir.Call, last: relax.Var | None, bound: Bound
 ) -> list[tuple[relax.Var, StoredTensor | None]] | None:
-    """Return each operand and its stored tensor; None if an operand has no dequantize.
+    """Return each operand and its stored tensor, or None if an operand has no dequantize.
 
     The stored tensor is None for ``last``, the result of the previous step.
     """

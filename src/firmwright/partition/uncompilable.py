@@ -49,7 +49,7 @@ def find_sources(
 
 
 def find_problem(binding: relax.VarBinding) -> str:
-    """Return the problem with an operator's results; '' if there is no problem."""
+    """Return the problem with an operator's results, or '' if there is no problem."""
     kind = binding.var.ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     return next(filter(None, map(find_result_problem, results)), "")

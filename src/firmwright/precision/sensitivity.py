@@ -121,7 +121,7 @@ class Sensitivity:
         return self.folder / f"{hashlib.sha256(self.digest + layer.encode()).hexdigest()}.json"
 
     def read_kept(self, layer: str) -> Measured | None:
-        """Return the result of an earlier search; None if there is no result."""
+        """Return the result of an earlier search, or None if there is no result."""
         try:
             return msgspec.json.decode(self.place(layer).read_bytes(), type=Measured)
         except (OSError, msgspec.MsgspecError):

@@ -125,7 +125,7 @@ def place_program_files(libc: bool) -> dict[str, str]:
 
 
 def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the sorted templates directly in a folder; [] if the folder is missing."""
+    """Return the sorted templates directly in a folder, or [] if the folder is missing."""
     entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
     return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
 

@@ -26,14 +26,14 @@ class Cores:
         return self.last != ""
 
     def called_core(self, device: str) -> str:
-        """Return the core that the processor calls for a device's regions; '' if there is no call.
+        """Return the core that the processor calls for a device's regions, or '' for no call.
 
         If another core runs the network, this core also runs the regions.
         """
         return "" if self.runs_whole_network else self.by_device.get(device, "")
 
     def template_folders(self, devices: Collection[str], board: str) -> list[str]:
-        """Return the folders of templates for the calls; [] if there are no calls."""
+        """Return the folders of templates for the calls, or [] if there are no calls."""
         if self.runs_whole_network:
             return list_folders(self.last, board, "network", "processor")
         called = {self.called_core(device) for device in devices} - {""}

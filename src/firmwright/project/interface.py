@@ -146,7 +146,7 @@ def describe_ports(
 
 
 def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] | msgspec.UnsetType:
-    """Return the entries of the states; UNSET if there are no states."""
+    """Return the entries of the states, or UNSET if there are no states."""
     described = tuple(
         InterfaceState(
             member=state.member,

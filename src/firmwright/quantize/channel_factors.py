@@ -92,7 +92,7 @@ def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
 
 
 def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes) -> Line | None:
-    """Return the line of one node on a float tensor with channels; None for other nodes."""
+    """Return the line of one node on a float tensor with channels, or None for other nodes."""
     if node.op_type == "BatchNormalization":
         return read_normalization(node, constants, shapes)
     if node.op_type not in ("Add", "Div", "Mul", "Sub"):

@@ -112,7 +112,7 @@ def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[st
 def compute_snr_loss(
     name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> float | None:
-    """Return the drop in SNR from the worst measured input; None if there is no SNR."""
+    """Return the drop in SNR from the worst measured input, or None if there is no SNR."""
     snr = signals[name].snr
     sources = [s.snr for s in map(signals.get, find_compared_inputs(name, signals, makers)) if s]
     before = [s for s in sources if s is not None]

@@ -32,7 +32,8 @@ MARGIN = 10.0
 class Mask(NamedTuple):
     """A constant that masks scores: input number ``position`` of the node that computes ``result``.
 
-    ``added`` has the other values that may be added to the scores; None if the mask replaces them.
+    ``added`` has the other values that may be added to the scores, or is None if the mask replaces
+    scores.
     """
 
     result: str

@@ -172,7 +172,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(self.emit(total), constant)), shift)
 
     def read_bias(self, bias: relax.Expr | None, exponent: int) -> Array:
-        """Return the bias as int64 steps of the sum, per channel; 0 if there is no bias."""
+        """Return the bias as int64 steps of the sum, per channel, or 0 if there is no bias."""
         if bias is None:
             return np.zeros(1, "int64")
         call = self.find_definition(bias)

@@ -17,7 +17,7 @@ LABEL_WIDTH, VALUE_WIDTH = 26, 9
 
 
 def format_failure(record: AccuracyRecord) -> str | None:
-    """Return the missed thresholds and the worst layers; None if no threshold is missed."""
+    """Return the missed thresholds and the worst layers, or None if no threshold is missed."""
     missed = [f"  {sentence}" for sentence in find_missed_thresholds(record)]
     if not missed:
         return None

@@ -63,12 +63,12 @@ class Network:
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
-        """Return the cycles of each layer on its device; None if the cycles are unknown."""
+        """Return the cycles of each layer on its device, or None if the cycles are unknown."""
         return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """Return the cost of each layer on its device; None if it is unknown."""
+        """Return the cost of each layer on its device, or None for an unknown cost."""
         if self.timing is None:
             return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
@@ -96,7 +96,7 @@ class Network:
     def estimate(
         self, region: Region, device: Device, changes: Sequence[Change] = ()
     ) -> float | None:
-        """Return the cost of a region on a device; None if it is unknown."""
+        """Return the cost of a region on a device, or None if the cost is unknown."""
         if self.timing is None:
             return device.estimate_cycles(region, self.module, changes)
         engine = self.timing.engines.get(device.name)

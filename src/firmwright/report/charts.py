@@ -92,7 +92,7 @@ def name_style(devices: Sequence[str], device: str) -> str:
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; () if there is no timeline.
+    """Return a track for each device with its layers over time, or () if there is no timeline.
 
     A layer's time has up to four parts: the processor's instructions for the layer, and the
     computing, transfers and waiting of its device.
@@ -166,7 +166,7 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
 
 
 def draw_roofline(report: Report) -> Roofline | None:
-    """Return each layer's position below the roofs; None if no layer has both MACs and cycles."""
+    """Return each layer's position below the roofs, or None if no layer has MACs and cycles."""
     found = [
         (layer, layer.macs / layer.size.moved, layer.macs / layer.length)
         for layer in report.layers

@@ -196,7 +196,7 @@ def wrap_line(line: str, width: int | None) -> list[str]:
 
 
 def format_summary(summary: Summary) -> str:
-    """Return e.g. ``92.4 % of MACs on npu, 3 boundaries, 7 operators on c``."""
+    """Return a text such as ``92.4 % of MACs on npu, 3 boundaries, 7 operators on c``."""
     *offered, last = summary.macs_by_device
     shares = [f"{compute_mac_share(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
     counted = (

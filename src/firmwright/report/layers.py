@@ -86,7 +86,7 @@ class LayerTurn:
     buffers: tuple[Buffer, ...]
 
     def __str__(self) -> str:
-        """Return e.g. ``step 3, after npu_wait; 64 bytes at 128 of ram, until step 5``."""
+        """Return text such as ``step 3, after npu_wait; 64 bytes at 128 of ram, until step 5``."""
         after = f", after {' and '.join(self.waits)}" if self.waits else ""
         lies = (
             f"; {b.bytes:,} bytes at {b.offset:,} of {b.memory}, until step {b.last}"
@@ -144,12 +144,12 @@ class ReportedLayer:
 
     @property
     def length(self) -> int | None:
-        """Return the length of the layer's work; None if it was not counted."""
+        """Return the length of the layer's work, or None if the work was not counted."""
         return self.time.length if self.time else None
 
     @property
     def snr(self) -> float | None:
-        """Return the SNR in dB against the float network's result; None if there is no SNR."""
+        """Return the SNR in dB against the float network's result, or None if there is no SNR."""
         return self.accuracy.signal.snr if self.accuracy else None
 
     @property

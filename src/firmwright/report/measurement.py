@@ -25,8 +25,8 @@ HEADER = """\
 class Measurement:
     """The cycles of each layer on a board, and the digests of the log and of the bundle.
 
-    ``clock`` is in Hz; None if it is unknown. ``board`` names the board, the chip and the memory
-    settings.
+    ``clock`` is in Hz, or None for an unknown frequency. ``board`` names the board, the chip and
+    the memory settings.
     """
 
     board: str
@@ -55,7 +55,7 @@ def format_measurement(found: Measurement, manifest: Mapping[str, Any]) -> str:
 
 
 def describe(found: Measurement) -> str:
-    """Return e.g. ``168,000 cycles, 1.00 ms at 168 MHz (Nucleo, mean of 3 passes)``."""
+    """Return a text such as ``168,000 cycles, 1.00 ms at 168 MHz (Nucleo, mean of 3 passes)``."""
     total, time = found.layers[-1].mean, ""
     if found.clock:
         milliseconds = format_milliseconds(total * 1000 / found.clock)
@@ -65,7 +65,7 @@ def describe(found: Measurement) -> str:
 
 
 def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Map each layer to the cycles that the build expects; {} if it counted no cycles."""
+    """Map each layer to the cycles that the build expects. Return {} if no cycles were counted."""
     timeline = manifest["timeline"]
     if timeline is None or timeline["unit"] != CYCLES:
         return {}

@@ -23,7 +23,7 @@ class LayerMemories:
     scratch: dict[str, int]
 
     def __str__(self) -> str:
-        """Return e.g. ``weights 672 of dtcm and 96 of flash, results 384 of ram``."""
+        """Return a text such as ``weights 672 of dtcm and 96 of flash, results 384 of ram``."""
         parts = {"weights": self.weights, "results": self.results, "scratch": self.scratch}
         return ", ".join(
             f"{name} {' and '.join(f'{size:,} of {memory}' for memory, size in held.items())}"

@@ -45,7 +45,7 @@ class LayerPair:
 
     @property
     def more(self) -> float | None:
-        """Return the additional cost of the second build; None if a cost is unknown."""
+        """Return the additional cost of the second build, or None if a cost is unknown."""
         if self.cost_before is None or self.cost_after is None:
             return None
         return self.cost_after - self.cost_before

@@ -98,7 +98,7 @@ class Total:
     microjoules: float | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
-        """Return e.g. ``about 640,000 cycles, 10 ms at 64 MHz (by the table of Cortex-M4, …)``."""
+        """Return text such as ``about 640,000 cycles, 10 ms at 64 MHz (by the table of M4, …)``."""
         if self.unit == INSTRUCTIONS:
             return f"{self.total:,} instructions ({self.source})"
         time = ""

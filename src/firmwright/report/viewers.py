@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "source_line": lambda layer: layer.code.first if layer.code else None,
     "refused_by": lambda layer: ", ".join(f"{r.device}: {r.rule}" for r in layer.refusals),
 }
-"""The columns of ``layers.csv``: a name, and the layer's value; None if it is unknown."""
+"""The columns of ``layers.csv``: a name, and a function for the layer's value or None."""
 
 
 OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {

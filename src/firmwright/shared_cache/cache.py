@@ -36,7 +36,7 @@ class SharedCache:
         return self.store.find(f"ac/{key}")
 
     def read_entry(self, key: str) -> Entry | None:
-        """Return the entry of a key; None if it is missing.
+        """Return the entry of a key, or None if the entry is missing.
 
         Raises CacheError if the entry is damaged.
         """
@@ -89,7 +89,7 @@ ONE_SLASH = re.compile("(https?|s3):/(?!/)")
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the user names; None if the user names no cache.
+    """Return the cache that the user names, or None if the user names no cache.
 
     Raises UserError if the cache cannot be opened.
     """

@@ -129,7 +129,7 @@ def read_all(message: bytes, field: int) -> list[bytes]:
 
 
 def read_number(message: bytes, field: int) -> int:
-    """Return the last value of a field; 0 if the field is missing."""
+    """Return the last value of a field, or 0 if the field is missing."""
     found = 0
     for number, value in find_fields(BytesIO(message), (0, len(message))):
         if number == field and isinstance(value, int):

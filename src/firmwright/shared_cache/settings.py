@@ -33,13 +33,13 @@ def read_settings() -> dict[str, str]:
 
 
 def find_file() -> Path | None:
-    """Return the path of a user's file; None if the user has no home."""
+    """Return the path of a user's file, or None if the user has no home."""
     folder = find_config_folder()
     return folder / "config.yaml" if folder else None
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Return the settings of a user's file; {} if there is no file.
+    """Return the settings of a user's file, or {} if there is no file.
 
     Raises UserError if the file cannot be read.
     """

@@ -44,7 +44,7 @@ MAX_WAIT_S = 30.0
 
 class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
-        """Return the content of ``ac/…`` or ``cas/…``; None if it does not exist.
+        """Return the content of ``ac/…`` or ``cas/…``, or None if the content does not exist.
 
         Raises CacheError if the content has more than ``most`` bytes or cannot be read.
         """

@@ -30,7 +30,7 @@ from firmwright.verify.host_run import run_on_host
 
 
 def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> BoxComparer | None:
-    """Return the comparer of boxes; None if the recipe has no detection."""
+    """Return the comparer of boxes, or None if the recipe has no detection."""
     detection = job.recipe.detection
     if detection is None:
         return None
@@ -43,7 +43,7 @@ def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> Bo
 def run_float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> FloatReference | None:
-    """Return the outputs of the network before its quantization; None if it is not quantized."""
+    """Return the outputs of the network before its quantization, or None without quantization."""
     if job.recipe.quantize is None:
         return None
     prepared = onnx.load(artifacts.PREPARED_MODEL.read(job))

@@ -129,7 +129,7 @@ def make_manifest(
 
 
 def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
-    """Return the header of the network's image; UNSET if the network has no linked slot."""
+    """Return the header of the network's image, or UNSET if the network has no linked slot."""
     if not (job.recipe.slot and job.has_firmware):
         return msgspec.UNSET
     return read_image((job.folder("firmware") / "network.bin").read_bytes())

@@ -120,7 +120,7 @@ def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
 
 
 def find_steps(job: Job) -> tuple[float, ...]:
-    """Return the step size of each output; () if the tolerance has no steps."""
+    """Return the step size of each output, or () if the tolerance has no steps."""
     if not job.recipe.run.tolerance.steps:
         return ()
     if not artifacts.LOWERED_MODEL.path(job).is_file():

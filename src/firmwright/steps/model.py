@@ -115,7 +115,7 @@ def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:
-    """Return the stated limits of the whole numbers of each input; None if there are no limits.
+    """Return the stated limits of the whole numbers of each input, or None.
 
     Raises DiagnosticError if an input is not in the model or has an integer type.
     """
@@ -157,7 +157,7 @@ def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
 def check_signature(
     job: Job, path: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature | None:
-    """Return the checked signature of :func:`verify_model`; None if it is not required."""
+    """Return the checked signature of :func:`verify_model`, or None if no signature is required."""
     recipe, source = job.recipe, job.recipe.model
     if source.signature is None or source.key is None:
         return None

@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
 def choose(
     job: Job, interface: ModelInterface, partition: Partition, kernels: Kernels
 ) -> MemoryChoices | None:
-    """Return the choices of memories; None if there is only one usable memory.
+    """Return the choices of memories, or None if there is only one usable memory.
 
     Raises DiagnosticError if a pin is not possible.
     """

@@ -63,7 +63,7 @@ def collect_report(job: Job, read: Lock) -> Report:
 
 
 def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
-    """Return the record of a stage; None if the stage does not apply."""
+    """Return the record of a stage, or None if the stage does not apply."""
     return artifact.read(job) if job.has_stage(artifact.stage) else None
 
 
@@ -85,7 +85,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
 
 
 def estimate(job: Job) -> tuple[LayerEstimate, ...]:
-    """Return the cost of each layer; () if the platform does not state the speed of all devices."""
+    """Return the cost of each layer, or () if the platform does not state all speeds."""
     timing = job.platform.timing
     stated = timing is not None and all(device.name in timing.engines for device in job.mix)
     return estimate_job_layers(job) if stated else ()
@@ -106,7 +106,7 @@ def find_code(job: Job) -> dict[str, CodeLines]:
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:
-    """Return the lines of a layer's function; [] if it is compiled for another core."""
+    """Return the lines of a layer's function, or [] if another core runs the function."""
     if layer.code is None:
         return []
     text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def read_code(job: Job, layer: ReportedLayer) -> list[str]:
 
 
 def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
-    """Map the numbers of all layers to their C code; {} if the page would be too long."""
+    """Map the numbers of all layers to their C code. Return {} if the code is too long."""
     code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
     return code if sum(map(len, code.values())) <= MAX_CODE else {}
 
@@ -162,13 +162,13 @@ def read_memory(job: Job) -> Memory:
 
 
 def read_stack(job: Job) -> StackDepth | msgspec.UnsetType:
-    """Return the stack of the run function; UNSET if an operating system provides the stack."""
+    """Return the stack of the run function, or UNSET if an operating system provides the stack."""
     linked = read_optional(job, artifacts.FIRMWARE_SIZE)
     return linked.stacks.get(job.recipe.c_prefix, msgspec.UNSET) if linked else msgspec.UNSET
 
 
 def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
-    """Map each memory to its bytes of constants; UNSET if there is only one memory."""
+    """Map each memory to its bytes of constants, or return UNSET if there is only one memory."""
     if not chooses_memories(job):
         return msgspec.UNSET
     kernels, plan = artifacts.KERNELS.read(job), artifacts.PLAN.read(job)

@@ -173,14 +173,14 @@ def count_box_lines(job: Job, batch: int) -> int:
 def count_on_processor(
     total: int | None, by_part: Sequence[int], layers: CountedFunctions
 ) -> int | None:
-    """Return the processor's part of a count, without emulated devices during waits; else None."""
+    """Return the processor's part of a count, without emulated devices, or None."""
     if total is None or layers.stand_in:
         return None
     return total - sum(by_part[len(layers.functions) :])
 
 
 def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[str, Any]:
-    """Return the run record's fields about clock cycles; {} if no cycles are known."""
+    """Return the run record's fields about clock cycles, or {} if no cycles are known."""
     if cycles is None:
         return {}
     return {

@@ -40,7 +40,7 @@ def make_detector(
 
 
 def list_class_names(job: Job) -> tuple[str, ...]:
-    """Return the names of the classes; () if the recipe only states their number."""
+    """Return the names of the classes, or () if the recipe only states their number."""
     detection = job.recipe.detection
     classes = detection.classes if detection else job.recipe.classes
     if classes is None or classes.count is not None:
@@ -49,7 +49,7 @@ def list_class_names(job: Job) -> tuple[str, ...]:
 
 
 def read_compiler_version(job: Job) -> str:
-    """Return the compiler's version; '' if the compiler is not installed.
+    """Return the compiler's version, or '' if the compiler is not installed.
 
     Raises UserError if the compiler is installed and does not run. Without this error, the next
     build would keep the result.
@@ -128,7 +128,7 @@ def includes_constants(job: Job, network: Network) -> bool:
 
 
 def find_slot(job: Job) -> NetworkSlot | None:
-    """Return the location of the network's image; None if the firmware contains the network."""
+    """Return the location of the network's image, or None if the firmware contains the network."""
     options = job.recipe.slot
     if options is None:
         return None

@@ -146,7 +146,7 @@ class Target(Protocol):
         """
 
     def layout(self, _context: Context, /) -> Layout | None:
-        """Return the memory layout of the tensors of the device's regions; None if it is plain."""
+        """Return the memory layout of the tensors of the device's regions, or None if plain."""
         return None
 
     @abstractmethod
@@ -167,7 +167,7 @@ class Target(Protocol):
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Return a short name of the method of a region's C code; '' if there is only one."""
+        """Return a short name of the method of a region's C code, or '' for a single method."""
         return ""
 
     def estimate_cycles(

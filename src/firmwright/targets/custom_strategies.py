@@ -113,7 +113,7 @@ def check_device(name: str | None, last: str) -> None:
 
 
 def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:
-    """Return the error in the result of a compute; '' if there is no error."""
+    """Return the error in the result of a compute, or '' if there is no error."""
     name = str(operator.op.name)
     if not isinstance(result, relax.Expr):
         return (

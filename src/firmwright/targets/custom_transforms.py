@@ -34,7 +34,7 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
 
 
 def find_problem(result: Any, before: relax.Function) -> str:
-    """Return the error in a rewritten module; '' if there is no error."""
+    """Return the error in a rewritten module, or '' if there is no error."""
     if not isinstance(result, tvm.IRModule):
         return f"returned a {type(result).__name__}; expected a Relax IRModule (tvm.IRModule)"
     functions = {str(v.name_hint): f for v, f in result.functions.items()}

@@ -174,7 +174,7 @@ def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return the facts of a reduction; ``reduced`` has the reduced axes of the model's tensor.
 
-    ``plane`` is the number of elements of an image if a whole image is reduced; else 0.
+    ``plane`` is the number of elements of an image, or 0 if no whole image is reduced.
     ``reduced_elements`` is the number of elements that become one element.
     """
     shape = static_shape(call.args[0])
@@ -281,7 +281,7 @@ def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def bits_of(dtype: str) -> int | None:
-    """Return the bits of an element; None if accelerators do not store the type."""
+    """Return the bits of an element, or None if accelerators do not store the type."""
     known = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "float32": 32}
     return known.get(dtype)
 
@@ -294,7 +294,7 @@ def element_facts(result: relax.Var) -> Facts:
 
 
 def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
-    """Return the stored type of a convolution's or product's constant weights; else None."""
+    """Return the stored type of a convolution's or product's constant weights, or None."""
     kind = kind_of(call)
     if kind not in WEIGHTED_KINDS or not is_constant(call.args[1], values):
         return None

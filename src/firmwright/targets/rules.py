@@ -67,7 +67,7 @@ def clamp(value: Any, ends: Any) -> Any:
 
 
 def measure_distance(value: Any, other: Any) -> float:
-    """Return the distance of two numbers or of two lists of numbers; infinity for other values."""
+    """Return the distance of two numbers or two lists of numbers, or infinity for other types."""
     if isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
         return sum(map(measure_distance, value, other))
     numbers = isinstance(value, int | float) and isinstance(other, int | float)
@@ -75,7 +75,7 @@ def measure_distance(value: Any, other: Any) -> float:
 
 
 def find_changes(rule: Rule, facts: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes after which a broken rule holds; () if they are unknown."""
+    """Return the changes after which a broken rule holds, or () if no change is known."""
     changes = []
     for fact, asked in rule.where.items():
         if all_hold({fact: asked}, facts):

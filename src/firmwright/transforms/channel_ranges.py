@@ -172,7 +172,7 @@ def widen_average(source: Ranges, count: int) -> Ranges:
 
 
 def move_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the ranges after a layout operator; None if the channel axis does not remain."""
+    """Return the ranges after a layout operator, or None if the channel axis does not remain."""
     shape, channels = static_shape(call.args[0]), source.low.size
     along = [-1 if axis == source.axis else 1 for axis in range(len(shape))]
     numbers = np.broadcast_to(np.arange(channels).reshape(along), shape)

@@ -81,7 +81,7 @@ def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
 
 
 def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
-    """Return the axes of a permutation; () if it reverses all axes."""
+    """Return the axes of a permutation, or () if the permutation reverses all axes."""
     axes = call.attrs.axes
     return () if axes is None else tuple(int(a) for a in axes)
 
@@ -220,7 +220,10 @@ class ChannelsLast:
         return state_last_type(moved, call)
 
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Compute elements with channels last; None if a broadcast tensor has another rank."""
+        """Compute elements with channels last.
+
+        Return None if a broadcast tensor has another rank.
+        """
         arguments, rank = [], len(static_shape(call))
         if rank not in (3, 4):
             return None
@@ -276,7 +279,7 @@ class ChannelsLast:
         return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
 
     def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
-        """Return the existing tensor that a permutation to channels last produces; else None.
+        """Return the existing tensor that a permutation to channels last produces, or None.
 
         An earlier rewrite emits these permutations.
         """
@@ -285,7 +288,7 @@ class ChannelsLast:
         return self.last.get(value.args[0])
 
     def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Reduce height and width to one pixel; None for other axes, or if the axes are removed.
+        """Reduce height and width to one pixel. Return None for other or removed axes.
 
         Therefore a squeeze-and-excitation block quantizes averages without a change of their
         layout.
@@ -293,7 +296,7 @@ class ChannelsLast:
         return self.reduce(call, True) if call.attrs.keepdims else None
 
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
-        """Return a result without height and width, which has no layout; else None.
+        """Return a result without height and width, which has no layout, or None.
 
         Such a result is a reshape of single pixels, or a reduction of height and width.
         """
@@ -308,7 +311,7 @@ class ChannelsLast:
         return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args) if single else None
 
     def reduce(self, call: tvm.ir.Call, keepdims: bool) -> relax.Expr | None:
-        """Reduce height and width of a tensor with channels last; None for other axes."""
+        """Reduce height and width of a tensor with channels last. Return None for other axes."""
         axes, rank = call.attrs.axis, len(static_shape(call.args[0]))
         if axes is None or sorted(int(a) % rank for a in axes) != [*range(2, rank)]:
             return None

@@ -70,7 +70,7 @@ def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> li
 
 
 def list_fields(value: relax.Expr) -> list[relax.Expr]:
-    """Return the operands of a concatenation; [] for other operators."""
+    """Return the operands of a concatenation, or [] for other operators."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     return [*value.args[0].fields]

@@ -48,7 +48,7 @@ def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArr
 
 
 def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
-    """Return dequantize(layout(constant)); None if the channel axis is lost."""
+    """Return dequantize(layout(constant)), or None if the channel axis is lost."""
     data, scale, zero_point = dequantize.args
     if not isinstance(data, Constant):
         return None

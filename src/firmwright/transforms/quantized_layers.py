@@ -111,7 +111,7 @@ def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.Va
 
 
 def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | None:
-    """Return the layer of a convolution or product without its bias; None for other operators."""
+    """Return the layer of a convolution or product without its bias, or None."""
     call = binding.value
     layouts = read_layouts(call)
     if layouts is None:
@@ -168,7 +168,7 @@ def read_layouts(call: relax.Expr) -> Layouts | None:
 def match_bias(
     layer: QuantizedLayer, added: relax.VarBinding, values: Values
 ) -> QuantizedLayer | None:
-    """Return the layer with the added bias; None if the constant is not a suitable bias."""
+    """Return the layer with the added bias, or None if the constant is not a suitable bias."""
     operands = [values.get(a, a) for a in added.value.args]
     found = [o for o in operands if is_dequantized_constant(o)]
     if not found:

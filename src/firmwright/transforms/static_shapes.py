@@ -53,7 +53,7 @@ def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
-    """Return the numbers of a shape expression; None if it is not static."""
+    """Return the numbers of a shape expression, or None if the shape is not static."""
     if operator_name(shape) == "relax.shape_of":
         return static_shape(shape.args[0])
     if isinstance(shape, relax.ShapeExpr):
@@ -72,7 +72,10 @@ def is_shape_or_scalar(value: relax.Expr) -> bool:
 
 
 def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays | None:
-    """Return the values of all arguments if all are constants; else None. Tuples are flattened."""
+    """Return the values of all arguments, or None if an argument is not a constant.
+
+    Tuples are flattened.
+    """
     arguments: list[relax.Expr] = []
     for argument in call.args:
         value = definition(builder, argument)

@@ -90,7 +90,7 @@ def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match
 
 
 def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> relax.Expr | None:
-    """Return the quantized result of a transposed convolution; None if it cannot be split."""
+    """Return the quantized result of a transposed convolution, or None for unsupported forms."""
     call = found.call
     data, weights = (definition(builder, a) for a in call.args)
     layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
@@ -130,7 +130,7 @@ def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> r
 
 
 def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
-    """Return the phases along height and width; None if phases cannot compute the pixels."""
+    """Return the phases along height and width, or None if phases cannot compute the pixels."""
     attrs = call.attrs
     data, kernel, result = (static_shape(e)[2:] for e in (call.args[0], call.args[1], call))
     padding = [int(n) for n in attrs.padding]

@@ -26,7 +26,7 @@ class DifferenceError(UserError):
 
 
 def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
-    """Return abs(found - expected); 0 for equal infinities and for two NaNs."""
+    """Return abs(found - expected), or 0 for equal infinities and for two NaNs."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(found.astype("float64") - expected.astype("float64"))
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
@@ -141,7 +141,7 @@ def compute_share(found: Outputs, expected: Outputs) -> float:
 
 
 def compute_span(arrays: Sequence[Array]) -> float:
-    """Return the range of the finite values of a floating-point output; 0 for integers."""
+    """Return the range of the finite values of a floating-point output, or 0 for integers."""
     return find_range(arrays) if arrays[0].dtype.kind == "f" else 0.0
 
 
@@ -165,7 +165,7 @@ def find_range(arrays: Sequence[Array]) -> float:
 
 
 def compute_step(expected: Array, tensor: Tensor) -> npt.NDArray[np.float64]:
-    """Return the distance of each 16-bit float to its neighbor; 0 for other types."""
+    """Return the distance of each 16-bit float to its neighbor, or 0 for other types."""
     if tensor.stated_dtype not in SIXTEEN_BIT_FLOATS:
         return np.zeros(1)
     limits = ml_dtypes.finfo(tensor.stated_dtype)  # type: ignore[no-untyped-call]

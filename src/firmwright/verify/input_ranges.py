@@ -118,7 +118,7 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
 
 
 def find_factor(call: relax.Expr) -> float | None:
-    """Return the number by which an operator multiplies; None for other operators."""
+    """Return the number by which an operator multiplies, or None for other operators."""
     name = operator_name(call)
     if name not in ("relax.multiply", "relax.divide") or not isinstance(call.args[1], Constant):
         return None

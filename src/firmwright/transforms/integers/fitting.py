@@ -42,7 +42,7 @@ def fit_affine(
     high: Array,
     limits: tuple[int, int],
 ) -> Affine | None:
-    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``; else None.
+    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``, or None.
 
     ``compute`` is monotone for every channel. The results, clamped to ``limits``, are whole
     numbers. ``slope`` is the approximate factor of ``compute``. The result has the smallest shift

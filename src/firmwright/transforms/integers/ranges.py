@@ -73,7 +73,7 @@ def find_ranges(
 
 
 def limit_by_type(variable: relax.Var) -> Range | None:
-    """Return the range of a type; None for bool, float16, and values that are not tensors."""
+    """Return the range of a type, or None for bool, float16, and values that are not tensors."""
     dtype = str(variable.ty.dtype) if isinstance(variable.ty, relax.TensorType) else ""
     if dtype in ("float32", "float64"):
         return Range(np.array(-np.inf, dtype), np.array(np.inf, dtype), False)
@@ -136,14 +136,14 @@ def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
 
 
 def check_range(found: Range, value: relax.Expr) -> Range | None:
-    """Return a range without NaN that fits the shape and the type of the tensor; else None."""
+    """Return a range without NaN that fits the shape and the type of the tensor, or None."""
     if np.isnan(found.magnitude) or found.low.ndim > len(static_shape(value)):
         return None
     return found if is_float(value) or found.lies_within(dtype_of(value)) else None
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a sum of whole numbers if float32 adds exactly; else None."""
+    """Return the range of a sum of whole numbers, or None if float32 does not add exactly."""
     exact = left.is_whole and right.is_whole and left.magnitude + right.magnitude < EXACT
     if not exact or static_shape(value.args[0]) != static_shape(value.args[1]):
         return None
@@ -152,7 +152,7 @@ def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
 
 
 def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:
-    """Return the range of sums of products if the order has no effect; else None."""
+    """Return the range of sums of products, or None if the order has an effect."""
     data, weights = found.get(call.args[0]), read_constant(call.args[1], values)
     if data is None or weights is None or not data.is_whole or not are_whole(weights):
         return None

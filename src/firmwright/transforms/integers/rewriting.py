@@ -74,7 +74,7 @@ def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> b
 
 
 def choose_type(found: Range | None) -> str | None:
-    """Return the 8-bit type that can store a tensor's whole numbers; None if no type can."""
+    """Return the 8-bit type that can store a tensor's whole numbers, or None if no type can."""
     if found is None or not found.is_whole:
         return None
     return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
@@ -157,7 +157,7 @@ class IntegerNetwork:
         return self.builder.emit(relax.op.astype(tensor, dtype))
 
     def read_stored(self, variable: relax.Expr) -> relax.Expr | None:
-        """Return 8-bit whole numbers in an 8-bit type; None for other numbers."""
+        """Return 8-bit whole numbers in an 8-bit type, or None for other numbers."""
         if not isinstance(variable, relax.Var):
             return None
         if variable not in self.stored:
@@ -172,7 +172,7 @@ class IntegerNetwork:
         return self.stored[variable]
 
     def sum_products(self, call: relax.Expr) -> relax.Expr | None:
-        """Return a convolution or product of whole numbers in int32; None for other operators."""
+        """Return a convolution or product of whole numbers in int32, or None."""
         if operator_name(call) not in SUMS:
             return None
         weights = read_constant(call.args[1], self.values)
@@ -213,7 +213,7 @@ class IntegerNetwork:
         return choose_type(self.ranges.get(variable)) is not None
 
     def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
-        """Return the sum of two tensors of whole numbers in int32; None for other operators."""
+        """Return the sum of two tensors of whole numbers in int32, or None for other operators."""
         if operator_name(call) != "relax.add" or read_step(call, self.values) is not None:
             return None
         terms = [self.read_whole(a) for a in call.args]
@@ -349,7 +349,7 @@ class IntegerNetwork:
 
 
 def find_input_axes(call: tvm.ir.Call) -> tuple[int, int] | None:
-    """Return the channels' axes of a layer's data and weights; None for groups and vectors."""
+    """Return the channels' axes of a layer's data and weights, or None for groups and vectors."""
     if operator_name(call) == "relax.matmul":
         data, weights = (static_shape(a) for a in call.args)
         return (len(data) - 1, 0) if len(weights) == 2 else None

@@ -54,7 +54,7 @@ def split_sum(
 
 
 def scale(terms: Terms, step: Step, source: Range) -> Terms | None:
-    """Return the factors after a step; None if the step is not a product with one whole factor.
+    """Return the factors after a step, or None if the step has no single whole factor.
 
     Each step is monotone, and a line between the multiples of the factors. Therefore the step is a
     product with its slope if it is a product at both ends of the range.

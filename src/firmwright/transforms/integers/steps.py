@@ -27,9 +27,9 @@ class Step:
     """An operator on the tensor ``source``; ``compute`` maps source numbers to result numbers.
 
     Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
-    ``is_whole`` states whether results are whole numbers; None means: if the source has whole
-    numbers. ``is_affine`` states whether the operator is a product and a sum on whole numbers.
-    ``may_overflow`` states whether results can be farther from zero than the source.
+    ``is_whole`` states whether results are whole numbers. With None, results are whole if the
+    source's numbers are whole. ``is_affine`` states whether the operator is a product and a sum on
+    whole numbers. ``may_overflow`` states whether results can be farther from zero than the source.
     """
 
     source: relax.Var
@@ -41,13 +41,13 @@ class Step:
 
 
 def read_step(value: relax.Expr, values: Values) -> Step | None:
-    """Return the value of a variable as a step; None for other operators."""
+    """Return the value of a variable as a step, or None for other operators."""
     make = STEPS.get(operator_name(value))
     return make(value, values) if make else None
 
 
 def read_constant(expression: relax.Expr, values: Values) -> Array | None:
-    """Return the numbers of a (cast) constant, integers as int64; None for other values."""
+    """Return the numbers of a (cast) constant, integers as int64, or None for other values."""
     value = values.get(expression, expression) if isinstance(expression, relax.Var) else expression
     if operator_name(value) == "relax.astype":
         value = value.args[0]
@@ -72,7 +72,7 @@ def keep_whole(numbers: Array) -> bool | None:
 
 
 def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, bool] | None:
-    """Return the tensor, the numbers, and whether the numbers are the first operand; else None."""
+    """Return the tensor, the numbers, and whether the numbers are the first operand, or None."""
     if not is_float(call) and not dtype_of(call).startswith("int"):
         return None
     for index in (1, 0):
