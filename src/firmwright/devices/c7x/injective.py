@@ -91,8 +91,8 @@ def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
     """Return the axis to split and the number of parts, or None if one block holds all elements.
 
-    From the innermost axis outward, the axis is the first one at which a block is too large. The
-    parts are equal, and their number is the smallest number that makes blocks small enough.
+    The axis is the innermost axis at which a block is too large. The parts are equal, and their
+    number is the smallest number that makes blocks small enough.
     """
     size = element_bytes
     for axis in reversed(range(len(extents))):

@@ -31,7 +31,7 @@ The rows of such a layer may have other lengths than the rows of the tensor.
 """
 
 TILES = (4, 3, 2, 1)
-"""The possible numbers of pixels whose sums are in registers together."""
+"""The candidates for the number of pixels per tile, whose sums are in registers."""
 
 TILE_CYCLES = 16
 """The assumed cycles per tile for the end of its loop and for the biases of the sums."""

@@ -90,7 +90,10 @@ def write_function(
 
 
 _shared: dict[str, LayerFunction] = {}
-"""The shared functions by the variables of their templates. Thousands of layers may share a few."""
+"""The shared functions by the variables of their templates.
+
+Thousands of layers may share a few functions.
+"""
 
 
 def write_single(

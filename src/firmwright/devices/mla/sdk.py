@@ -22,7 +22,7 @@ PASSED_VARIABLES = (
     *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
 )
-"""The environment variables of the SDK's process, which the SDK's activation sets."""
+"""The environment variables of the SDK's process. The SDK's activation sets them."""
 SCRIPT = "compile.py"
 RECORD = "sdk.json"
 VERSION_PROGRAM = (

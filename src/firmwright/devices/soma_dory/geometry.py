@@ -87,10 +87,11 @@ def widen_kernel(form: LayerForm) -> LayerForm | None:
     """Return a form whose kernel is odd, with half of the kernel as padding on the left, or None.
 
     The kernel keeps its position over the image. For example, TFLite's SAME pads (0, 1) for a
-    kernel of 3 columns with stride 2 on an even image. An equal kernel has 5 columns and padding 2,
-    and its first two columns are zeros. Without padding, a kernel of 3 columns becomes the last
-    columns of a kernel of 5. A kernel of 5 columns cannot become the last columns of a kernel of 7.
-    With padding 2, its results begin two columns early, and these two columns are the ``surplus``.
+    kernel of 3 columns with stride 2 on an even image. A kernel of 5 columns with padding 2
+    computes equal sums if its first two columns are zeros. Without padding, a kernel of 3 columns
+    becomes the last columns of a kernel of 5. A kernel of 5 columns cannot become the last columns
+    of a kernel of 7. With padding 2, its results begin two columns early, and these two columns are
+    the ``surplus``.
     """
     layer = form.layer
     rows, columns = find_window(layer, 0), find_window(layer, COLUMNS)

@@ -124,7 +124,10 @@ class UnmatchedOperator:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A sum or product of integers. ``variables`` are its operators, without its operands."""
+    """A sum or product of integers.
+
+    ``variables`` are the variables of its operators, without its operands.
+    """
 
     operands: tuple[relax.Expr, relax.Expr]
     variables: tuple[relax.Var, ...]

@@ -2,7 +2,7 @@
 
 The cost model (``cost.py``) compares several hundred possible tiles. The model has two kinds of
 terms. Some terms depend only on the tile of rows and columns. The other terms depend only on the
-tile of channels. Therefore the cycles of a pair of tiles are a few products.
+tile of channels. Therefore a few products are the cycles of a pair of tiles.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
 def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) -> tuple[str, ...]:
     """Return the files for a bundle, relative to the folder of artifacts.
 
-    The result excludes calibration tensors, because they are large and belong to the user. From the
-    files of TI's tools, the result has only the networks and their descriptions.
+    The result excludes calibration tensors, because they are large and belong to the user. The
+    result has only two files of TI's tools per region: the network and its description.
     """
     names = [RegionFiles(region.number) for region in regions]
     parts = [(*n.build_files, *(n.tool_files if imported else ())) for n in names]

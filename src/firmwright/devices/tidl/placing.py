@@ -1,7 +1,7 @@
 """Selects the layers of a network that TIDL supports, and merges them into few regions.
 
 The steps are in the order of TI's compiler. First, rules and lists select layers. Then adjacent
-layers become a region. Last, the regions with the most multiply-accumulates are selected.
+layers become a region. Finally, the regions with the most multiply-accumulates are selected.
 """
 
 from __future__ import annotations

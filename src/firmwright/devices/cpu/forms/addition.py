@@ -115,7 +115,7 @@ def find_multiplier(layer: Product) -> Multiplier | None:
 
 
 def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | None:
-    """Return the numbers for one rounding and this distance of the multiplier, or None."""
+    """Return exact numbers with one rounding for a multiplier at distance ``step``, or None."""
     fraction, exponent = np.frexp(layer.factor)
     shift = LIFT - 1 - int(exponent)
     multiplier = round(float(fraction) * 2**31) + step

@@ -37,7 +37,7 @@ With 16 channels, the sums of five pixels need 20 of 32 registers.
 """
 
 PLANE = 16 * 1024
-"""The input bytes that fit the first cache together with weights.
+"""The maximum input bytes that fit the first cache together with weights.
 
 A smaller input becomes one row.
 """

@@ -36,7 +36,10 @@ MOST_STEPS = 4
 """The maximum groups of four taps between two branches if the C widens weights or columns."""
 
 LARGEST_PATCH = 512
-"""The maximum inputs of a product with a widened copy. The copy needs twice the bytes."""
+"""The maximum inputs of a product with a widened copy.
+
+The copy needs twice as many bytes as the inputs.
+"""
 
 FEW_CHANNELS = 12
 """The maximum output channels for which the loop widens the inputs again for every four
@@ -44,8 +47,7 @@ channels."""
 
 
 def is_paired(layer: Layer) -> bool:
-    """Return whether two sums can share a word, and two weights a halfword, with offsets in
-    range."""
+    """Return whether the sums of two channels can share a word, and the offsets are in range."""
     if not fits_pairs(layer):
         return False
     offsets = find_offsets(layer, make_requantization(layer))

@@ -197,8 +197,8 @@ class Groups:
         self.excess = sum_excess(self.sums, table.limit)
 
     def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return the change of the excess for each exchange of a position in ``own`` and one in
-        ``others``."""
+        """Return the change of the excess for each exchange of a position in ``own`` with a
+        position in ``others``."""
         size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
         mine, theirs = own // size, others // size
         difference = magnitudes[order[others]][None] - magnitudes[order[own]][:, None]
