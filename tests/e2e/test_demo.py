@@ -24,6 +24,7 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.recipe import DemoOptions
 from firmwright.steps.demo import ShownNetwork, write_demo
 from firmwright.toolchain import load_platform
+from firmwright.toolchain.boards import load_board
 
 from .conftest import DIGITS, Repository, new_repository, repository_of_example
 
@@ -74,7 +75,10 @@ def test_the_build_runs_it_where_the_firmware_runs(demo: Repository) -> None:
         assert lines[1] == "scores: 0 of 10 elements differ"
         if platform == "host":
             names = [*LAYERS, "network"]
-            assert lines[2:-1] == [f"{name}: this board has no cycle counter" for name in names]
+            words = [line.split() for line in lines[2:-1]]
+            assert [(name, unit) for name, _, unit in words] == [(f"{n}:", "ns") for n in names]
+            *layers, network = (int(time) for _, time, _ in words)
+            assert 0 < sum(layers) < network
             continue
         *layers, network = (int(line.split()[1]) for line in lines[2:-1])
         ran = json.loads((demo.folder / "build/d" / platform / "run/run.json").read_text())
@@ -187,7 +191,7 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
     interface = read_record(stages / "partition/interface.json", ModelInterface)
     write_demo(
         ShownNetwork("d", "network", interface, regions), DemoOptions("no_dma", True, False),
-        read_arrays(stages / "run/sample.npz"), "", sources / "demo",
+        read_arrays(stages / "run/sample.npz"), load_board("diana"), sources / "demo",
     )  # fmt: skip
     platform = load_platform("diana")
     ran = run_firmware(make(sources), platform, "unicorn", b"", "network_run", 10**9)
@@ -278,7 +282,7 @@ def test_every_variant_is_c99_without_warnings(
     ):
         options = DemoOptions(profile, compare, indefinite)
         folder = tmp_path / f"{profile}-{compare}-{indefinite}"
-        write_demo(network, options, sample, "", folder)
+        write_demo(network, options, sample, load_board("posix"), folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
         check(compiler, "-fsyntax-only", *includes, *sources)

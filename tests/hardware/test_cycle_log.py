@@ -39,6 +39,7 @@ def test_passes_and_lines_of_other_programs() -> None:
         (BUILD, "f" * 40, "log.txt:1: the firmware has the build id f.*; expected 0123"),
         ("y: 0 of", "y: 3 of", "log.txt:2: 3 of 10 elements of 'y' are wrong"),
         ("conv: 90 cycles", "conv: this board has no cycle counter", "log.txt:3: this board has"),
+        ("conv: 90 cycles", "conv: 90 ns", "log.txt:3: this demo prints nanoseconds"),
         ("conv: 90 cycles\n", "", "log.txt:4: the network ends; expected the cycles of conv"),
         ("network: 120", "network: 109", "log.txt:5: the network has 109 .* less than the 110"),
         ("network: 120 cycles\n", "", "log.txt:5: the pass ends; expected the cycles of netw"),

@@ -19,6 +19,8 @@ CYCLES = re.compile(r"(\w+): ([0-9]{1,20}) cycles")
 OUTPUT = re.compile(r"(\w+): ([0-9]{1,20}) of ([0-9]{1,20}) elements differ")
 LAST = re.compile(r"allocated: \d+ bytes, at most \d+")
 NO_COUNTER = "this board has no cycle counter"
+NANOSECONDS = re.compile(r"\w+: [0-9]{1,20} ns")
+NO_CYCLES = "this demo prints nanoseconds of an operating system, not cycles"
 WHOLE = "network"
 """The name in the line with the cycles of the whole inference."""
 
@@ -77,6 +79,8 @@ class CycleLog:
             self._begin(number, match[1])
         elif line.endswith(NO_COUNTER):
             self._fail(number, f"{NO_COUNTER}; measure on a core with a counter")
+        elif self._pending is not None and NANOSECONDS.fullmatch(line):
+            self._fail(number, f"{NO_CYCLES}; measure on a core with a counter")
         elif match := OUTPUT.fullmatch(line):
             if int(match[2]):
                 self._fail(number, f"{match[2]} of {match[3]} elements of '{match[1]}' are wrong")

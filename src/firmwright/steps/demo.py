@@ -21,7 +21,7 @@ from firmwright.project.interface import view_as_c_type
 from firmwright.project.locations import arena_name
 from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
-from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.boards import Board, load_board
 from firmwright.verify.batches import join_outputs, join_samples
 
 
@@ -39,7 +39,7 @@ def run(job: Job, folder: Path) -> None:
         ),
         require(job.recipe.demo),
         read_sample(job),
-        load_board(job.platform.board).data_section,
+        load_board(job.platform.board),
         folder,
     )
 
@@ -95,13 +95,13 @@ def write_demo(
     network: ShownNetwork,
     options: DemoOptions,
     sample: Mapping[str, npt.NDArray[Any]],
-    data_section: str,
+    board: Board,
     folder: Path,
 ) -> None:
     """Render the application's files into ``folder``.
 
     ``sample`` contains the network's inputs and the resulting outputs, as ``input_0`` … and
-    ``output_0`` …, with their shapes. ``data_section`` is the board's section for the buffers.
+    ``output_0`` …, with their shapes.
     """
     interface = network.interface
     inputs, outputs = make_ports(interface)
@@ -118,7 +118,8 @@ def write_demo(
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "gdb_types": GDB_TYPES,
         "layers": [region.name for region in network.regions],
-        "data_section": data_section,
+        "data_section": board.data_section,
+        "nanoseconds": board.nanoseconds,
         "caller_arena": network.caller_arena,
         "more_arenas": network.more_arenas,
         "arena_name": arena_name,

@@ -50,7 +50,8 @@ class Board:
     ``sdk`` is set if another build system builds for the board. ``least_stack`` is the minimum
     stack of the linker script in bytes. ``vectors`` is the offset of the vector table in flash, in
     bytes. ``data_window`` states whether the chip reads flash data at other addresses than
-    instructions.
+    instructions. If ``nanoseconds`` is true, programs cannot read the core's cycle counter, and the
+    board's code has ``fw_hal_nanoseconds``.
     """
 
     description: str
@@ -61,6 +62,7 @@ class Board:
     least_stack: int = 0
     vectors: int = 0
     data_window: bool = False
+    nanoseconds: bool = False
 
 
 @cache
