@@ -62,6 +62,8 @@ from firmwright.lowering.layer_arithmetic import fold_constant_channels
 
 ACTIVATIONS = (*BYTES, "int16")
 
+CHANNELS_LAST, CHANNELS_FIRST = "NHWC", "NCHW"
+
 WIDE_LIMIT = 2**46
 """Sums of 16-bit activations stay below this limit.
 
@@ -75,10 +77,13 @@ The convolution has one pixel per row.
 """
 
 
-def read_layer(function: relax.Function, rounding: str) -> Layer | None:
+def read_layer(
+    function: relax.Function, rounding: str, layout: str = CHANNELS_LAST
+) -> Layer | None:
     """Return the layer that a region's function computes, or None for other functions.
 
-    ``rounding`` is the recipe's rounding, "tflite" or "onnx".
+    ``rounding`` is the recipe's rounding, "tflite" or "onnx". ``layout`` is the layout of the
+    images that a convolution reads and writes.
     """
     found = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
     if found is None:
@@ -92,8 +97,10 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
     data, weights = operands
     if not reads_parameter(data.data, function.params[0], definitions):
         return None
-    make = make_convolution if operator_name(anchor) == CONVOLUTION else make_product
-    linear = make(anchor, weights)
+    if operator_name(anchor) == CONVOLUTION:
+        linear = make_convolution(anchor, weights, layout)
+    else:
+        linear = make_product(anchor, weights)
     if linear is None:
         return None
     return make_layer(linear, operator_name(anchor), data, weights, bias, params, rounding)
@@ -194,26 +201,34 @@ def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definit
     return bool(skip_reshapes(data, definitions).same_as(parameter))
 
 
-def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
-    """Return the sums of a convolution without a bias, or None if no layer supports the layout."""
-    layout = str(call.attrs.kernel_layout)
-    if not weights.is_per_tensor and weights.axis != layout.index("O"):
+def make_convolution(
+    call: tvm.ir.Call, weights: QuantizedTensor, layout: str
+) -> LinearLayer | None:
+    """Return the sums of a convolution without a bias, or None for another layout of images."""
+    kernel_layout = str(call.attrs.kernel_layout)
+    if not weights.is_per_tensor and weights.axis != kernel_layout.index("O"):
         return None
-    return describe_convolution(call, center(weights))
+    return describe_convolution(call, center(weights), layout)
 
 
-def describe_convolution(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
-    """Return the sums of a convolution with these weights, or None if the layout is not NHWC."""
+def describe_convolution(
+    call: tvm.ir.Call, weights: Array, layout: str = CHANNELS_LAST
+) -> LinearLayer | None:
+    """Return the sums of a convolution with these weights.
+
+    The result is None if the images have another layout.
+    """
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
-    if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
+    if str(attributes.data_layout) != layout or out_layout != layout:
         return None
-    layout = str(attributes.kernel_layout)
-    if sorted(layout) != list("HIOW"):
+    kernel_layout = str(attributes.kernel_layout)
+    if sorted(kernel_layout) != list("HIOW"):
         return None
-    batch, height, width, channels = static_shape(call.args[0])
-    _, out_height, out_width, out_channels = static_shape(call)
-    values = weights.transpose([layout.index(axis) for axis in "OHWI"])
+    axes = [layout.index(axis) for axis in CHANNELS_LAST]
+    batch, height, width, channels = (static_shape(call.args[0])[axis] for axis in axes)
+    _, out_height, out_width, out_channels = (static_shape(call)[axis] for axis in axes)
+    values = weights.transpose([kernel_layout.index(axis) for axis in "OHWI"])
     groups = int(attributes.groups)
     kind = LayerKind.CONV2D if groups == 1 else LayerKind.GROUPED_CONV2D
     if groups == channels == out_channels and groups > 1:

@@ -23,6 +23,7 @@ from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
 from firmwright.lowering.integer_layers import (
+    CHANNELS_LAST,
     describe_convolution,
     describe_product,
     reads_parameter,
@@ -33,8 +34,11 @@ ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 """The operators that may follow the sums, from the last to the first."""
 
 
-def read_shifted_layer(function: Function) -> Layer | None:
-    """Return the layer that a region's function computes, or None for other functions."""
+def read_shifted_layer(function: Function, layout: str = CHANNELS_LAST) -> Layer | None:
+    """Return the layer that a region's function computes, or None for other functions.
+
+    ``layout`` is the layout of the images that a convolution reads and writes.
+    """
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
         return None
@@ -52,10 +56,15 @@ def read_shifted_layer(function: Function) -> Layer | None:
         return None
     if not reads_parameter(data, function.params[0], definitions):
         return None
-    describe = describe_convolution if operator_name(anchor) == CONVOLUTION else describe_product
-    linear = describe(anchor, constant_array(weights).astype("int64"))
+    values = constant_array(weights).astype("int64")
+    axis = -1
+    if operator_name(anchor) == CONVOLUTION:
+        linear = describe_convolution(anchor, values, layout)
+        axis = layout.index("C") - len(layout)
+    else:
+        linear = describe_product(anchor, values)
     channels = 0 if linear is None else linear.out_channels
-    numbers = [s for n in (shift, added, factor) if (s := spread(n, channels)) is not None]
+    numbers = [s for n in (shift, added, factor) if (s := spread(n, channels, axis)) is not None]
     if linear is None or len(numbers) < 3:
         return None
     return make_layer(linear, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
@@ -90,12 +99,13 @@ def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | No
     return call, found
 
 
-def spread(numbers: Array, channels: int) -> Array | None:
-    """Return one number per channel along the last axis, or None for other shapes."""
+def spread(numbers: Array, channels: int, axis: int) -> Array | None:
+    """Return one number per channel, along an axis from the end, or None for other shapes."""
     flat = numbers.reshape(-1)
     if flat.size == 1:
         return np.resize(flat, channels)
-    return flat if flat.size == channels == numbers.shape[-1] else None
+    along = numbers.ndim >= -axis and numbers.shape[axis] == channels
+    return flat if along and flat.size == channels else None
 
 
 def make_layer(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, NAME
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_MODES, NAME
 from firmwright.devices.cpu import CPU
 from firmwright.targets import Context, Target
 
@@ -30,6 +31,7 @@ class C7xTarget(Target):
     stages = ("firmwright.devices.c7x.stages:LOADABLE",)
     libraries_variable = LIBRARIES_VARIABLE
     rewrites = CPU.rewrites
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({"mmalib": MMALIB_MODES})
 
     def place(self, _module: IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement

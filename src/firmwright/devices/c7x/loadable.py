@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, NAME
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_FORM, NAME
 from firmwright.project.constants import TEXT_TEMPLATE
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
@@ -116,7 +116,8 @@ BYTES_PER_LINE = 16
 def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
     env = make_environment()
     folder = project / NAME
-    variables = {**variables, "byte_lines": format_byte_directives}
+    imports = list_imports(variables["steps"], build.platform)
+    variables = {**variables, "byte_lines": format_byte_directives, "imports": imports}
     for template in loadable_templates(build):
         write_file(folder / file_name(template), render(env, template, variables))
     for side in ("arm", "firmware"):
@@ -126,6 +127,17 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
     makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
     template = f"{NAME}/loadable/Makefile{TEMPLATE_SUFFIX}"
     write_file(folder / "Makefile", render(env, template, makefile))
+
+
+def list_imports(steps: Sequence[Any], platform: Platform) -> list[str]:
+    """Return the functions of the firmware that the loadable calls; ``steps`` have kernels."""
+    names = []
+    if platform.accelerators[NAME].get("firmware_dma"):
+        names += ["tvm_dsp_dma_copy", "tvm_dsp_dma_wait"]
+    notes = [step.kernel.note or "" for step in steps]
+    if any(note.startswith(f"Form {MMALIB_FORM}:") for note in notes):
+        names.append("mmalib_conv2d_i8")
+    return names
 
 
 def loadable_templates(build: Build) -> list[str]:

@@ -5,3 +5,11 @@ NAME = "c7x"
 
 LIBRARIES_VARIABLE = "CGT7X_EXT_LIBS"
 """The environment variable that names archives for the loadable."""
+
+OFF, EXACT, NEAREST = "0", "exact", "nearest"
+MMALIB_MODES = (OFF, EXACT, NEAREST)
+"""The values of the option ``mmalib``: TI's library is used never, if its results are equal, or for
+all layers that it supports."""
+
+MMALIB_FORM = "c7x_mmalib_conv2d"
+"""The form of layers that TI's library computes."""

@@ -167,7 +167,7 @@ def split_includes(text: str) -> tuple[list[str], str]:
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
-    return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
+    return tuple(SourceFile(n, render_file(n, {}, form.folder) + "\n") for n in form.headers)
 
 
 def render_function(template: str, name: str, given: Variables) -> str:

@@ -127,9 +127,9 @@ class Form:
     """A method to compute layers of a kind on cores with these ``features``.
 
     ``cost`` is the approximate number of instructions per multiply-accumulate. ``sentence``
-    describes the method. ``headers`` names the files of ``templates/c/layers`` that the C includes.
-    ``folder`` contains the form's template. ``pack`` may be slow, because it runs once per layer.
-    ``pack`` never runs for a layer that breaks a condition.
+    describes the method. ``folder`` contains the form's template and the ``headers``, which are
+    other files that the C needs. ``pack`` may be slow, because it runs once per layer. ``pack``
+    never runs for a layer that breaks a condition.
 
     If ``shared`` is true, layers share the form's functions unless the user asks for speed. Such
     functions are large, and constants in the code would save few instructions.
