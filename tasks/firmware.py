@@ -31,7 +31,7 @@ def list_images(job: Job) -> list[str]:
 
 
 def list_archived(job: Job) -> dict[str, Path]:
-    """Return the results by their names in the bundle.
+    """Return a mapping from names in the bundle to the results.
 
     Headers are in the folder of the sources.
     """

@@ -57,7 +57,7 @@ def pack_constant(array: npt.NDArray[Any]) -> Packed | None:
 
 
 def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[str, Packed]:
-    """Return the packed constants by name.
+    """Return a mapping from names to packed constants.
 
     Constants that cannot be packed are missing.
     """

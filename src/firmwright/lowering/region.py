@@ -132,8 +132,8 @@ def build_kernel(
     """Return the C code of a region.
 
     The parameters of the Relax ``function`` are the inputs and then the ``constants``. ``packed``
-    contains the packed constants by name. Raises ValueError if the C code calls a function that
-    firmware does not have.
+    maps names to packed constants. Raises ValueError if the C code calls a function that firmware
+    does not have.
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
@@ -182,7 +182,7 @@ def measure_weights(
 def make_parameters(
     stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
 ) -> tuple[Parameter, ...]:
-    """Return one parameter per tensor, with the type of the variable.
+    """Return one parameter per tensor, which has the type and size of the variable.
 
     The names are ``<stem>`` for one tensor, and ``<stem>_0``, ``<stem>_1`` … for several tensors.
     """

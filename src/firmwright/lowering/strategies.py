@@ -71,7 +71,7 @@ class Legalization:
         return legalized
 
     def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
-        """Return the first schedule of the region's strategies, or else ``own``.
+        """Return the first schedule of the region's strategies, by default ``own``.
 
         ``finish`` receives the loops of the strategy's schedule. Call this method after
         :meth:`apply`.

@@ -62,7 +62,7 @@ class Artifact(Generic[T]):
         return result
 
     def pack(self, job: Folders, prefix: str = "") -> dict[str, Path]:
-        """Return the artifact's files by their names below ``prefix`` in the bundle."""
+        """Return a mapping from names below ``prefix`` in the bundle to the artifact's files."""
         path = self.path(job)
         if self.file:
             return {f"{prefix}{self.file}": path}
@@ -90,7 +90,7 @@ Listed = TypeVar("Listed", bound=FileList)
 
 
 def pack_listed(artifact: Artifact[Listed], job: Folders) -> dict[str, Path]:
-    """Return a record and the files that the record lists, by their names in the bundle."""
+    """Return a mapping from names in the bundle to a record and the files that the record lists."""
     record = artifact.read(job)
     prefix = f"{artifact.stage}/{record.folder}"
     folder = job.folder(artifact.stage) / record.folder

@@ -97,7 +97,7 @@ class UserFunction:
             )
 
     def refuse(self, problem: str) -> DiagnosticError:
-        """Return the error for a wrong result, with the line of the function's definition."""
+        """Return the error for a wrong result, at the line of the function's definition."""
         location = locate_definition(self.reference, self.recipe.path.parent)
         text = f"{location}: {problem} ({self.reference})"
         return DiagnosticError([self.recipe.make_diagnostic(self.pointer, text)])

@@ -36,7 +36,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class StageDeclaration(Generic[Job]):
-    """One step of the pipeline, with a separate result folder.
+    """One step of the pipeline, which has a separate result folder.
 
     ``run`` ("module:function") names the function ``(job, folder)`` that writes the results into an
     empty folder. The module is imported when the stage runs.
@@ -64,10 +64,10 @@ class StageDeclaration(Generic[Job]):
 
     A stage ``applies`` if the recipe requests it. ``condition`` describes the requirements as text.
     If the recipe requests a stage that the platform or the machine cannot run, ``explain_absence``
-    returns the reason. ``archive`` returns the files for the bundle by their names in the bundle.
-    ``publish`` returns the files that firmwright moves from the stage's folder to other locations.
-    ``about`` is the recipe key that the stage's errors concern; messages show its location. A stage
-    that ``gives_regions`` replaces the regions of the partition, and the new regions are lowered.
+    returns the reason. ``archive`` returns a mapping from names in the bundle to files. ``publish``
+    returns the files that firmwright moves from the stage's folder to other locations. ``about`` is
+    the recipe key that the stage's errors concern; messages show its location. A stage that
+    ``gives_regions`` replaces the regions of the partition, and the new regions are lowered.
     """
 
     name: str

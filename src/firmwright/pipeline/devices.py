@@ -25,7 +25,7 @@ def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
 
 
 def find_packages(recipe: Recipe) -> dict[str, Path]:
-    """Return the folders of installed packages whose files the build reads, by name.
+    """Return a mapping from installed packages to the folders whose files the build reads.
 
     These packages contain devices of the target, or modules that the recipe's Python code imports.
     """
@@ -51,7 +51,7 @@ def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]
 
 
 def template_folders(recipe: Recipe) -> dict[str, Path]:
-    """Return the ``templates`` folder next to each device's module, by the device's name."""
+    """Return a mapping from devices to the ``templates`` folders next to the devices' modules."""
     folder = recipe.path.parent
     own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
     installed = {n: t.module.parent / "templates" for n, t in find_installed_devices(recipe)}

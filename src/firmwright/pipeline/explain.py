@@ -52,7 +52,7 @@ def explain_partition(job: Job) -> Explanation:
 
 
 def explain_kernels(job: Job) -> Explanation:
-    """Return the explanation of the partition, with the kernel of each region."""
+    """Return the explanation of the partition, which contains the kernel of each region."""
     partition, module = PARTITION.read(job), REGIONS.read(job)
     mix = tune_mix(job, partition, module, job.mix)
     devices = {device.name: device for device in mix}
@@ -68,7 +68,7 @@ def explain_kernels(job: Job) -> Explanation:
 
 
 def find_job_memories(job: Job) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts by region.
+    """Return a mapping from regions to the memories of the layer's parts.
 
     The result is empty if planning does not choose memories.
     """

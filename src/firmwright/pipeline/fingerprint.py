@@ -42,7 +42,7 @@ class Fingerprint:
 
 
 KNOWN: dict[tuple[str, ...], Fingerprint] = {}
-"""The fingerprints that this process has checked, by question and environment."""
+"""A mapping from question and environment to the fingerprint that this process has checked."""
 
 
 def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -> Fingerprint:

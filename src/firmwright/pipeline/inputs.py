@@ -28,7 +28,7 @@ SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
     ("evaluate", ACCURACY),
     ("run", RUN),
 )
-"""The records of the stages that read samples, by the purpose of the samples."""
+"""Pairs of a purpose of samples and the record of the stage that reads the samples."""
 
 
 def user_files(job: Job) -> list[Path]:
@@ -51,7 +51,7 @@ def to_absolute(path: Path) -> Path:
 
 
 def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
-    """Return the records with the digests of the recipe's samples, by purpose."""
+    """Return a mapping from purposes to the records that contain the digests of samples."""
     own_run = job.recipe.run.inputs is not None
     return {
         purpose: record
@@ -119,7 +119,7 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
 
 
 def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the recipe's values by key, with None for a key without a value."""
+    """Return a mapping from keys to the recipe's values, or to None without a value."""
     found = {}
     for key in sorted(keys):
         value: Any = job.recipe.data

@@ -85,7 +85,7 @@ class Job:
 
     @cached_property
     def stages(self) -> dict[str, StageDeclaration[Job]]:
-        """The stages of the pipeline and of the recipe's devices, by name."""
+        """A mapping from names to the stages of the pipeline and of the recipe's devices."""
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
             own: StageDeclaration[Job] = resolve_name(name)

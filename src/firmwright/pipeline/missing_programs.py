@@ -37,7 +37,7 @@ def refuse_missing_programs(job: Job) -> None:
 
 
 def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
-    """Yield a message for each missing program, with a remedy, at the key that needs the program.
+    """Yield a message and a remedy for each missing program, at the key that needs the program.
 
     The function starts no program, because up-to-date builds would wait for the program.
     """

@@ -52,9 +52,9 @@ def make_network_jobs(
 ) -> list[Job]:
     """Return the jobs of all networks that a recipe names, followed by the firmware's job.
 
-    ``rebase_overrides`` returns the overrides of the command line, with paths relative to a recipe.
-    ``pipeline`` contains the stages of the firmware. Raises DiagnosticError with the errors of all
-    recipes.
+    ``rebase_overrides`` returns the overrides of the command line, in which paths are relative to a
+    recipe. ``pipeline`` contains the stages of the firmware. Raises DiagnosticError with the errors
+    of all recipes.
     """
     overrides = rebase_overrides(layers)
     refuse_own_keys(overrides)

@@ -34,7 +34,7 @@ class RecipeText(msgspec.Struct):
 
 
 class Loose(msgspec.Struct):
-    """A file or folder of recipes, with an identity and a digest of the content or the names."""
+    """A file or folder of recipes, its identity, and a digest of the content or the names."""
 
     identity: list[int]
     digest: str

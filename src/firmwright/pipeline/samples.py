@@ -116,7 +116,7 @@ def read_run_samples(
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the limits of random samples by input.
+    """Return a mapping from inputs to the limits of random samples.
 
     The default limits of a float are 0 and 1. If the float represents an integer, the default
     limits are the limits of a byte.

@@ -218,8 +218,8 @@ def holds(known: KnownRecipe, lines: Sequence[str], changed: frozenset[str]) -> 
 class BuiltRecipe:
     """A recipe whose build is up to date.
 
-    ``recipe``, ``builds``, ``names`` and ``texts`` are the fields of a KnownRecipe. ``written`` are
-    the results of stages, with their states at the ends of the stages. ``watched`` are all other
+    ``recipe``, ``builds``, ``names`` and ``texts`` are the fields of a KnownRecipe. ``written``
+    maps the results of stages to their states at the ends of the stages. ``watched`` are all other
     files and folders that affect the results.
     """
 
@@ -233,7 +233,7 @@ class BuiltRecipe:
 
 @dataclass(frozen=True)
 class KeptRecipe:
-    """A recipe that the build does not affect, with its entry in the old snapshot and its files."""
+    """A recipe that the build does not affect, its entry in the old snapshot, and its files."""
 
     known: KnownRecipe
     paths: Sequence[str]

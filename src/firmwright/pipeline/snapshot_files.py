@@ -27,8 +27,8 @@ from .tools import find_named_files
 def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:
     """Write a snapshot of a build if all stages that the build needs are now up to date.
 
-    ``tasks`` contains all tasks by name. The tasks in ``fresh`` were already up to date. The tasks
-    in ``ran`` have run, in this order.
+    ``tasks`` maps names to all tasks. The tasks in ``fresh`` were already up to date. The tasks in
+    ``ran`` have run, in this order.
     """
     done = {task.name: task for task in (*fresh, *ran)}
     if {*done} != {name for name in list_needed(tasks, "build") if tasks[name].actions}:

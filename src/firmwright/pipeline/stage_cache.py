@@ -116,7 +116,7 @@ def find_cached(
     """Return the digest of the index of a stage's result in the shared cache.
 
     The digest is '' if there is no result, or if an input is unknown. ``files`` are the inputs.
-    ``results`` contains the digests of inputs that earlier stages will write, with '' for unknown
+    ``results`` contains the digests of inputs that earlier stages will write, or '' for unknown
     digests. Raises CacheError if the cache cannot be read.
     """
     shared = load_cache()

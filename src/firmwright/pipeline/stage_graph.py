@@ -12,7 +12,7 @@ from .job import Job
 from .task import list_results, name_index
 
 Stages = Mapping[str, tuple[str, ...]]
-"""The names of stages in order, with the stages whose results each stage reads."""
+"""A mapping from stages, in order, to the stages whose results the stage reads."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def import_stages(stages: Iterable[StageDeclaration[Any]]) -> None:
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]
-    """A user's error, with the notes that the stage wrote before the error."""
+    """A user's error, and the notes that the stage wrote before the error."""
 
     def __init__(self, message: str, notes: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -332,7 +332,7 @@ def partial_folder(folder: Path) -> Path:
 
 
 def list_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file that a stage wrote, by the name below the folder.
+    """Return a mapping from names below the folder to the SHA-256 of files that a stage wrote.
 
     The digest is '' for a link to a missing file.
     """

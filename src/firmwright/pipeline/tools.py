@@ -1,4 +1,4 @@
-"""Identifies the programs that affect results by their files and versions."""
+"""Identifies the programs that affect results according to their files and versions."""
 
 from __future__ import annotations
 

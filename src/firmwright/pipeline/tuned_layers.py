@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from firmwright.ir.nodes import IRModule
 
 Variants = Mapping[str, tuple[str, ...]]
-"""The variants of each layer with several variants, by region, beginning with the default."""
+"""A mapping from regions with several variants to the variants, beginning with the default."""
 
 
 def list_variants(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Variants:

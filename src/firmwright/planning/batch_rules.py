@@ -266,4 +266,4 @@ ROWS = (
 
 RULES = {f"relax.{name}": rule for rule in ROWS for name in rule.operators.split()}
 RULES |= dict.fromkeys(ELEMENTWISE, BatchRule("", elementwise_axis, takes_merged=True))
-"""The rules of the operators that support a batch, by operator."""
+"""A mapping from operators that support a batch to their rules."""

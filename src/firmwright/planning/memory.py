@@ -30,7 +30,7 @@ BOX_BYTES = 24
 
 @dataclass(frozen=True)
 class Consumer:
-    """A user of memory, with the name that a message shows."""
+    """A user of memory, and the name that a message shows."""
 
     bytes: int
     what: str
@@ -196,7 +196,7 @@ def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
 def make_error(
     platform: Platform, problem: str, consumers: Iterable[Consumer], *advice: str
 ) -> UserError:
-    """Return the error for a network that does not fit, with the largest consumers."""
+    """Return the error for a network that does not fit, which lists the largest consumers."""
     largest = sorted(consumers, key=lambda c: (-c.bytes, c.what))[:LARGEST_SHOWN]
     lines = [f"  {c.bytes:>12,} bytes  {c.what}" for c in largest]
     title = f"the network does not fit {platform.name}: {problem}"

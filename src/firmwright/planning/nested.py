@@ -44,7 +44,7 @@ def join_kernels(
     """Return a kernel that runs the ``lowered`` layers, in order, as one region.
 
     ``layers`` is the partition of the region. The tensors between layers are at planned offsets of
-    one scratch buffer. Weights get the region's name as a prefix.
+    one scratch buffer. The names of weights begin with the region's name.
     """
     kernels = Kernels(tuple(layer.kernel for layer in lowered))
     plan = make_plan(layers, kernels)

@@ -20,9 +20,9 @@ from firmwright.toolchain.platforms import Memory, Platform
 class MemoryChoices:
     """The recipe's and the platform's inputs for the choice of memories.
 
-    ``pins`` contains the memories that the recipe requests, by the names of tensors, scratch
-    buffers and arrays. ``taken`` contains the bytes of each memory for other uses, such as the
-    stack and the code.
+    ``pins`` maps the names of tensors, scratch buffers and arrays to the memories that the recipe
+    requests. ``taken`` contains the bytes of each memory for other uses, such as the stack and the
+    code.
     """
 
     platform: Platform

@@ -220,7 +220,7 @@ def list_outputs(partition: Partition) -> tuple[str, ...]:
 def find_output_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the outputs that no region writes directly, with the locations of their bytes."""
+    """Yield the outputs that no region writes directly, and the locations of their bytes."""
     for index, name in enumerate(list_outputs(partition)):
         if locations[name] != Output(index):
             yield index, locations[name]
@@ -229,7 +229,7 @@ def find_output_copies(
 def find_state_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the states whose next value is in another location, with this location."""
+    """Yield the states whose next value is in another location, and this location."""
     for index, (state, result) in enumerate(partition.state_pairs):
         if locations[result] != locations[state]:
             yield index, locations[result]
@@ -286,10 +286,11 @@ def find_written_states(
     schedule: Schedule,
     buffers: Sequence[Buffer],
 ) -> dict[str, str]:
-    """Return the buffers that can be in a state's location as its next value, with the states.
+    """Return a mapping from buffers that can be in a state's location to the states.
 
-    The state's last reader must be done before the buffer is written, or the kernel may overwrite
-    the state. All other next values are copied after the last step.
+    The buffer contains the state's next value. The state's last reader must be done before the
+    buffer is written, or the kernel may overwrite the state. All other next values are copied after
+    the last step.
     """
     sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
     roots = partition.view_roots

@@ -42,7 +42,7 @@ class KnownPlatform:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The installed platforms, toolchains, devices and emulators, by name.
+    """The names and properties of the installed platforms, toolchains, devices and emulators.
 
     ``digest`` identifies the platforms if they are read only when they are used first.
     """

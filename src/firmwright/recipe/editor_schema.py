@@ -1,4 +1,4 @@
-"""Writes the recipe's schema for editors, with the names of installed platforms and devices."""
+"""Writes the recipe's schema for editors, which names the installed platforms and devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_platforms() -> list[str]:
 
 
 def list_targets() -> list[str]:
-    """Return the devices, with the fallback `c` after each device that rejects some operators."""
+    """Return the devices, and the fallback `c` after each device that rejects some operators."""
     return [
         name if load_target(name).is_fallback else f"{name}, c" for name in sorted(target_names())
     ]

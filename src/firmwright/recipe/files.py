@@ -92,7 +92,7 @@ FILE_FORMATS = {
     ),
     "python-function": FileFormat(list_files=_list_modules, is_function=True),
 }
-"""The formats, by the schema's ``format``.
+"""A mapping from the schema's ``format`` to the formats.
 
 A ``user-function`` is in the recipe's folder. A ``python-function`` may be in an installed package.
 """

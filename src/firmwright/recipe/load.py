@@ -35,9 +35,10 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` are values of the command line as YAML texts, by key. Paths in these values start
-    at the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
-    DiagnosticError with all errors in YAML, schema, names and rules, and with all missing files.
+    ``overrides`` maps keys to values of the command line, which are YAML texts. Paths in these
+    values start at the recipe's folder. ``cache`` is a folder that stores valid recipes by content.
+    Raises DiagnosticError with all errors in YAML, schema, names and rules, and with all missing
+    files.
     """
     layers = make_layers(source, overrides)
     given = (str(layers), layers.overrides)
@@ -59,7 +60,7 @@ def load_recipe(
 
 
 def make_layers(source: Path | Layers, overrides: Mapping[str, str]) -> Layers:
-    """Return the files of a recipe with values of the command line, by the keys of recipes."""
+    """Return the files of a recipe, and the values of the command line for the keys of recipes."""
     layers = source if isinstance(source, Layers) else Layers(source)
     completed = {complete_key(word): text for word, text in overrides.items()}
     return layers if completed == layers.overrides else replace(layers, overrides=completed)

@@ -42,12 +42,12 @@ class Lock:
 
     ``files`` maps the path of each file, relative to the recipe's folder, to its SHA-256.
     ``samples`` contains the digests of the samples that the network reads, in order, under
-    ``calibration``, ``evaluate`` and ``run``. ``versions`` contains the versions of the tools that
-    affect the bytes, with toolchains and emulators by name. ``programs`` maps each compiler and
-    processor to the SHA-256 of all files that the compiler opens: programs, headers, libraries and
-    start-up files. ``bases`` are the recipe's overlays and the files that it extends. ``values``
-    are the values of the command line, by key. A bundle's lock has no bases and no values, because
-    the bundle's recipe is complete.
+    ``calibration``, ``evaluate`` and ``run``. ``versions`` maps the packages, toolchains and
+    emulators that affect the bytes to versions. ``programs`` maps each compiler and processor to
+    the SHA-256 of all files that the compiler opens: programs, headers, libraries and start-up
+    files. ``bases`` are the recipe's overlays and the files that it extends. ``values`` maps keys
+    to the values of the command line. A bundle's lock has no bases and no values, because the
+    bundle's recipe is complete.
     """
 
     lock_version: int
@@ -71,11 +71,11 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
 def name_files(
     files: Iterable[Path], folder: Path, packages: Mapping[str, Path] = MappingProxyType({})
 ) -> dict[str, Path]:
-    """Return files by their path from ``folder``, or by name for files in other folders.
+    """Return a mapping from paths relative to ``folder`` to files.
 
-    The folders of other files differ between machines. Files in the folders of installed
-    ``packages`` have the package's name as a prefix. A number is added to a name that already
-    exists.
+    The key of a file in another folder is only the file's name, because other folders differ
+    between machines. The key of a file in the folder of an installed package begins with the
+    package's name. A number is added to a key that already exists.
     """
     roots = [(folder.absolute(), ""), *((f.absolute(), f"{n}/") for n, f in packages.items())]
     found: dict[str, Path] = {}

@@ -39,6 +39,6 @@ class ModelSource(msgspec.Struct, frozen=True):
     key: str | None = None
     signature_name: str | None = None
     custom_operators: Mapping[str, CustomOperatorSource] = msgspec.field(default_factory=dict)
-    """The custom operators of a TFLite file, by name."""
+    """A mapping from names to the custom operators of a TFLite file."""
     state: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The inputs that are kept between runs, and the outputs that are their next values."""

@@ -53,7 +53,7 @@ class Networks:
         return c_identifier(self.name)
 
     def list_overrides(self, recipe: Layers) -> dict[str, str]:
-        """Return the values that replace a network recipe's values, with paths from its folder."""
+        """Return the platform and the toolchain that replace the values of a network's recipe."""
         stated = {"platform": self.platform, "toolchain": self.toolchain}
         return {
             key: rebase_name(value, self.path.parent, recipe.folder)

@@ -121,7 +121,7 @@ def format_recipe(origins: Origins) -> str:
 def format_lines(
     origins: Origins, data: Any, pointer: Pointer, indent: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a mapping's keys or of a list's items, with the origins of the values."""
+    """Yield the lines of a mapping's keys or of a list's items, and the origins of the values."""
     parts = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in parts:
         key_pointer = (*pointer, key)

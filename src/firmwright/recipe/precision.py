@@ -38,7 +38,7 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class Precision:
-    """The result of a search: the digest of the network, the limits, and the layers by name.
+    """The result of a search: the digest of the network, the limits, and the layer of each name.
 
     ``flash`` and ``accuracy`` are the limits of the recipe. ``firmware`` is the flash of the
     firmware in bytes. ``loss`` is the lost accuracy in points, or None without labels.

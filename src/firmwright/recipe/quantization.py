@@ -7,7 +7,7 @@ import msgspec
 from firmwright.data.sample_sources import DataSource
 
 Inputs = str | dict[str, DataSource]
-"""The location of samples, as in ``run.inputs``: one file, or sources by input name, sorted."""
+"""The location of samples: one file, or a sorted mapping from input names to sources."""
 
 
 class CalibrationSamples(msgspec.Struct, frozen=True):

@@ -107,8 +107,8 @@ class TransformOptions(msgspec.Struct, frozen=True):
 class RunOptions(msgspec.Struct, frozen=True):
     """The run that verifies the firmware.
 
-    ``inputs`` is one file, or sources by input name, or None for random data. ``emulator`` is None
-    for a custom platform, whose file names the default emulator first.
+    ``inputs`` is one file, a mapping from input names to sources, or None for random data.
+    ``emulator`` is None for a custom platform, whose file names the default emulator first.
     """
 
     inputs: Inputs | None
@@ -141,7 +141,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 
 class SlotOptions(msgspec.Struct, frozen=True):
-    """The network as a separate image with ``size`` bytes of flash from ``address`` on.
+    """A network that is a separate image in the ``size`` bytes of flash after ``address``.
 
     ``workspace`` is the size in bytes of the working memory that the firmware provides. None means
     the size that the network needs.
@@ -240,14 +240,14 @@ class Recipe:
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Custom devices as ``module:function``, by name."""
+    """A mapping from names to custom devices, which are ``module:function``."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
     export: ExportOptions | None = None
     arena: str = "static"
     """The owner of the network's working memory: ``static`` or ``caller``."""
     memory: Mapping[str, str] = field(default_factory=dict)
-    """The memories of all ``weights``, of the ``arena``, and of layers by name."""
+    """The memories of all ``weights``, of the ``arena``, and of named layers."""
     hooks: bool = False
     """Whether the network calls functions of the program around each layer."""
     selftest: int = 0
@@ -282,7 +282,7 @@ class Recipe:
 
     @cached_property
     def document(self) -> Document:
-        """The recipe as in its files, without defaults, with the position of each value."""
+        """The recipe as in its files, without defaults, and the position of each value."""
         return self.layers.chain.document
 
     def make_diagnostic(self, pointer: Pointer, message: str) -> Diagnostic:
@@ -327,13 +327,13 @@ class Recipe:
 
     @cached_property
     def portable(self) -> dict[str, Any]:
-        """The complete data, with only the file name of each absolute path."""
+        """The complete data, in which file names replace absolute paths."""
         portable: dict[str, Any] = make_portable(self.data)
         return portable
 
     @cached_property
     def canonical(self) -> dict[str, Any]:
-        """The recipe as plain data, with only the file name of each absolute path.
+        """The recipe as plain data, in which file names replace absolute paths.
 
         Keys without a value in the recipe or its schema are omitted, so a new key does not change
         the digest of old recipes.

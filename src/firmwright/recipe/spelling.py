@@ -70,4 +70,4 @@ _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "target": _normalize_target,
     "time": parse_time,
 }
-"""The functions that convert a written value to the form in a ``Recipe``, by ``format``."""
+"""A mapping from formats to functions that convert a written value to the form in a ``Recipe``."""

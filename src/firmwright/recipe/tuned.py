@@ -30,7 +30,7 @@ platforms:
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """A layer's variant and default variant, with the counts of both per inference.
+    """A layer's variant and default variant, and the counts of both per inference.
 
     The cycles are None if the platform has no cycle table.
     """
@@ -45,7 +45,7 @@ class TunedLayer:
 
 @dataclass(frozen=True)
 class TunedNetwork:
-    """The result for a platform: toolchain, target, network digest, and variants by layer."""
+    """The result for a platform: toolchain, target, network digest, and each layer's variant."""
 
     toolchain: str
     target: str
@@ -55,7 +55,7 @@ class TunedNetwork:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """The networks of a file by platform, and the document, which contains the positions."""
+    """The network of each platform in a file, and the document, which contains the positions."""
 
     document: Document
     platforms: Mapping[str, TunedNetwork]

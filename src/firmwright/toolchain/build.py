@@ -73,7 +73,7 @@ class Build:
 
 
 def make_host_build(platform: Platform) -> Build:
-    """Return the build of a platform's network for this machine, with emulated accelerators."""
+    """Return the build of a platform's network for this machine, which emulates accelerators."""
     host = replace(load_platform("host"), accelerators=platform.accelerators)
     return Build(load_toolchain(host.toolchains[0]), host)
 

@@ -26,7 +26,7 @@ _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHON
 
 @dataclass(frozen=True)
 class Compiler:
-    """An installed compiler, with the first arguments of the command line and the version.
+    """An installed compiler, the first arguments of its command line, and its version.
 
     ``folder`` is the folder of the installation if a variable or a Python module determines it, or
     '' for other compilers.
@@ -57,7 +57,7 @@ ERROR_LINE = re.compile(
 
 
 class ToolError(UserError):
-    """A failure of a compiler or linker, with the important lines of the ``output``.
+    """A failure of a compiler or linker, and the important lines of the ``output``.
 
     ``log`` is the file with the command and the whole output.
     """
@@ -151,7 +151,7 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
 
 
 def find_library_cache(local: Path) -> Path:
-    """Return the folder of the libraries that a compiler builds, one per core, by content.
+    """Return the folder of the libraries that a compiler builds for each core.
 
     A library needs up to 25 s and 75 MB, so all recipes of a user share the libraries. If the
     user's cache folder is not writable, the folder is ``local``.

@@ -13,10 +13,10 @@ from firmwright.toolchain.image import Section, read_sections
 
 
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
-    """Return the number of bytes in the counted sections by name, the largest number first.
+    """Return symbols and their numbers of bytes in the counted sections, the largest number first.
 
-    A symbol within another symbol counts as part of the outer symbol. Bytes without a symbol are
-    listed by section.
+    A symbol within another symbol counts as part of the outer symbol. Bytes without a symbol have
+    the name of the section.
     """
     with elf.open("rb") as stream:
         image = ELFFile(stream)

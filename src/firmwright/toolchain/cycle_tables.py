@@ -18,7 +18,7 @@ from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_
 
 @dataclass(frozen=True)
 class InstructionCost:
-    """The cycles of one kind of instruction, with memories without wait states.
+    """The cycles of one kind of instruction if the memories have no wait states.
 
     ``each`` is added per register of a list. ``pipelined`` replaces ``cycles`` if the next
     instruction also accesses memory. ``used`` replaces ``cycles`` if the next instruction reads the
@@ -33,7 +33,7 @@ class InstructionCost:
 
 @dataclass(frozen=True)
 class CycleTable:
-    """The cycles of a core by kind of instruction.
+    """The cycles of each kind of instruction on a core.
 
     ``other`` is the kind of all other instructions. ``refill`` is the number of additional cycles
     of a branch that jumps. The costs of instructions that always jump include these cycles.

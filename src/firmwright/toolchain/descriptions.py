@@ -109,7 +109,7 @@ class DescriptionKind:
         return tuple(list_built_in(self.folder))
 
     def installed_folders(self) -> dict[str, Traversable]:
-        """Return the folder of each description that an installed package adds, by name.
+        """Return a mapping from names of descriptions in installed packages to folders.
 
         Raises UserError if an installation is incomplete.
         """

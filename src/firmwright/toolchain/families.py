@@ -13,7 +13,7 @@ Features = tuple[str, ...]
 
 @cache
 def load_families() -> Mapping[str, Mapping[str, Features]]:
-    """Return the architectures of every family, with the possible features of each architecture."""
+    """Return the architectures of every family, and the possible features of each architecture."""
     text = files("firmwright.toolchain").joinpath("families.yaml").read_text(encoding="utf-8")
     return {
         family: {name: tuple(features) for name, features in members.items()}

@@ -58,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function or an object of an ELF image, with its section and its size."""
+    """A function or an object of an ELF image, its section, and its size."""
 
     name: str
     section: str
@@ -143,7 +143,7 @@ def list_symbols(elf: Path) -> list[Symbol]:
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:
-    """Return the stored bytes of the ELF by load address (``p_paddr`` of program headers)."""
+    """Return the stored bytes of the ELF in the order of load addresses (``p_paddr``)."""
     with elf.open("rb") as stream:
         segments = [
             Segment(int(segment["p_paddr"]), segment.data())
@@ -203,7 +203,7 @@ def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
 
 
 def write_hex(elf: Path, output: Path) -> None:
-    """Write the stored bytes and the entry point as Intel HEX, with line feeds on every system."""
+    """Write the stored bytes and the entry point as Intel HEX, whose lines end with line feeds."""
     with elf.open("rb") as stream:
         entry = int(ELFFile(stream)["e_entry"])
     with output.open("wb") as lines:

@@ -20,7 +20,7 @@ _LINE_LENGTH = 90
 def makefile_variables(
     build: Build, sources: Sequence[str], archives: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return the variables of the Makefile template for sources, by their paths in the project.
+    """Return the variables of the Makefile template for sources, which are paths in the project.
 
     The flags are equal to the build's flags, so ``make`` and firmwright build identical firmware.
     Objects are linked in the order of ``sources``, followed by the project's ``archives``. Every

@@ -30,7 +30,7 @@ MEMBER_HEADER_BYTES = 60
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """An object file, such as ``libfast.a(conv.o)``, with its machine and global symbols."""
+    """An object file, such as ``libfast.a(conv.o)``, its machine, and its global symbols."""
 
     name: str
     machine: str

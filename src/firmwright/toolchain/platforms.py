@@ -27,7 +27,7 @@ PLATFORMS = DescriptionKind(
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory of the address map, with the origin (address) and the size in bytes.
+    """One memory of the address map, its origin (address), and its size in bytes.
 
     ``cost`` is the cost of reading or writing a byte, relative to the platform's other memories.
     The cost is None if planning does not use the memory by default. A flash is always
@@ -71,7 +71,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Timing:
-    """The engines by device, and the microseconds of a call from one core to another core.
+    """The engine of each device, and the microseconds of a call from one core to another core.
 
     ``unverified`` names the numbers that are assumed, not measured.
     """
@@ -94,7 +94,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Platform:
-    """One platform from a YAML file, with sizes in bytes.
+    """One platform from a YAML file, which contains sizes in bytes.
 
     ``memories`` is empty and ``stack`` is 0 if the operating system provides both. Without a memory
     ``flash``, code and constants are in RAM, and ``code`` is the RAM that planning reserves for
@@ -116,7 +116,7 @@ class Platform:
     qemu: Qemu | None = None
     aliases: tuple[str, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
-    """The toolchain of the image that a device's core loads, by device."""
+    """A mapping from devices to the toolchains of the images that the devices' cores load."""
     host: str | None = None
     """The platform that replaces this platform if a recipe states ``compile_for_device: false``."""
     timing: Timing | None = None
@@ -135,7 +135,7 @@ class Platform:
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
-        """All values of the platform by name, as plain data.
+        """A mapping from the platform's fields to their values as plain data.
 
         Callers must not change the mapping.
         """
@@ -174,7 +174,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     """Return the platform of this name, or of a custom YAML file.
 
     A path is relative to ``relative_to``. Raises UserError if the name is unknown. Raises
-    DiagnosticError, with file, line and column, if the file has errors.
+    DiagnosticError, which states file, line and column, if the file has errors.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = PLATFORMS.find_file(name_or_path, relative_to).parent

@@ -41,7 +41,7 @@ def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
 
 
 def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
-    """Return the SDK's folders by variable, with all files that a build reads from them.
+    """Return a mapping from variables to the SDK's folders, and the files that a build reads.
 
     Raises UserError if a variable is not set or names a wrong folder.
     """
@@ -60,8 +60,8 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
     """Build a copy of the project in ``scratch`` with make, and return the ELF.
 
     Make inherits the environment, in which an SDK stores its settings. Raises UserError if make is
-    not installed or does not write exactly one ELF. Raises ToolError if make fails, with the whole
-    output in ``cache``.
+    not installed or does not write exactly one ELF. Raises ToolError if make fails, and stores the
+    whole output in ``cache``.
     """
     find_sdk_folders(sdk)
     shutil.copytree(project, scratch)

@@ -100,7 +100,7 @@ def prove_stack(
 
 
 class Program:
-    """The functions of an ELF by address, and the functions that ``pointers`` may reach.
+    """The functions of an ELF, their addresses, and the functions that ``pointers`` may reach.
 
     ``parts`` are the addresses at which code or data begins, and whether data begins there.
     """
@@ -166,7 +166,7 @@ class Program:
 
 
 class Trace:
-    """Follows all branches of a function, with the stack depth of each branch."""
+    """Follows all branches of a function, and computes the stack depth of each branch."""
 
     def __init__(self, program: Program, start: int) -> None:
         self._program, self._start = program, start

@@ -1,4 +1,4 @@
-"""Loads toolchains, which have a compile command, flags by architecture, and a link command."""
+"""Loads toolchains, which have a compile command, flags per architecture, and a link command."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
 
     The function does not search for the compiler. Raises UserError if the name is unknown, or if
     the flags request the hard-float ABI for a CPU without a floating-point unit. Raises
-    DiagnosticError, with file, line and column, if the file has errors.
+    DiagnosticError, which states file, line and column, if the file has errors.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)

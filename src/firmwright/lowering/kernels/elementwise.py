@@ -53,8 +53,9 @@ def add_or_subtract(
 ) -> relax.Expr | None:
     """Convert both terms to a common scale, combine them, and scale the result.
 
-    The common scale is twice the larger scale, with headroom. Source:
-    tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
+    The common scale is twice the larger scale. A left shift before the conversion keeps more
+    digits. Source: tensorflow/lite/kernels/add.cc (Prepare) and
+    internal/reference/integer_ops/add.h.
     """
     operands = find_operands(builder, call, 8, 16)
     if operands is None or has_power_of_two_scales(operands, params):
@@ -99,8 +100,8 @@ def squared_difference(
 ) -> relax.Expr | None:
     """Convert both terms to a common scale, square the difference, and scale the square.
 
-    The common scale is twice the larger scale, with 7 bits of headroom. Source:
-    tensorflow/lite/kernels/squared_difference.cc.
+    The common scale is twice the larger scale. A left shift of 7 bits before the conversion keeps
+    more digits. Source: tensorflow/lite/kernels/squared_difference.cc.
     """
     difference = builder.find_call(call.args[0], "relax.subtract")
     operands = None if difference is None else find_operands(builder, difference, 8)
@@ -189,7 +190,7 @@ def scale_terms(
     unit: float,
     headroom: int,
 ) -> list[Integer]:
-    """Return both elements in units of a common scale, with a left shift of ``headroom`` bits."""
+    """Return both elements in units of a common scale, shifted left by ``headroom`` bits."""
     terms = []
     for data, operand in zip(sides, operands, strict=True):
         factors = to_fixed_point(operand.scale / unit)

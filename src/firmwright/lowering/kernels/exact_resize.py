@@ -1,4 +1,4 @@
-"""Resizes 8-bit pictures bilinearly in ONNX's rounding, with exact results.
+"""Resizes 8-bit pictures bilinearly and exactly in ONNX's rounding.
 
 The sizes determine the fraction of every position between two pixels. Therefore each result is an
 integer sum of four weighted pixels. All sums of a picture have one divisor.

@@ -1,4 +1,4 @@
-"""Multiplies integers by a real factor, with the rounding of TFLite's reference kernels.
+"""Multiplies integers by a real factor, and rounds like TFLite's reference kernels.
 
 A factor is mantissa · 2^(shift - 31), and the mantissa has 31 bits. The product is rounded twice.
 The high half of the doubled product is rounded to nearest, ties up. Then the right shift rounds to

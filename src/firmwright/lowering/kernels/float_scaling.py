@@ -1,4 +1,4 @@
-"""Multiplies sums by a float32 factor and rounds half to even, with integer arithmetic.
+"""Multiplies sums by a float32 factor and rounds half to even, but uses only integers.
 
 :mod:`firmwright.lowering.kernels.float_steps` computes the integers and proves that they are exact.
 """

@@ -1,4 +1,4 @@
-"""Finds integers that scale sums like ONNX Runtime in float32, with a proof for every sum.
+"""Finds integers that scale sums like ONNX Runtime in float32, and proves every result.
 
 Some graphs multiply, move and shift sums by integers. The results of such sums also have steps, but
 float32 arithmetic cannot replace the integers.
@@ -104,7 +104,7 @@ class Steps:
         return Steps(self.begins[at][:, None], self.heights[at][:, None], self.limits[channels])
 
     def bound_offsets(self, multipliers: Array) -> tuple[Array, Array]:
-        """Return the smallest and the largest offset, (O,), with which multipliers fit all steps.
+        """Return the smallest and the largest offset (O,) for which multipliers fit all steps.
 
         The bounds of a channel with only one result are LOWEST and HIGHEST.
         """

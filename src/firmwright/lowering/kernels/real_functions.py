@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": sigmoid,
 }
-"""The functions of operators without relevant attributes, by the operator's name in Relax."""
+"""A mapping from Relax's names of operators without relevant attributes to functions."""
 
 FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
     "nn.leakyrelu": lambda a, x: np.where(x > 0.0, x, x * np.float32(a.alpha)),

@@ -26,13 +26,13 @@ FRACTION_BITS = 10
 ONE = 1 << FRACTION_BITS
 
 SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
-"""The type of a weighted sum and the function that divides the sum, by the type of an element."""
+"""A mapping from element types to the type of a weighted sum, and the function that divides it."""
 
 
 def resize_bilinear(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute the weighted sum of the four neighbors in integers, with 20 fraction bits.
+    """Compute the weighted sum of the four neighbors on integers that have 20 fraction bits.
 
     :func:`resize_bytes` implements the uint8 kernel. Source:
     tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.

@@ -37,7 +37,7 @@ class Selection:
     def __call__(self, data: te.Tensor) -> list[te.Tensor]:
         """Return the elements and their indices.
 
-        The results have the data's shape, with ``count`` elements along the axis.
+        The results have ``count`` elements along the axis, and otherwise the data's shape.
         """
         shape = [int(d) for d in data.shape]
         selected = list(data.shape)

@@ -57,7 +57,7 @@ EXP_OF_POWERS = (
     (-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308),
     (2, 39332535), (3, 720401), (4, 242),
 )  # fmt: skip
-"""exp(-2^n) in Q0.31 by n, with gemmlowp's constants, which determine the results."""
+"""Pairs of n and gemmlowp's constant for exp(-2^n) in Q0.31. The constants determine results."""
 EXP_OF_MINUS_EIGHTH = 1895147668
 ONE_THIRD = 715827883
 

@@ -125,7 +125,7 @@ def to_storage_array(
 
 
 def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Round to whole numbers like C's roundf, with halves away from zero."""
+    """Round to whole numbers, and halves away from zero, like C's roundf."""
     whole = np.trunc(x)
     away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
     return away.astype(x.dtype)
