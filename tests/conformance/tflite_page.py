@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import tflite
+from ai_edge_litert import schema_py_generated as schema
 
-from firmwright.models.tflite.checks import STATEFUL_OPERATORS
-from firmwright.models.tflite.converter import WITH_SUBGRAPHS, Converter
+from firmwright.models.tflite.checks import REPLACE_STATEFUL, STATEFUL_OPERATORS
+from firmwright.models.tflite.converter import UNSUPPORTED, WITH_SUBGRAPHS, Converter
 from firmwright.models.tflite.custom_calls import list_known_operators
+from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
+from firmwright.models.tflite.litert_outputs import MISSING_KERNEL
 from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
 from firmwright.models.tflite.subgraphs import INLINED
-from tests.conformance.tflite_sweep import COLUMNS, RESULTS, WEIGHT_TYPES
+from tests.conformance.tflite_entries import RESULTS, TYPES
+from tests.conformance.tflite_sweep import COLUMNS
+from tests.networks.tflite_models import ModelBuilder
 
 PAGE = Path(__file__).parents[2] / "docs/reference/tflite-operators.md"
 
@@ -25,26 +29,31 @@ INTRODUCTION = """\
 
 `python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
 weights and quantization parameters. It compiles them to C, runs the C on the host and compares the
-results with LiteRT. The last runs had {count:,} operators: {totals}.
-CI runs 2,000 other operators, 50 in one network, and fails if one is wrong.
+results with LiteRT. The last complete sweep had {count:,} operators: {totals}.
+CI runs 2,000 other operators, 50 in one network, and fails if one is wrong. They include each
+operator and type for which LiteRT has a kernel.
 
-- *exact*: every value is LiteRT's, bit for bit.
-- *near*: integers differ by at most 1, floats by at most 1e-5 of the largest result.
+- *exact*: every value is LiteRT's, bit for bit. Integers are exact or wrong.
+- *near*: floats differ by at most 1e-5 of the largest result.
 - *rejected*: the build fails with the reason below.
-- *none*: LiteRT's reference kernels lack the type, or the sweep did not draw it.
+- *none*: LiteRT has no kernel for the type, or its kernel rejects the type.
 
-The expected results are those of LiteRT's reference kernels. An operator without a reference
-kernel (ELU, for example) and SUM in int8 or int16 run by the optimized kernels; the other operators
-of the network do not. The reference kernel of SUM in LiteRT 2.3.0 reads int8 as uint8, and keeps
-sums of int16 in 16 bits.
+The type is the type of the data. `int16` has int8 weights (16x8). `dynamic` has int8 weights and
+activations in float (dynamic range): LiteRT and firmwright quantize the activations in each run,
+and the weights stay int8 in flash.
 
-The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quotient is far below
+## The judge
+
+The expected results are those of LiteRT's reference kernels. LiteRT's optimized kernels judge two
+kinds of operators:
+
+- Operators without a reference kernel (CEIL, ELU, ROUND, SEGMENT_SUM, for example).
+- SUM of quantized integers, because the reference kernel of LiteRT 2.3.0 reads int8 as uint8, and
+  keeps sums of int16 in 16 bits. The optimized kernel scales the sum in float32.
+
+The sweep omits three undefined results of LiteRT. Integer DIV overflows if a quotient is far below
 a step; firmwright rounds the quotient to 0. Comparisons of integers need scales below 1; firmwright
-compares the real numbers.
-
-Layers with weights in int8 and activations in float (dynamic range, `dynamic` in the table)
-quantize their activations in each run, as LiteRT does. The weights stay int8 in flash. LSTM and
-SVDF support such weights too.
+compares the real numbers. MATRIX_DIAG and MATRIX_SET_DIAG do not write bool.
 
 ## By operator and type
 """
@@ -54,10 +63,15 @@ REASONS = """
 """
 
 OTHERS = """
-## Other operators
+## Operators that are always rejected
 
-The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
-The run of each build compares the results with LiteRT.
+| operator | reason |
+|---|---|
+{rejected}
+
+LiteRT has no kernel for these operators, so that no model with them runs: {missing}.
+
+## Notes
 
 Custom operators need [a C function and its reference](../howto/custom-operators.md). These are
 built in, and equal TFLite Micro or LiteRT bit for bit: {custom}.
@@ -68,12 +82,13 @@ them; other operators on complex numbers are rejected.
 The import replaces IF and WHILE by the operators of their subgraphs. These are both branches, or
 one branch if the condition is constant, and each step of a loop. The import rejects a loop whose
 number of steps depends on an input.
-
-The import rejects operators whose results depend on other subgraphs, or on states that the
-generated function does not keep: {rejected}.
-
-The import rejects operators without a converter in TVM: {missing}.
 """
+
+NO_CONVERTER = "TVM has no converter: replace the operator, or end the model before the operator"
+
+WITH_STATE = f"keeps a state between runs: {REPLACE_STATEFUL}"
+
+SPARSE = "sparse tensors are not supported: convert the model without sparsity"
 
 Rows = Mapping[tuple[str, str], Mapping[str, str]]
 
@@ -88,27 +103,55 @@ def render(rows: Rows) -> str:
     total = Counter({name: sum(int(r[name]) for r in rows.values()) for name in COLUMNS[2:7]})
     totals = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS[2:7])
     swept = sorted({operator for operator, _ in rows})
-    known = {*Converter(None, None, None, None).convert_map} - {"CUSTOM"}
-    names = {name for name in vars(tflite.BuiltinOperator) if name.isupper()}
-    schema = {name for name in names if not name.startswith("STABLEHLO")}
-    rejected = {*WITH_SUBGRAPHS, *STATEFUL_OPERATORS}
+    reasons = list_rejected() | dict.fromkeys(find_missing(swept), "")
     parts = [
         INTRODUCTION.format(count=total.total(), totals=totals),
-        f"| operator | {' | '.join(WEIGHT_TYPES)} |",
-        "|---|" + "---|" * len(WEIGHT_TYPES),
-        *(f"| {o} | {' | '.join(cell(rows, o, t) for t in WEIGHT_TYPES)} |" for o in swept),
+        f"| operator | {' | '.join(TYPES)} |",
+        "|---|" + "---|" * len(TYPES),
+        *(f"| {o} | {' | '.join(cell(rows, o, t) for t in TYPES)} |" for o in swept),
         REASONS,
         *(reason_lines(rows) or ["None is."]),
         OTHERS.format(
-            imported=listed(
-                (known | VARIABLE_OPERATORS) & schema - set(swept) - rejected - INLINED
+            rejected="\n".join(
+                f"| {o} | {r} |" for o, r in sorted(reasons.items()) if r and o not in swept
             ),
-            rejected=listed(rejected),
+            missing=listed({operator for operator, reason in reasons.items() if not reason}),
             custom=listed(set(list_known_operators())),
-            missing=listed(schema - known - rejected - VARIABLE_OPERATORS - INLINED - {"CUSTOM"}),
         ),
     ]
     return "\n".join(parts)
+
+
+def list_rejected() -> dict[str, str]:
+    """Return the operators that the import always rejects, and the reasons."""
+    subgraphs = {kind: f"runs other subgraphs: {fix}" for kind, fix in WITH_SUBGRAPHS.items()}
+    stateful = dict.fromkeys(STATEFUL_OPERATORS, WITH_STATE)
+    known = {*Converter(None, None, None, None).convert_map}
+    kept = known | VARIABLE_OPERATORS | INLINED | {"CUSTOM"}
+    missing = dict.fromkeys(list_schema() - kept, NO_CONVERTER)
+    return {**missing, **UNSUPPORTED, **subgraphs, **stateful, "DENSIFY": SPARSE}
+
+
+def list_schema() -> set[str]:
+    """Return the operators of the schema, without the two that are not operators."""
+    names = {name for name in vars(schema.BuiltinOperator) if name.isupper()}
+    return names - {"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
+
+
+def find_missing(swept: Collection[str]) -> set[str]:
+    """Return the operators outside of the sweep for which LiteRT has no kernel."""
+    return {kind for kind in list_schema() - {*swept} if not has_kernel(kind)}
+
+
+def has_kernel(kind: str) -> bool:
+    """Return whether LiteRT knows an operator; it may reject the inputs."""
+    builder = ModelBuilder()
+    builder.operator(kind, [builder.input((1,), "float32", None)], [], version=1)
+    try:
+        make_interpreter(builder.build(), OPTIMIZED)
+    except (RuntimeError, ValueError) as error:
+        return MISSING_KERNEL not in str(error)
+    return True
 
 
 def cell(rows: Rows, operator: str, dtype: str) -> str:
@@ -117,6 +160,8 @@ def cell(rows: Rows, operator: str, dtype: str) -> str:
     found = [] if row is None else [n for n in COLUMNS[2:6] if int(row[n])]
     if row is None or not found:
         return "none"
+    if "exact" in found and set(found) <= {"exact", "near"}:
+        return " or ".join(found)
     if len(found) == 1:
         return found[0]
     return ", ".join(f"{row[name]} {name}" for name in found)

@@ -11,9 +11,8 @@ import csv
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -24,51 +23,26 @@ from firmwright.errors import UserError
 from firmwright.forked import run_in_copy
 from firmwright.models.formats import Imported
 from firmwright.models.tflite import importer as tflite
-from firmwright.models.tflite.interpreters import make_interpreter
+from firmwright.models.tflite.interpreters import OPTIMIZED, REFERENCE, make_interpreter
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
+from tests.conformance.tflite_entries import (
+    RESULTS,
+    TYPES,
+    Entry,
+    Whole,
+    draw,
+    draw_whole,
+    read_pairs,
+)
 from tests.networks.firmware import Outputs, Sample, executed, random_samples
 from tests.networks.tflite_models import ModelBuilder
-from tests.networks.tflite_operators import (
-    ARITHMETIC,
-    BROADCAST,
-    COMPUTED,
-    MOVES,
-    PAIR,
-    PICTURE,
-    Case,
-    add_case,
-    shaped,
-)
-from tests.networks.tflite_weighted import CASES, Weighted, add_weighted
 
-RESULTS = Path(__file__).with_name("tflite_operators.csv")
 COLUMNS = ("operator", "type", "exact", "near", "wrong", "rejected", "no kernel", "reason")
 
-WEIGHT_TYPES = {
-    "float32": ("float32", "float32"), "int8": ("int8", "int32"), "uint8": ("uint8", "int32"),
-    "int16": ("int8", "int64"), "dynamic": ("int8", "float32"),
-}  # fmt: skip
-"""The types of weights and biases, by the type of activations; dynamic is float32."""
-
-PLAIN = (
-    *(Case(kind, PICTURE) for kind in "CEIL COS FLOOR NEG ROUND SIGN SIN SQRT SQUARE".split()),
-    *(Case(kind, shapes, options)
-      for kind, options in (("DIV", "DivOptions"), ("FLOOR_DIV", "FloorDivOptions"),
-                            ("FLOOR_MOD", "FloorModOptions"), ("POW", "PowOptions"))
-      for shapes in (PAIR, BROADCAST)),
-    *(Case(kind, PAIR, f"{kind.title().replace('_', '')}Options", grids="wide", raw_output="bool")
-      for kind in ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")),
-    *(Case("CUMSUM", PICTURE, "CumsumOptions", {"exclusive": e, "reverse": r},
-           (np.array(axis, "int32"),))
-      for axis, e, r in ((1, False, False), (-1, True, False), (0, False, True))),
-)  # fmt: skip
-"""Operators without a table. Comparisons have scales below 1."""
-
-UNDEFINED = {("DIV", dtype) for dtype in ("int8", "uint8", "int16")}
-"""LiteRT's results overflow for quotients far below a step, which firmwright rounds to 0."""
+Limits = Mapping[str, tuple[float, float]]
 
 NEAR = 1e-5
 """The maximum distance of floats that counts as near, as a part of the largest result."""
@@ -78,27 +52,6 @@ GROUP = 50
 
 UNOPTIMIZED = ("-O0",)
 """A network runs three samples, so optimization would take more time than it saves."""
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """One operator of the sweep; the seed determines its random numbers."""
-
-    number: int
-    case: Case | Weighted
-    dtype: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"operator {self.number}: {self.dtype} {self.case}, random numbers of {self.seed}"
-
-    def add(self, builder: ModelBuilder) -> None:
-        random = np.random.default_rng(self.seed)
-        if isinstance(self.case, Case):
-            add_case(builder, self.case, self.dtype, random)
-        else:
-            dtype = "float32" if self.dtype == "dynamic" else self.dtype
-            add_weighted(builder, self.case, dtype, *WEIGHT_TYPES[self.dtype], random)
 
 
 @dataclass
@@ -125,116 +78,122 @@ class Results:
         return sum(total[outcome] for outcome in outcomes or total)
 
 
-def vary(case: Case | Weighted, random: np.random.Generator) -> Case | Weighted:
-    """Return the case with other lengths, if no constant states one, and other options."""
-    values = dict(case.values)
-    if "fusedActivationFunction" in values:
-        values["fusedActivationFunction"] = int(random.choice([0, 1, 3]))
-    if "alpha" in values:
-        values["alpha"] = float(np.float32(random.uniform(-1, 2)))
-    if isinstance(case, Weighted) and case.kind in ("CONV_2D", "DEPTHWISE_CONV_2D"):
-        source = (case.source[0], *(int(n) for n in random.integers(6, 11, 2)), case.source[3])
-        values |= dict(zip(("strideH", "strideW"), map(int, random.integers(1, 4, 2)), strict=True))
-        values["padding"] = int(random.integers(0, 2))
-        return replace(case, source=source, values=values)
-    if isinstance(case, Weighted) or case.constants or case.grids == "slopes":
-        return replace(case, values=values)
-    lengths = {n for shape in case.inputs for n in shape if n > 1}
-    other = {n: int(random.integers(max(2, n - 2), n + 4)) for n in sorted(lengths)}
-    shapes = tuple(tuple(other.get(n, n) for n in shape) for shape in case.inputs)
-    return replace(case, inputs=shapes, values=values)
-
-
-def draw(count: int, seed: int, types: Collection[str]) -> Iterator[Entry]:
-    """Yield this number of operators: all operators of the tables in turn, in each of the types."""
-    random = np.random.default_rng(seed)
-    cases: tuple[Case | Weighted, ...] = (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES)
-    pairs = [
-        (case, dtype)
-        for case in cases
-        for dtype in types
-        if (case.kind, dtype) not in UNDEFINED
-        and (dtype != "dynamic" or isinstance(case, Weighted))
-    ]
-    for number in range(count):
-        case, dtype = pairs[number * 7919 % len(pairs)]
-        yield Entry(number, vary(case, random), dtype, int(random.integers(2**32)))
-
-
-def build(entries: Sequence[Entry]) -> bytes:
+def build(entries: Sequence[Entry]) -> tuple[bytes, Limits]:
+    """Return the file of a network, and the limits of its inputs."""
+    if isinstance(entries[0].case, Whole):
+        return entries[0].case.write(), {}
     builder = ModelBuilder()
     for entry in entries:
         entry.add(builder)
-    return shaped(builder)
+    return builder.build(), builder.limits
 
 
-def sweep(count: int, seed: int, types: Collection[str] = tuple(WEIGHT_TYPES)) -> Iterator[Results]:
-    """Yield the results so far, after each network of operators."""
+def sweep(
+    count: int, seed: int, types: Collection[str] = TYPES, complete: bool = False
+) -> Iterator[Results]:
+    """Yield the results so far, after each network of operators.
+
+    A complete sweep includes the operators and types for which the last sweep found no kernel, and
+    the networks with states or subgraphs.
+    """
     results = Results()
-    for group in make_groups([*draw(count, seed, types)]):
-        run_group(keep_judged(group, results), results)
+    missing = () if complete else read_pairs("no kernel", exclusive=True)
+    entries = [*draw(count, seed, types, missing)]
+    if complete:
+        entries += draw_whole(count, types)
+    judged = [entry for part in divide(entries) for entry in keep_judged(part, results)]
+    for group in make_groups(judged):
+        run_group(group, results)
         yield results
+
+
+def divide(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
+    """Return parts of at most GROUP operators."""
+    return [entries[i : i + GROUP] for i in range(0, len(entries), GROUP)]
 
 
 def make_groups(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
     """Return groups of at most GROUP operators.
 
-    Operators that earlier sweeps rejected, or that had no kernel, have separate groups, because
-    each rejection costs further imports.
+    Separate groups contain operators that earlier sweeps rejected, because each rejection costs
+    further imports, and operators without a reference kernel. Networks with states or subgraphs
+    stay alone.
     """
-    with RESULTS.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    rejected = {(r["operator"], r["type"]) for r in rows if int(r["rejected"])}
-    parts: tuple[list[Entry], list[Entry]] = [], []
+    rejected = read_pairs("rejected")
+    parts: dict[tuple[str, bool], list[Entry]] = defaultdict(list)
+    alone = []
     for entry in entries:
-        parts[(entry.case.kind, entry.dtype) in rejected].append(entry)
-    return [part[i : i + GROUP] for part in parts for i in range(0, len(part), GROUP)]
+        if isinstance(entry.case, Whole):
+            alone.append([entry])
+        else:
+            parts[entry.kernels, (entry.case.kind, entry.dtype) in rejected].append(entry)
+    return [*(group for part in parts.values() for group in divide(part)), *alone]
 
 
 def keep_judged(group: Sequence[Entry], results: Results) -> Sequence[Entry]:
-    """Return the operators that LiteRT computes; record the others."""
+    """Return the operators that LiteRT computes, with their shapes; record the others."""
     try:
-        judged = run_in_copy("LiteRT", lambda: [has_kernel(entry) for entry in group])
+        found = run_in_copy("LiteRT", lambda: [find_kernels(entry) for entry in group])
     except UserError:  # a crash
         if len(group) > 1:
             half = len(group) // 2
             return [*keep_judged(group[:half], results), *keep_judged(group[half:], results)]
-        judged = [False]
-    for entry, is_judged in zip(group, judged, strict=True):
-        if not is_judged:
+        found = [None]
+    kept = []
+    for entry, judged in zip(group, found, strict=True):
+        if judged is None:
             results.note(entry, "no kernel")
-    return list(compress(group, judged))
+        else:
+            kernels, shapes = judged
+            kept.append(replace(entry, kernels=kernels, shapes=shapes))
+    return kept
 
 
-def has_kernel(entry: Entry) -> bool:
-    """Return whether LiteRT supports the operator; the process may end."""
-    try:
-        interpreter = make_interpreter(build([entry]))
-        interpreter.allocate_tensors()
-        for detail in interpreter.get_input_details():
-            interpreter.set_tensor(detail["index"], np.ones(detail["shape"], detail["dtype"]))
-        interpreter.invoke()
-    except (RuntimeError, ValueError):
-        return False
-    return True
+def find_kernels(entry: Entry) -> tuple[str, list[tuple[int, ...]]] | None:
+    """Return LiteRT's kernels for an operator, and its shapes; None if LiteRT cannot compute it.
+
+    The process may end.
+    """
+    if isinstance(entry.case, Whole):
+        return REFERENCE, []
+    data, limits = build([entry])
+    for kernels in (REFERENCE, OPTIMIZED):
+        try:
+            (sample,) = random_samples(data, 1, 1, limits, kernels)
+            interpreter = make_interpreter(data, kernels)
+            interpreter.allocate_tensors()
+            for detail in interpreter.get_input_details():
+                interpreter.set_tensor(detail["index"], sample[detail["name"]])
+            interpreter.invoke()
+        except (RuntimeError, ValueError):
+            continue
+        details = interpreter.get_output_details()
+        return kernels, [interpreter.get_tensor(d["index"]).shape for d in details]
+    return None
 
 
 def import_accepted(
     group: Sequence[Entry], results: Results
-) -> tuple[Sequence[Entry], bytes, Imported | None]:
+) -> tuple[Sequence[Entry], bytes, Limits, Imported | None]:
     """Import the operators as one network, without those that are rejected.
 
-    Returns the accepted operators, the bytes of their network, and the imported network.
+    Returns the accepted operators, the bytes and limits of their network, and the imported network.
     """
+    suspected = read_pairs("rejected")
+    group = [
+        entry
+        for entry in group
+        if (entry.case.kind, entry.dtype) not in suspected or not is_rejected(entry, results)
+    ]
     while group:
-        data = build(group)
+        data, limits = build(group)
         try:
-            return group, data, tflite.import_model(data, "model", {})
+            return group, data, limits, tflite.import_model(data, "model", {})
         except UserError as error:
             named = find_named(group, str(error))
             rejected = {entry for entry in named or group if is_rejected(entry, results)}
         group = [entry for entry in group if entry not in rejected]
-    return group, b"", None
+    return group, b"", {}, None
 
 
 def find_named(group: Sequence[Entry], message: str) -> list[Entry]:
@@ -252,7 +211,7 @@ def find_named(group: Sequence[Entry], message: str) -> list[Entry]:
 def is_rejected(entry: Entry, results: Results) -> bool:
     """Return whether the import rejects the operator; if so, record the reason."""
     try:
-        tflite.import_model(build([entry]), "model", {})
+        tflite.import_model(build([entry])[0], "model", {})
     except UserError as error:
         results.note(entry, "rejected", str(error))
         return True
@@ -261,18 +220,21 @@ def is_rejected(entry: Entry, results: Results) -> bool:
 
 def run_group(group: Sequence[Entry], results: Results) -> None:
     """Run operators as one model, or in two halves if one of them cannot be compiled or judged."""
-    group, data, imported = import_accepted(group, results)
+    group, data, limits, imported = import_accepted(group, results)
     if imported is None:
         return
-    samples = random_samples(data, 3, 1)
+    states = imported[1].states
     try:
-        expected = tflite.run_reference(data, samples).outputs
+        samples = random_samples(data, 3, 1, limits, OPTIMIZED)
+        expected = tflite.run_reference(data, samples, states).outputs
         found = run_imported(imported, samples)
-    except (UserError, RuntimeError) as error:
+    except Exception as error:  # a traceback is wrong too
         if len(group) > 1:
             half = len(group) // 2
             run_group(group[:half], results)
             run_group(group[half:], results)
+        elif not isinstance(error, UserError | RuntimeError):
+            results.note(group[0], "wrong", repr(error))
         elif "reference" in str(error):
             results.note(group[0], "no kernel")
         else:
@@ -280,7 +242,8 @@ def run_group(group: Sequence[Entry], results: Results) -> None:
         return
     position = 0
     for entry in group:
-        end = position + getattr(entry.case, "outputs", 1)
+        whole = isinstance(entry.case, Whole)
+        end = len(found[0]) if whole else position + getattr(entry.case, "outputs", 1)
         outcomes = [
             judge(a, b)
             for ours, theirs in zip(found, expected, strict=True)
@@ -305,11 +268,8 @@ OUTCOMES = ("exact", "near", "wrong")
 def judge(found: Any, expected: Any) -> str:
     if np.array_equal(found, expected, equal_nan=found.dtype.kind == "f"):
         return "exact"
-    if found.dtype.kind == "b":
-        return "wrong"
     if found.dtype.kind != "f":
-        apart = np.abs(found.astype("int64") - expected.astype("int64")).max()
-        return "near" if apart <= 1 else "wrong"
+        return "wrong"
     finite = np.isfinite(expected)
     if (np.isfinite(found) != finite).any():
         return "wrong"
@@ -333,16 +293,21 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.conformance.tflite_sweep")
     parser.add_argument("--count", type=int, default=2000, help="operators")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--types", nargs="+", choices=WEIGHT_TYPES, default=[*WEIGHT_TYPES])
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=[*TYPES])
+    parser.add_argument(
+        "--complete", action="store_true", help="all operators and types; write the results"
+    )
     parser.add_argument("--only", type=int, metavar="NUMBER", help="print one operator's outcome")
     stated = parser.parse_args()
     if stated.only is not None:
-        return run_one([*draw(stated.count, stated.seed, stated.types)][stated.only])
+        missing = () if stated.complete else read_pairs("no kernel", exclusive=True)
+        return run_one([*draw(stated.count, stated.seed, stated.types, missing)][stated.only])
     total: Counter[str] = Counter()
-    for results in sweep(stated.count, stated.seed, stated.types):
-        write_results(results, stated.types)
+    for results in sweep(stated.count, stated.seed, stated.types, stated.complete):
         total = sum(results.counts.values(), Counter())
         print(", ".join(f"{total[name]} {name}" for name in COLUMNS[2:7]), flush=True)
+        if stated.complete:
+            write_results(results, stated.types)
     print("".join(f"wrong: {entry}\n" for entry in results.wrong), end="")
     return int(total["wrong"] > 0)
 

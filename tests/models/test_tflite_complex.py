@@ -11,14 +11,7 @@ from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
 from tests.networks.firmware import SANITIZED, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder
-
-
-def add_transform(builder: ModelBuilder, shape: tuple[int, ...], sizes: tuple[int, int]) -> int:
-    """Add RFFT2D of a new input; return its result."""
-    result = builder.tensor((*shape[:-2], sizes[0], sizes[1] // 2 + 1), "complex64", None)
-    inputs = [builder.input(shape, "float32", None), builder.constant(np.array(sizes, "int32"))]
-    builder.operator("RFFT2D", inputs, [result], "Rfft2dOptions", 1)
-    return result
+from tests.networks.tflite_spectra import add_transform
 
 
 @pytest.mark.needs("gcc")

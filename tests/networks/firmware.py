@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from firmwright.data.samples import random_samples as draw_samples
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS
-from firmwright.models.tflite.interpreters import make_interpreter
+from firmwright.models.tflite.interpreters import REFERENCE, make_interpreter
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
@@ -200,21 +201,33 @@ def compile_model(
     return compile_network(module, interface, mix)
 
 
-def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:
-    """Return inputs that use the whole range of their type."""
+def random_samples(
+    data: bytes,
+    count: int,
+    seed: int,
+    limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    kernels: str = REFERENCE,
+) -> list[Sample]:
+    """Return inputs that use the whole range of their type, or the range in ``limits``.
+
+    An upper limit is excluded.
+    """
     generator = np.random.default_rng(seed)
-    details = make_interpreter(data).get_input_details()
+    details = make_interpreter(data, kernels).get_input_details()
     samples = []
     for _ in range(count):
         sample = {}
         for detail in details:
-            shape, dtype = detail["shape"], detail["dtype"]
-            if np.issubdtype(dtype, np.floating):
-                sample[detail["name"]] = generator.normal(0, 2, shape).astype(dtype)
+            name, shape, dtype = detail["name"], detail["shape"], detail["dtype"]
+            if np.issubdtype(dtype, np.floating) and name in limits:
+                sample[name] = generator.uniform(*limits[name], shape).astype(dtype)
+            elif np.issubdtype(dtype, np.floating):
+                sample[name] = generator.normal(0, 2, shape).astype(dtype)
+            elif dtype is np.bool_:
+                sample[name] = generator.integers(0, 2, shape).astype(dtype)
             else:
-                limits = np.iinfo(dtype)
-                sample[detail["name"]] = generator.integers(
-                    limits.min, limits.max, shape, dtype, endpoint=True
-                )
+                widest = np.iinfo(dtype)
+                low, high = limits.get(name, (widest.min, widest.max + 1))
+                sample[name] = generator.integers(low, high, shape, dtype)
         samples.append(sample)
     return samples

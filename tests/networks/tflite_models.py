@@ -31,6 +31,8 @@ class ModelBuilder:
 
     graph: Any = field(default_factory=schema.SubGraphT)
     model: Any = field(default_factory=schema.ModelT)
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The limits of the values of some inputs; the upper limit is excluded."""
 
     def __post_init__(self) -> None:
         self.model.version = 3
@@ -101,11 +103,15 @@ class ModelBuilder:
         operator.opcodeIndex = len(self.model.operatorCodes) - 1
         operator.inputs, operator.outputs = inputs, outputs
         if options:
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
-            operator.builtinOptions = getattr(schema, f"{options}T")()
+            new = hasattr(schema.BuiltinOptions2, options)
+            number = "2" if new else ""
+            kinds = schema.BuiltinOptions2 if new else schema.BuiltinOptions
+            record = getattr(schema, f"{options}T")()
             for name, value in values.items():
-                assert hasattr(operator.builtinOptions, name)
-                setattr(operator.builtinOptions, name, value)
+                assert hasattr(record, name)
+                setattr(record, name, value)
+            setattr(operator, f"builtinOptions{number}Type", getattr(kinds, options))
+            setattr(operator, f"builtinOptions{number}", record)
         self.graph.operators.append(operator)
 
     def custom(

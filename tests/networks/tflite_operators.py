@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models.tflite.interpreters import make_interpreter
+from firmwright.models.tflite.interpreters import REFERENCE, make_interpreter
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
 Shape = tuple[int, ...]
 
 SAME, VALID = 0, 1
+
+LIMITS = {"int32": (-99.0, 99.0)}
+"""The limits of the values of integers without quantization; the upper limit is excluded."""
 
 
 @dataclass(frozen=True)
@@ -202,10 +205,11 @@ def input_grids(case: Case, dtype: str, random: np.random.Generator) -> list[Qua
     if case.grids == "wide":
         scale = float(np.float32(random.uniform(0.01, 0.2)))
         return [Quantization(scale, g.zero_point) for g in grids]
-    if case.grids == "positive":
+    if case.grids in ("positive", "root"):
         return [Quantization(float(grids[0].scale), int(np.iinfo(dtype).min))]
     if case.grids == "log_softmax":
-        return [Quantization(float(np.float32(random.uniform(0.02, 0.2))), 3)]
+        point = 0 if dtype == "int16" else 3
+        return [Quantization(float(np.float32(random.uniform(0.02, 0.2))), point)]
     if case.grids in ("logistic", "tanh", "softmax") and dtype == "int16":
         scale = float(2.0 ** -random.integers(9, 14) * random.choice([1, random.uniform(0.5, 1)]))
         return [Quantization(float(np.float32(scale)), 0)]
@@ -225,7 +229,7 @@ def output_grid(
     unit = 32768 if dtype == "int16" else 256
     fixed = {
         "same": grids[0],
-        "log_softmax": Quantization(16 / 256, int(limits.max)),
+        "log_softmax": Quantization(16 / 256, 0 if dtype == "int16" else int(limits.max)),
         "unit": Quantization(1 / 128, 128 if dtype == "uint8" else 0),
         "logistic": Quantization(1 / unit, 0 if dtype == "int16" else int(limits.min)),
         "softmax": Quantization(1 / unit, 0 if dtype == "int16" else int(limits.min)),
@@ -243,6 +247,7 @@ def output_grid(
         "sum_of_two": max(1.0, last / first) * float(random.uniform(0.7, 2)),
         "exponential": float(np.exp(first * limits.max)) / int(limits.max) / first,
         "positive": float(random.uniform(0.002, 0.02)) / first**1.5,
+        "root": float(random.uniform(0.04, 0.12)) / first**0.5,
         "wide": float(random.uniform(0.4, 2)),
     }
     return scaled_grid(grids[0], factors.get(case.grids, ratio), point)
@@ -250,16 +255,18 @@ def output_grid(
 
 def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Generator) -> None:
     """Add one operator with random quantization parameters; :func:`shaped` adds output shapes."""
-    real = dtype == "float32"
+    real = dtype in ("float32", "int32", "bool")
     grids = [] if real else input_grids(case, dtype, random)
     inputs = [
         builder.input(shape, dtype, None if real else grids[i])
         for i, shape in enumerate(case.inputs)
     ]
+    if dtype in LIMITS:
+        builder.limits.update((f"t{index}", LIMITS[dtype]) for index in inputs)
     constants = [builder.constant(array) for array in case.constants]
     if case.grids == "slopes":
         shape = (1, 1, case.inputs[0][-1])
-        slopes = random.normal(0, 1, shape).astype("float32") if real else random.integers(
+        slopes = random.normal(0, 1, shape).astype(dtype) if real else random.integers(
             np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)  # fmt: skip
         constants = [builder.constant(slopes, None if real else random_grid(random, dtype))]
     inputs = [*constants, *inputs] if case.constants_first else [*inputs, *constants]
@@ -272,10 +279,15 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
     )
 
 
-def shaped(builder: ModelBuilder) -> bytes:
-    """Return the model with its outputs of the shapes that LiteRT infers."""
-    interpreter = make_interpreter(builder.build())
+def infer_shapes(builder: ModelBuilder, kernels: str = REFERENCE) -> None:
+    """Give the outputs the shapes that LiteRT infers."""
+    interpreter = make_interpreter(builder.build(), kernels)
     interpreter.allocate_tensors()
     for index, detail in zip(builder.graph.outputs, interpreter.get_output_details(), strict=True):
         builder.graph.tensors[index].shape = [int(d) for d in detail["shape"]]
+
+
+def shaped(builder: ModelBuilder) -> bytes:
+    """Return the model with its outputs of the shapes that LiteRT infers."""
+    infer_shapes(builder)
     return builder.build()

@@ -114,12 +114,14 @@ def reduce_sum(
     Source: tensorflow/lite/kernels/internal/optimized/reduce.h, QuantizedMeanOrSum. (The reference
     kernel of LiteRT 2.3.0 reads int8 as uint8.)
     """
-    source = builder.find_integers(call.args[0], 8)
-    if source is None or dtype_of(source.data) == "uint8":  # the reference kernel sums these types
+    source = builder.find_integers(call.args[0], 8, 16)
+    if source is None:
         return lower_reduction(builder, call, params, 1)
     lengths = static_shape(source.data)
     axes = sorted({int(a) % len(lengths) for a in call.attrs.axis})
     count, zero_point = prod(lengths[a] for a in axes), int(source.zero_point[0])
+    if source.largest * count >= INT32_LIMIT:
+        return None
     scale = np.float32(source.scale[0]) / params.scale
     bias = np.float32(-zero_point) * scale * np.float32(count)
     factors = to_fixed_point(source.scale / np.float64(params.scale))
@@ -150,7 +152,7 @@ def find_ties(
     source: QuantizedTensor, factors: Multipliers, count: int, scale: np.float32, bias: np.float32
 ) -> str:
     """Return the direction of ties for which integers equal float32 for all sums, else ''."""
-    if count > LARGEST_COUNT:
+    if count > LARGEST_COUNT or source.width > 8:
         return ""
     ends = [f(dtype_of(source.data)) for f in (smallest_integer, largest_integer)]
     totals = np.arange(count * ends[0], count * ends[1] + 1)

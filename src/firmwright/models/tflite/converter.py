@@ -13,6 +13,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.models.importing import describe_failure, variable_name
+from firmwright.models.tflite import arithmetic
 from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONVERSIONS
 from firmwright.models.tflite.complex_numbers import has_complex
@@ -24,12 +25,23 @@ from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators with integer biases. LiteRT does not read the scale of the bias in the file."""
 
-ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
+ON_STORED_INTEGERS = {
+    "BITWISE_XOR": "combines",
+    "FLOOR_DIV": "divides",
+    "FLOOR_MOD": "divides",
+    "NEG": "negates",
+    "STABLEHLO_ADD": "adds",
+    "STABLEHLO_MULTIPLY": "multiplies",
+    "STABLEHLO_SHIFT_LEFT": "shifts",
+}
 """Operators that compute with the stored integers of quantized tensors in LiteRT."""
 
 WITH_SUBGRAPHS = {
     "CALL": "inline the function",
+    "STABLEHLO_CASE": "use IF",
     "STABLEHLO_COMPOSITE": "inline the composite",
+    "STABLEHLO_REDUCE_WINDOW": "use a pooling operator",
+    "STABLEHLO_SCATTER": "use SCATTER_ND",
 }
 """Operators that run other subgraphs, and the advice for each operator."""
 
@@ -49,8 +61,30 @@ SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
 }
 """Operators whose result shape depends on input values, and the indices of these inputs."""
 
-COUNTING_OPERATORS = ("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "UNIQUE", "WHERE")
+COUNTING_OPERATORS = ("UNIQUE", "WHERE")
 """Operators whose result length depends on the data."""
+
+UNSUPPORTED = {
+    **dict.fromkeys(
+        (
+            "MULTINOMIAL",
+            "RANDOM_STANDARD_NORMAL",
+            "RANDOM_UNIFORM",
+            "STABLEHLO_RNG_BIT_GENERATOR",
+        ),
+        "draws random numbers, which no reference can judge: make them an input of the model",
+    ),
+    **dict.fromkeys(
+        ("HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE"),
+        "has a table of strings, which a firmware cannot have: look them up before the model",
+    ),
+    **dict.fromkeys(
+        ("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"),
+        "selects boxes, which firmwright supports only in TFLite_Detection_PostProcess: export "
+        "the model with that operator, or end it before this one and state `postprocess`",
+    ),
+}
+"""Operators without a form in firmwright, and the replacement of each."""
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -86,7 +120,13 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """Return the reason why an operator cannot be converted, or ''."""
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
-        if kind in ON_STORED_INTEGERS and quantized[0]:
+        if kind in UNSUPPORTED:
+            return UNSUPPORTED[kind]
+        if (
+            kind in ON_STORED_INTEGERS
+            and quantized[0]
+            and not (kind == "NEG" and arithmetic.is_symmetric(self, inputs + outputs))
+        ):
             return (
                 f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT and ignores their scale and "
                 "zero point: its result differs from the result on real numbers; keep the operator "
@@ -108,6 +148,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 "shapes: end the model before the operator, or compute all elements and a mask"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
+        known |= {"RELU_0_TO_1"}  # which TVM converts
         if any(quantized) and kind not in known:
             return "has no quantized form in firmwright; keep the operator in float32"
         return ""

@@ -7,7 +7,6 @@ describes TVM's error, so that the function can be removed after a fix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,24 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
-from firmwright.models.tflite import data_movement, diagonals, indices, lstm, windows
+from firmwright.models.tflite import (
+    activations,
+    arithmetic,
+    data_movement,
+    diagonals,
+    indices,
+    lstm,
+    plain_values,
+    windows,
+)
+from firmwright.models.tflite.activations import quantize_like, read_float
 from firmwright.models.tflite.custom_conversion import convert_custom
 from firmwright.models.tflite.integer_products import pad_transposed
 from firmwright.models.tflite.reduced_products import convert_reduce_prod
+from firmwright.models.tflite.row_norms import convert_l2_normalization
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
 Correction = Callable[[Any, Any], relax.Expr]
-
-
-def read_float(converter: Any, tensor: Any) -> relax.Expr:
-    data = converter.get_tensor_expr(tensor)
-    return data if tensor.qnn_params is None else converter.dequantize(data, tensor)
-
-
-def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
-    return value if target.qnn_params is None else converter.quantize(value, target)
 
 
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
@@ -94,58 +95,6 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
     return relax.op.reshape(converter.get_tensor_expr(source), shape)
 
 
-def convert_exp(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXP.
-
-    Raises UserError if results exceed float32, because LiteRT's results are undefined.
-    """
-    (source,) = converter.get_input_tensors(op)
-    if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
-        largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
-        if largest > np.log(np.finfo("float32").max):
-            raise UserError(
-                f"has int16 inputs up to {largest:.4g}, whose exponential exceeds float32: "
-                "quantize them with a scale below 0.0027"
-            )
-    return converter._convert_unary_elemwise(op, relax_op=relax.op.exp)
-
-
-def convert_elu(converter: Any, op: Any) -> relax.Expr:
-    """Convert ELU, because TVM subtracts from stored integers."""
-    (source,) = converter.get_input_tensors(op)
-    (target,) = converter.get_output_tensors(op)
-    data = converter.bb.normalize(read_float(converter, source))
-    negative = relax.op.subtract(relax.op.exp(data), relax.const(1.0, "float32"))
-    zero = relax.const(0.0, "float32")
-    return quantize_like(
-        converter, relax.op.where(relax.op.less(data, zero), negative, data), target
-    )
-
-
-def convert_gelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert GELU, because TVM writes constants in the result's integer type."""
-    (source,) = converter.get_input_tensors(op)
-    (target,) = converter.get_output_tensors(op)
-    options = converter._get_builtin_options(op, tflite.GeluOptions)
-    gelu = relax.op.nn.gelu_tanh if options.Approximate() else relax.op.nn.gelu
-    return quantize_like(converter, gelu(read_float(converter, source)), target)
-
-
-def convert_softmax(converter: Any, op: Any) -> relax.Expr:
-    """Convert SOFTMAX, because TVM omits beta, the factor of the logits."""
-    (source,) = converter.get_input_tensors(op)
-    (target,) = converter.get_output_tensors(op)
-    beta = np.float32(converter._get_builtin_options(op, tflite.SoftmaxOptions).Beta())
-    data = converter.get_tensor_expr(source)
-    if source.qnn_params is None:
-        scaled = data if beta == 1 else relax.op.multiply(data, relax.const(float(beta), "float32"))
-        return relax.op.nn.softmax(scaled)
-    scale = source.qnn_params["scale"].value.numpy() * beta
-    params = relax.const(scale, "float32"), source.qnn_params["zero_point"]
-    logits = relax.op.dequantize(data, *params, 0)
-    return converter.quantize(relax.op.nn.softmax(logits), target)
-
-
 def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
     """Convert DEQUANTIZE, because TVM accepts only computed tensors."""
     (source,) = converter.get_input_tensors(op)
@@ -153,39 +102,6 @@ def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
     if source.tensor.Type() == tflite.TensorType.FLOAT16:
         return relax.op.astype(data, "float32")
     return converter.dequantize(data, source)
-
-
-def convert_prelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert PRELU, because TVM reads stored integers as real numbers and broadcasts the slopes.
-
-    Slopes along several axes must match the last axes of the data. These axes are flattened. Raises
-    UserError for other shapes and for int16 slopes.
-    """
-    source, slopes = converter.get_input_tensors(op)
-    data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
-    shape, lengths = (data_movement.shape_of(converter, t) for t in (source, slopes))
-    while lengths and lengths[0] == 1:
-        lengths = lengths[1:]
-    if lengths not in ([], shape[len(shape) - len(lengths) :]):
-        raise UserError(
-            f"has slopes of shape {lengths} for {shape}; expected one slope, or the last axes' "
-            "shape: repeat the slopes along the other axes"
-        )
-    channels = prod(lengths)
-    rows = [*shape[: len(shape) - len(lengths)], channels] if lengths else shape
-    data = relax.op.reshape(data, rows) if rows != shape else data
-    if slopes.tensor.Type() == tflite.TensorType.INT16:
-        raise UserError(
-            "has int16 slopes, which LiteRT, the reference, reads as int8: quantize them as int8"
-        )
-    if source.qnn_params is not None:
-        data, alpha = converter.dequantize(data, source), converter.dequantize(alpha, slopes)
-    alpha = relax.op.reshape(alpha, [channels])
-    if channels == 1:
-        alpha = relax.op.broadcast_to(alpha, [rows[-1]])
-    result = relax.op.nn.prelu(converter.bb.normalize(data), alpha, axis=len(rows) - 1)
-    result = quantize_like(converter, result, *converter.get_output_tensors(op))
-    return relax.op.reshape(result, shape) if rows != shape else result
 
 
 def convert_quantize(converter: Any, op: Any) -> relax.Expr:
@@ -196,6 +112,10 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
     """
     (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
     types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (source, target)]
+    if (source.qnn_params is None and "float" not in types[0]) or target.qnn_params is None:
+        raise UserError(
+            f"converts {types[0]} to {types[1]} without scales: quantize the model again"
+        )
     if types[1] != "int32":
         return converter.convert_quantize(op)
     if types[0] != "int16":
@@ -203,8 +123,6 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
             f"converts {types[0]} to int32; LiteRT, the reference, converts only int16 to int32: "
             "remove the operator, or quantize its input as int16"
         )
-    if source.qnn_params is None or target.qnn_params is None:
-        raise UserError("converts int16 to int32 without scales: quantize the model again")
     stored = relax.op.astype(converter.get_tensor_expr(source), "int32")
     centered = relax.op.subtract(stored, relax.const(read_zero_point(source), "int32"))
     factor = np.float64(read_scale(source)) / np.float64(read_scale(target))
@@ -301,11 +219,33 @@ def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
     return relax.op.permute_dims(converter.bb.normalize(result), [0, 2, 3, 4, 1])
 
 
+def on_bytes(converter: Any, op: Any, find: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
+    """Return a function that converts truth values to bytes first; else return ``find``."""
+    source = converter.get_input_tensors(op)[0]
+    if source.tensor.Type() != tflite.TensorType.BOOL:
+        return find
+    return lambda data, *given, **named: find(relax.op.astype(data, "uint8"), *given, **named)
+
+
+def make_reduction(find: Callable[..., relax.Expr]) -> Correction:
+    def convert(converter: Any, op: Any) -> relax.Expr:
+        """Convert REDUCE_MIN or REDUCE_MAX; TVM compares no truth values."""
+        (target,) = converter.get_output_tensors(op)
+        result = converter._convert_reduce(on_bytes(converter, op, find), op)
+        is_truth = target.tensor.Type() == tflite.TensorType.BOOL
+        return relax.op.astype(converter.bb.normalize(result), "bool") if is_truth else result
+
+    return convert
+
+
 def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
-        """Convert ARG_MIN or ARG_MAX, because TVM's index is always int64."""
+        """Convert ARG_MIN or ARG_MAX; TVM returns an int64 index, TFLite the file's type.
+
+        TVM compares no truth values.
+        """
         (target,) = converter.get_output_tensors(op)
-        index = converter._convert_arg_min_max(op, relax_op=find)
+        index = converter._convert_arg_min_max(op, relax_op=on_bytes(converter, op, find))
         return relax.op.astype(index, converter.get_tensor_type_str(target.tensor.Type()))
 
     return convert
@@ -348,18 +288,25 @@ CORRECTIONS: dict[str, Correction] = {
     "BIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_bidirectional,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "BUCKETIZE": indices.convert_bucketize,
+    "BITCAST": plain_values.convert_bitcast,
+    "CAST": plain_values.convert_cast,
     "CONV_3D_TRANSPOSE": convert_transpose_conv_3d,
     "CUSTOM": convert_custom,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
-    "ELU": convert_elu,
+    "DYNAMIC_UPDATE_SLICE": indices.convert_dynamic_update_slice,
+    "ELU": activations.convert_elu,
     "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,
-    "EXP": convert_exp,
+    "EXP": activations.convert_exp,
     "EXPAND_DIMS": convert_expand_dims,
     "FULLY_CONNECTED": convert_fully_connected,
     "GATHER": indices.convert_gather,
     "GATHER_ND": indices.convert_gather_nd,
-    "GELU": convert_gelu,
+    "FILL": plain_values.convert_fill,
+    "FLOOR_MOD": arithmetic.convert_floor_mod,
+    "GELU": activations.convert_gelu,
+    "HASHTABLE_LOOKUP": indices.convert_hashtable_lookup,
+    "L2_NORMALIZATION": convert_l2_normalization,
     "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
     "LSTM": lstm.convert_step,
     "MATRIX_DIAG": diagonals.convert_matrix_diag,
@@ -367,29 +314,41 @@ CORRECTIONS: dict[str, Correction] = {
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
     "MIRROR_PAD": data_movement.convert_mirror_pad,
-    "PRELU": convert_prelu,
+    "NEG": arithmetic.convert_negative,
+    "ONE_HOT": indices.convert_one_hot,
+    "POW": arithmetic.convert_power,
+    "PRELU": activations.convert_prelu,
     "QUANTIZE": convert_quantize,
+    "RANGE": plain_values.convert_range,
+    "REDUCE_MAX": make_reduction(relax.op.max),
+    "REDUCE_MIN": make_reduction(relax.op.min),
     "REDUCE_PROD": convert_reduce_prod,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
+    "REVERSE_SEQUENCE": indices.convert_reverse_sequence,
     "RIGHT_SHIFT": diagonals.convert_right_shift,
     "SCATTER_ND": indices.convert_scatter_nd,
-    "SOFTMAX": convert_softmax,
+    "SELECT": plain_values.convert_select,
+    "SOFTMAX": activations.convert_softmax,
     "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
+    "SPARSE_TO_DENSE": indices.convert_sparse_to_dense,
     "SQUARED_DIFFERENCE": convert_squared_difference,
     "SVDF": convert_svdf,
+    "STABLEHLO_MULTIPLY": arithmetic.convert_stablehlo_product,
     "STRIDED_SLICE": data_movement.convert_strided_slice,
     "TRANSPOSE_CONV": convert_transpose_conv,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_lstm,
     "UNPACK": data_movement.convert_unpack,
+    **dict.fromkeys(arithmetic.SEGMENTS, arithmetic.convert_segments),
+    "ZEROS_LIKE": plain_values.convert_zeros_like,
 }
 
 DATA_MOVEMENT = frozenset(
-    "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
-    "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TOPK_V2 "
-    "TRANSPOSE".split()
+    "BROADCAST_TO CAST DEPTH_TO_SPACE DILATE GATHER GATHER_ND PACK PAD PADV2 RANK REVERSE_V2 "
+    "SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE STABLEHLO_MAXIMUM "
+    "STABLEHLO_MINIMUM STABLEHLO_PAD TILE TOPK_V2 TRANSPOSE".split()
 )
 """Operators that only move elements. TVM converts only float tensors."""
 
-FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
-"""Operators that TVM supports only in float32, between dequantize and quantize operators."""
+FLOAT_ONLY = frozenset({"SQUARE"})
+"""Operators with only a float32 form in TVM; they are dequantized before and quantized after."""

@@ -18,12 +18,14 @@ import tflite
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
+from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.data_movement import shape_of
 from firmwright.models.tflite.integer_products import add_products, list_operands, reshape
 
 Array = npt.NDArray[Any]
 
 OPTIONS = {
+    "BATCH_MATMUL": tflite.BatchMatMulOptions,
     "CONV_2D": tflite.Conv2DOptions,
     "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
     "FULLY_CONNECTED": tflite.FullyConnectedOptions,
@@ -34,12 +36,17 @@ OPTIONS = {
 def is_hybrid(converter: Any, op: Any, kind: str) -> bool:
     if kind not in OPTIONS:
         return False
-    source, weights, _ = list_operands(converter, op, kind)
+    if kind == "BATCH_MATMUL":
+        source, weights = converter.get_input_tensors(op)
+    else:
+        source, weights, _ = list_operands(converter, op, kind)
     return source.qnn_params is None and weights.qnn_params is not None
 
 
 def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     """Return the operator's result in float32. Raises UserError if its weights are not int8."""
+    if kind == "BATCH_MATMUL":
+        return multiply_batches(converter, op)
     source, weights, biases = list_operands(converter, op, kind)
     (target,) = converter.get_output_tensors(op)
     require_bytes(converter, weights)
@@ -77,6 +84,44 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
         rows = shape[:-1] if options.KeepNumDims() else [count]
         return reshape(converter, result, [*rows, units])
     return result
+
+
+def multiply_batches(converter: Any, op: Any) -> relax.Expr:
+    """Return the result of BATCH_MATMUL in float32; the rows of the left factor are quantized.
+
+    Source: tensorflow/lite/kernels/batch_matmul.cc (EvalHybrid).
+    """
+    source, weights = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    require_bytes(converter, weights)
+    options = converter._get_builtin_options(op, tflite.BatchMatMulOptions)
+    scales = weights.qnn_params["scale"].value.numpy().reshape(-1)
+    if scales.size > 1:
+        raise UserError(
+            f"has int8 weights with {scales.size} scales; firmwright supports one scale: quantize "
+            "the weights per tensor"
+        )
+    data, factor = (converter.bb.normalize(converter.get_tensor_expr(t)) for t in (source, weights))
+    if options.AdjX():
+        data = swap_last_axes(converter, data)
+    if options.AdjY():
+        factor = swap_last_axes(converter, factor)
+    shape = static_shape(data)
+    rows = reshape(converter, data, [prod(shape[:-1]), shape[-1]])
+    quantized, step = quantize_rows(converter, rows, not options.AsymmetricQuantizeInputs())
+    stored = reshape(converter, quantized, [*shape])
+    sums = relax.op.matmul(stored, factor, out_dtype="int32")
+    counts = relax.op.astype(converter.bb.normalize(sums), "float32")
+    factors = relax.op.multiply(step, relax.const(scales))
+    factors = reshape(converter, converter.bb.normalize(factors), [*shape[:-1], 1])
+    result = converter.bb.normalize(relax.op.multiply(counts, factors))
+    return relax.op.reshape(result, shape_of(converter, target))
+
+
+def swap_last_axes(converter: Any, data: relax.Expr) -> relax.Expr:
+    axes = [*range(len(static_shape(data)))]
+    swapped = relax.op.permute_dims(data, [*axes[:-2], axes[-1], axes[-2]])
+    return converter.bb.normalize(swapped)
 
 
 def require_bytes(converter: Any, weights: Any) -> None:

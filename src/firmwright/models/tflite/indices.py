@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tflite
-from tvm import relax, te
+from tvm import relax, te, tirx
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.ir.relax import static_shape
@@ -96,3 +97,99 @@ def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
         scale = converter.bb.normalize(relax.op.take(scale, indices, axis=0))
         scale = converter.bb.normalize(relax.op.reshape(scale, axes))
     return relax.op.multiply(relax.op.astype(found, "float32"), scale)
+
+
+def convert_one_hot(converter: Any, op: Any) -> relax.Expr:
+    """Convert ONE_HOT; TVM rejects constant indices, and values that are known at run time."""
+    tensors = converter.get_input_tensors(op)
+    indices, on, off = (converter.get_tensor_expr(tensors[i]) for i in (0, 2, 3))
+    depth = int(converter.get_tensor_value(tensors[1]))
+    rank = len(shape_of(converter, tensors[0])) + 1
+    axis = converter._get_builtin_options(op, tflite.OneHotOptions).Axis() % rank
+    lengths = [depth if i == axis else 1 for i in range(rank)]
+    dtype = str(converter.bb.normalize(indices).ty.dtype)
+    positions = relax.const(np.arange(depth, dtype=dtype).reshape(lengths))
+    found = relax.op.equal(relax.op.expand_dims(indices, axis), positions)
+    return relax.op.where(found, on, off)
+
+
+def convert_sparse_to_dense(converter: Any, op: Any) -> relax.Expr:
+    """Convert SPARSE_TO_DENSE; TVM calls a function of its runtime."""
+    tensors = converter.get_input_tensors(op)
+    indices, values, default = (
+        converter.bb.normalize(converter.get_tensor_expr(tensors[i])) for i in (0, 2, 3)
+    )
+    shape = [int(length) for length in converter.get_tensor_value(tensors[1])]
+    count = static_shape(indices)[0] if static_shape(indices) else 1
+    rows = relax.op.reshape(relax.op.astype(indices, "int64"), [count, len(shape)])
+    dense = relax.op.broadcast_to(relax.op.reshape(default, [1] * len(shape)), shape)
+    given = relax.op.broadcast_to(relax.op.reshape(values, [-1]), [count])
+    return relax.op.scatter_nd(dense, rows, given, "update")
+
+
+def convert_dynamic_update_slice(converter: Any, op: Any) -> relax.Expr:
+    """Convert DYNAMIC_UPDATE_SLICE; TVM has no converter.
+
+    The start is moved so that the slice is inside. Source:
+    tensorflow/lite/kernels/dynamic_update_slice.cc.
+    """
+    data, update, start = (
+        converter.bb.emit(converter.get_tensor_expr(t)) for t in converter.get_input_tensors(op)
+    )
+
+    def replace(data: te.Tensor, update: te.Tensor, start: te.Tensor) -> te.Tensor:
+        def find_start(axis: int) -> Any:
+            last = data.shape[axis] - update.shape[axis]
+            return tirx.max(tirx.min(start[axis].astype("int32"), last), 0)
+
+        def read(*at: Any) -> Any:
+            offsets = [index - find_start(axis) for axis, index in enumerate(at)]
+            inside = tirx.all(
+                *(o >= 0 for o in offsets),
+                *(o < n for o, n in zip(offsets, update.shape, strict=True)),
+            )
+            return tirx.if_then_else(inside, update(*offsets), data(*at))
+
+        return te.compute(data.shape, read, "replaced")
+
+    return converter.bb.emit_te(replace, data, update, start, primfunc_name_hint="replace_slice")
+
+
+def convert_hashtable_lookup(converter: Any, op: Any) -> relax.Expr:
+    """Convert HASHTABLE_LOOKUP; TVM has no loops for its conversion.
+
+    A missing key has a row of zeros. Source: tensorflow/lite/kernels/hashtable_lookup.cc.
+    """
+    lookup, keys, rows = (
+        converter.bb.normalize(converter.get_tensor_expr(t))
+        for t in converter.get_input_tensors(op)
+    )
+    equal = relax.op.equal(relax.op.expand_dims(lookup, 1), relax.op.expand_dims(keys, 0))
+    found = converter.bb.emit(relax.op.astype(converter.bb.normalize(equal), "int32"))
+    hits = converter.bb.emit(relax.op.max(found, 1))
+    places = converter.bb.normalize(relax.op.argmax(found, 1))
+    taken = converter.bb.normalize(relax.op.take(rows, places, 0))
+    rank, dtype = len(static_shape(rows)), str(rows.ty.dtype)
+    is_hit = converter.bb.normalize(relax.op.astype(hits, "bool"))
+    is_hit = relax.op.reshape(is_hit, [*static_shape(lookup), *[1] * (rank - 1)])
+    values = converter.bb.emit(relax.op.where(is_hit, taken, relax.const(0, dtype)))
+    return relax.Tuple([values, converter.bb.emit(relax.op.astype(hits, "uint8"))])
+
+
+def convert_reverse_sequence(converter: Any, op: Any) -> relax.Expr:
+    """Convert REVERSE_SEQUENCE; TVM reverses other elements than LiteRT for short lengths."""
+    options = converter._get_builtin_options(op, tflite.ReverseSequenceOptions)
+    along, batch = options.SeqDim(), options.BatchDim()
+    data, lengths = (
+        converter.bb.emit(converter.get_tensor_expr(t)) for t in converter.get_input_tensors(op)
+    )
+
+    def reverse(data: te.Tensor, lengths: te.Tensor) -> te.Tensor:
+        def read(*at: Any) -> Any:
+            length, index = lengths[at[batch]].astype("int32"), at[along]
+            place = tirx.Select(index < length, length - 1 - index, index)
+            return data(*(place if axis == along else i for axis, i in enumerate(at)))
+
+        return te.compute(data.shape, read, "reversed")
+
+    return converter.bb.emit_te(reverse, data, lengths, primfunc_name_hint="reverse")

@@ -58,10 +58,9 @@ def load_interpreter(data: bytes) -> None:
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, which define TFLite's arithmetic.
 
-    LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. The
-    optimized kernels also evaluate SUM in int8 and int16. The reference SUM of LiteRT 2.3.0 reads
-    int8 as unsigned, and keeps sums of int16 in 16 bits. The name of the runtime includes the
-    kernels.
+    LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. They
+    also evaluate SUM of quantized integers: the reference SUM of LiteRT 2.3.0 reads int8 as
+    unsigned, and keeps sums of int16 in 16 bits. The name of the runtime states the kernels.
 
     A sample's arrays have the order of the model's inputs. The names of the arrays may differ from
     the names in the model. LiteRT keeps the states without an output from one sample to the next
@@ -175,7 +174,7 @@ def has_integer_sum(data: bytes) -> bool:
     return any(
         kinds[operator.OpcodeIndex()] == "SUM"
         and graph.Tensors(operator.Inputs(0)).Type()
-        in (tflite.TensorType.INT8, tflite.TensorType.INT16)
+        in (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16)
         for operator in map(graph.Operators, range(graph.OperatorsLength()))
     )
 

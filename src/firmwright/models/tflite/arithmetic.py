@@ -1,0 +1,99 @@
+"""Converts arithmetic for which TVM's operators fail or differ from LiteRT.
+
+The first sentence of each docstring states TVM's error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from firmwright.ir.relax import static_shape
+from firmwright.models.tflite.data_movement import has_same_qnn_params, shape_of
+from firmwright.models.tflite.svdf import read_zero_point
+
+SEGMENTS: dict[str, Callable[..., Any]] = {
+    "UNSORTED_SEGMENT_MAX": te.max,
+    "UNSORTED_SEGMENT_MIN": te.min,
+    "UNSORTED_SEGMENT_PROD": te.comm_reducer(
+        lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), "prod"
+    ),
+    "UNSORTED_SEGMENT_SUM": te.sum,
+}
+"""The reductions of rows that have the same number."""
+
+
+def convert_segments(converter: Any, op: Any) -> relax.Expr:
+    """Convert UNSORTED_SEGMENT_*; TVM rejects negative numbers, whose rows LiteRT ignores."""
+    source, numbers, segments = converter.get_input_tensors(op)
+    data, rows = (converter.bb.emit(converter.get_tensor_expr(t)) for t in (source, numbers))
+    reduce, rank = SEGMENTS[converter.get_op_code_str(op)], len(shape_of(converter, numbers))
+    shape = [int(converter.get_tensor_value(segments)), *static_shape(data)[rank:]]
+
+    def compute(data: te.Tensor, rows: te.Tensor) -> te.Tensor:
+        axes = [te.reduce_axis((0, data.shape[i])) for i in range(rank)]
+        none = reduce(tirx.const(0, data.dtype), axis=axes).combiner.identity_element[0]
+
+        def element(segment: Any, *rest: Any) -> Any:
+            found = rows(*axes) == segment
+            return reduce(tirx.Select(found, data(*axes, *rest), none), axis=axes)
+
+        return te.compute(shape, element, "segments")
+
+    return converter.bb.emit_te(compute, data, rows, primfunc_name_hint="segments")
+
+
+def convert_floor_mod(converter: Any, op: Any) -> relax.Expr:
+    """Convert FLOOR_MOD; TVM computes it of floats with a rounded quotient, LiteRT with fmod."""
+    first, second = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
+    (target,) = converter.get_output_tensors(op)
+    if converter.get_tensor_type_str(target.tensor.Type()) != "float32":
+        return relax.op.floor_mod(first, second)
+    shape = shape_of(converter, target)
+    pair = [converter.bb.emit(relax.op.broadcast_to(value, shape)) for value in (first, second)]
+
+    def compute(dividend: te.Tensor, divisor: te.Tensor) -> te.Tensor:
+        rest = te.compute(
+            shape,
+            lambda *at: tirx.call_pure_extern("float32", "fmodf", dividend(*at), divisor(*at)),
+        )
+
+        def element(*at: Any) -> Any:
+            differ = tirx.all(rest(*at) != 0, (divisor(*at) < 0) != (rest(*at) < 0))
+            return tirx.Select(differ, rest(*at) + divisor(*at), rest(*at))
+
+        return te.compute(shape, element, "rest")
+
+    return converter.bb.emit_te(compute, *pair, primfunc_name_hint="floor_mod")
+
+
+def is_symmetric(converter: Any, tensors: Sequence[Any]) -> bool:
+    """Return whether tensors have equal scales, and zero points of 0."""
+    return has_same_qnn_params(converter, tensors) and not read_zero_point(tensors[0])
+
+
+def convert_negative(converter: Any, op: Any) -> relax.Expr:
+    """Convert NEG; TVM negates the smallest integer to the largest, LiteRT to itself."""
+    (source,) = converter.get_input_tensors(op)
+    return relax.op.negative(converter.get_tensor_expr(source))
+
+
+def convert_power(converter: Any, op: Any) -> relax.Expr:
+    """Convert POW; TVM has no power of integers, which LiteRT computes in double."""
+    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    (target,) = converter.get_output_tensors(op)
+    dtype = converter.get_tensor_type_str(target.tensor.Type())
+    if "int" not in dtype:
+        return relax.op.power(*pair)
+    real = relax.op.power(*(relax.op.astype(value, "float64") for value in pair))
+    return relax.op.astype(converter.bb.normalize(real), dtype)
+
+
+def convert_stablehlo_product(converter: Any, op: Any) -> relax.Expr:
+    """Convert STABLEHLO_MULTIPLY; TVM multiplies truth values, which C compilers reject."""
+    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    (target,) = converter.get_output_tensors(op)
+    is_truth = converter.get_tensor_type_str(target.tensor.Type()) == "bool"
+    return relax.op.logical_and(*pair) if is_truth else relax.op.multiply(*pair)
