@@ -199,7 +199,8 @@ def list_types(case: Operation) -> Collection[str]:
 def list_operations(types: Collection[str]) -> dict[tuple[str, str], list[Operation]]:
     """Return the operators of all tables by kind and type, without whole networks."""
     found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for case in (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES, *DECLARED):
+    cases: tuple[Operation, ...] = (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES, *DECLARED)
+    for case in cases:
         for dtype in list_types(case):
             if dtype in types:
                 found[case.kind, dtype].append(case)

@@ -228,6 +228,6 @@ def random_samples(
             else:
                 widest = np.iinfo(dtype)
                 low, high = limits.get(name, (widest.min, widest.max + 1))
-                sample[name] = generator.integers(low, high, shape, dtype)
+                sample[name] = generator.integers(int(low), int(high), shape, dtype)
         samples.append(sample)
     return samples

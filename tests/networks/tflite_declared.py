@@ -304,4 +304,4 @@ def draw_constant(each: Given, name: str, random: np.random.Generator) -> Any:
     if name == "float32":
         return random.normal(0, 1, each.shape).astype(name)
     low, high = LIMITS.get(name, (0, 2) if name == "bool" else (0, 100))
-    return random.integers(low, high, each.shape).astype(name)
+    return random.integers(int(low), int(high), each.shape).astype(name)
