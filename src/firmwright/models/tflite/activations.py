@@ -1,6 +1,6 @@
 """Converts activation functions of TFLite, whose conversions in TVM are wrong or incomplete.
 
-The first sentence of each docstring states TVM's error.
+The first sentence of each docstring describes TVM's error.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ Array = npt.NDArray[Any]
 
 
 def read_float(converter: Any, tensor: Any) -> relax.Expr:
-    """Return a tensor as real numbers."""
     data = converter.get_tensor_expr(tensor)
     return data if tensor.qnn_params is None else converter.dequantize(data, tensor)
 
 
 def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
-    """Return real numbers in the quantization of ``target``."""
     return value if target.qnn_params is None else converter.quantize(value, target)
 
 
 def convert_exp(converter: Any, op: Any) -> relax.Expr:
-    """Convert EXP; LiteRT's int16 table has undefined entries if results exceed float32."""
+    """Convert EXP.
+
+    Raises UserError if results exceed float32, because LiteRT's results are undefined.
+    """
     (source,) = converter.get_input_tensors(op)
     if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
         largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
@@ -46,7 +47,7 @@ def convert_exp(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_elu(converter: Any, op: Any) -> relax.Expr:
-    """Convert ELU; TVM subtracts from stored integers, and computes exp(x) - 1 in float.
+    """Convert ELU, because TVM subtracts from stored integers, and computes exp(x) - 1.
 
     LiteRT computes int8 by a table of float32 results. Source:
     tensorflow/lite/kernels/activations.cc.
@@ -88,7 +89,7 @@ def look_up(
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert GELU; TVM writes its constants in the result's integer type."""
+    """Convert GELU, because TVM writes constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.GeluOptions)
@@ -97,7 +98,7 @@ def convert_gelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_softmax(converter: Any, op: Any) -> relax.Expr:
-    """Convert SOFTMAX; TVM omits beta, the factor of the logits."""
+    """Convert SOFTMAX, because TVM omits beta, the factor of the logits."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     beta = np.float32(converter._get_builtin_options(op, tflite.SoftmaxOptions).Beta())
@@ -112,7 +113,7 @@ def convert_softmax(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_prelu(converter: Any, op: Any) -> relax.Expr:
-    """Convert PRELU; TVM broadcasts the slopes to the tensor, and reads integers as real numbers.
+    """Convert PRELU, because TVM reads stored integers as real numbers and broadcasts the slopes.
 
     Slopes along several axes are repeated to the shape of the last axes of the data, and flattened
     to one axis.

@@ -1,6 +1,6 @@
 """Converts arithmetic for which TVM's operators fail or differ from LiteRT.
 
-The first sentence of each docstring states TVM's error.
+The first sentence of each docstring describes TVM's error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEGMENTS: dict[str, Callable[..., Any]] = {
 
 
 def convert_segments(converter: Any, op: Any) -> relax.Expr:
-    """Convert UNSORTED_SEGMENT_*; TVM rejects negative numbers, whose rows LiteRT ignores."""
+    """Convert UNSORTED_SEGMENT_*, because TVM rejects negative numbers. LiteRT omits their rows."""
     source, numbers, segments = converter.get_input_tensors(op)
     data, rows = (converter.bb.emit(converter.get_tensor_expr(t)) for t in (source, numbers))
     reduce, rank = SEGMENTS[converter.get_op_code_str(op)], len(shape_of(converter, numbers))
@@ -46,7 +46,7 @@ def convert_segments(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_floor_mod(converter: Any, op: Any) -> relax.Expr:
-    """Convert FLOOR_MOD; TVM computes it of floats with a rounded quotient, LiteRT with fmod."""
+    """Convert FLOOR_MOD, because TVM rounds the quotient of floats, but LiteRT calls fmod."""
     first, second = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     (target,) = converter.get_output_tensors(op)
     if converter.get_tensor_type_str(target.tensor.Type()) != "float32":
@@ -75,13 +75,13 @@ def is_symmetric(converter: Any, tensors: Sequence[Any]) -> bool:
 
 
 def convert_negative(converter: Any, op: Any) -> relax.Expr:
-    """Convert NEG; TVM negates the smallest integer to the largest, LiteRT to itself."""
+    """Convert NEG, because TVM negates the smallest integer to the largest, LiteRT to itself."""
     (source,) = converter.get_input_tensors(op)
     return relax.op.negative(converter.get_tensor_expr(source))
 
 
 def convert_power(converter: Any, op: Any) -> relax.Expr:
-    """Convert POW; TVM has no power of integers, which LiteRT computes in double."""
+    """Convert POW, because TVM has no power of integers, which LiteRT computes in double."""
     pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
     (target,) = converter.get_output_tensors(op)
     dtype = converter.get_tensor_type_str(target.tensor.Type())
@@ -92,7 +92,7 @@ def convert_power(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_stablehlo_product(converter: Any, op: Any) -> relax.Expr:
-    """Convert STABLEHLO_MULTIPLY; TVM multiplies truth values, which C compilers reject."""
+    """Convert STABLEHLO_MULTIPLY, because TVM multiplies truth values, which C compilers reject."""
     pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
     (target,) = converter.get_output_tensors(op)
     is_truth = converter.get_tensor_type_str(target.tensor.Type()) == "bool"

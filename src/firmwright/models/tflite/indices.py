@@ -100,7 +100,7 @@ def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_one_hot(converter: Any, op: Any) -> relax.Expr:
-    """Convert ONE_HOT; TVM rejects constant indices, and values that are known at run time."""
+    """Convert ONE_HOT, because TVM rejects constant indices and variable values."""
     tensors = converter.get_input_tensors(op)
     indices, on, off = (converter.get_tensor_expr(tensors[i]) for i in (0, 2, 3))
     depth = int(converter.get_tensor_value(tensors[1]))
@@ -114,7 +114,7 @@ def convert_one_hot(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_sparse_to_dense(converter: Any, op: Any) -> relax.Expr:
-    """Convert SPARSE_TO_DENSE; TVM calls a function of its runtime."""
+    """Convert SPARSE_TO_DENSE, because TVM calls a function of its runtime."""
     tensors = converter.get_input_tensors(op)
     indices, values, default = (
         converter.bb.normalize(converter.get_tensor_expr(tensors[i])) for i in (0, 2, 3)
@@ -128,7 +128,7 @@ def convert_sparse_to_dense(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_dynamic_update_slice(converter: Any, op: Any) -> relax.Expr:
-    """Convert DYNAMIC_UPDATE_SLICE; TVM has no converter.
+    """Convert DYNAMIC_UPDATE_SLICE, because TVM has no converter.
 
     The start is moved so that the slice is inside. Source:
     tensorflow/lite/kernels/dynamic_update_slice.cc.
@@ -156,7 +156,7 @@ def convert_dynamic_update_slice(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_hashtable_lookup(converter: Any, op: Any) -> relax.Expr:
-    """Convert HASHTABLE_LOOKUP; TVM has no loops for its conversion.
+    """Convert HASHTABLE_LOOKUP, because TVM has no loops for its conversion.
 
     A missing key has a row of zeros. Source: tensorflow/lite/kernels/hashtable_lookup.cc.
     """
@@ -177,7 +177,7 @@ def convert_hashtable_lookup(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_reverse_sequence(converter: Any, op: Any) -> relax.Expr:
-    """Convert REVERSE_SEQUENCE; TVM reverses other elements than LiteRT for short lengths."""
+    """Convert REVERSE_SEQUENCE, because TVM reverses other elements if a length is short."""
     options = converter._get_builtin_options(op, tflite.ReverseSequenceOptions)
     along, batch = options.SeqDim(), options.BatchDim()
     data, lengths = (

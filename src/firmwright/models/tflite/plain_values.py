@@ -1,6 +1,6 @@
 """Converts operators that make tensors, change their types, or select between two.
 
-The first sentence of each docstring states TVM's error.
+The first sentence of each docstring describes TVM's error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from firmwright.models.tflite.data_movement import shape_of
 
 
 def convert_fill(converter: Any, op: Any) -> relax.Expr:
-    """Convert FILL; TVM rejects values that are known at run time."""
+    """Convert FILL, because TVM rejects values that are known at run time."""
     sizes, value = converter.get_input_tensors(op)
     shape = [int(length) for length in converter.get_tensor_value(sizes).reshape(-1)]
     return relax.op.broadcast_to(converter.get_tensor_expr(value), shape)
 
 
 def convert_range(converter: Any, op: Any) -> relax.Expr:
-    """Convert RANGE; TVM counts the elements of falling ranges incorrectly.
+    """Convert RANGE, because TVM counts the elements of falling ranges incorrectly.
 
     Floats are sums of steps, as in tensorflow/lite/kernels/range.cc.
     """
@@ -38,7 +38,7 @@ def convert_range(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_zeros_like(converter: Any, op: Any) -> relax.Expr:
-    """Convert ZEROS_LIKE; TVM has no loops for its operator."""
+    """Convert ZEROS_LIKE, because TVM has no loops for its operator."""
     (target,) = converter.get_output_tensors(op)
     return relax.op.zeros(
         shape_of(converter, target), converter.get_tensor_type_str(target.tensor.Type())
@@ -46,7 +46,7 @@ def convert_zeros_like(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_select(converter: Any, op: Any) -> relax.Expr:
-    """Convert SELECT; TVM aligns a vector of conditions with the last axis, not with the first."""
+    """Convert SELECT, because TVM aligns a vector of conditions with the last axis."""
     condition, first, other = (
         converter.bb.normalize(converter.get_tensor_expr(t))
         for t in converter.get_input_tensors(op)
@@ -58,7 +58,7 @@ def convert_select(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_cast(converter: Any, op: Any) -> relax.Expr:
-    """Convert CAST; TVM reads the options' type, TFLite only the type of the result.
+    """Convert CAST, because TVM reads the options' type, TFLite only the type of the result.
 
     LiteRT limits floats to the range of an integer type; NaN becomes the largest integer. Source:
     tensorflow/lite/kernels/cast.cc.
@@ -75,7 +75,7 @@ def convert_cast(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_bitcast(converter: Any, op: Any) -> relax.Expr:
-    """Convert BITCAST; TVM has no loops for its operator."""
+    """Convert BITCAST, because TVM has no loops for its operator."""
     (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
     data = converter.bb.emit(converter.get_tensor_expr(source))
     before, after = str(data.ty.dtype), converter.get_tensor_type_str(target.tensor.Type())

@@ -12,7 +12,7 @@ from firmwright.models.tflite.svdf import read_zero_point
 
 
 def convert_l2_normalization(converter: Any, op: Any) -> relax.Expr:
-    """Convert L2_NORMALIZATION; TVM has no integers, LiteRT computes a root in fixed point.
+    """Convert L2_NORMALIZATION, because TVM has no integers, LiteRT computes a root in fixed point.
 
     A result has 128 steps per unit. Sources: l2normalization.h in
     tensorflow/lite/kernels/internal/reference and in its folder integer_ops.
