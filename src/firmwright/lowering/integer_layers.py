@@ -1,8 +1,7 @@
 """Reads a region as one integer layer.
 
-A layer is a convolution or a product, an optional bias and activation, and a quantization. The
-results equal the results of :mod:`firmwright.lowering.integer_arithmetic`. A test compares both
-modules.
+A layer is a convolution or a product, an optional bias and activation, and a quantization. A test
+checks that the results equal the results of :mod:`firmwright.lowering.integer_arithmetic`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ CHANNELS_LAST, CHANNELS_FIRST = "NHWC", "NCHW"
 WIDE_LIMIT = 2**46
 """Sums of 16-bit activations stay below this limit.
 
-Such sums can be scaled in two halves of 64 bits.
+Sums below the limit can be scaled in two halves of 64 bits.
 """
 
 ROWS_OF_A_PICTURE = 4

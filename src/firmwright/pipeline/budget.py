@@ -34,7 +34,7 @@ def check_measurable(job: Job) -> None:
 def explain_unknown(job: Job, key: str) -> tuple[str, str]:
     """Return the reason why a time is unknown on the platform, and a remedy.
 
-    Both are empty if the time is known.
+    The reason and the remedy are empty if the time is known.
     """
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:

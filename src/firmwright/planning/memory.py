@@ -208,7 +208,7 @@ def suggest_batch(
 ) -> Iterator[str]:
     """Yield the number of samples that would fit if the model processes several at once.
 
-    Such a model has inputs and outputs with equal lengths along their first axis. Buffers grow
+    The inputs and outputs of such a model have equal lengths along the first axis. Buffers grow
     almost in proportion to this length.
     """
     lengths = {t.shape[:1] for t in ports}

@@ -286,7 +286,7 @@ def find_written_states(
     schedule: Schedule,
     buffers: Sequence[Buffer],
 ) -> dict[str, str]:
-    """Return a mapping from buffers that can be in a state's location to the states.
+    """Return a mapping from buffers that can be in the location of a state to this state.
 
     The buffer contains the state's next value. The state's last reader must be done before the
     buffer is written, or the kernel may overwrite the state. All other next values are copied after

@@ -11,7 +11,7 @@ class CustomOperatorSource(msgspec.Struct, frozen=True):
     """The definition of a custom operator: a C function and Python functions.
 
     ``reference`` computes the results, and ``shapes`` returns the shapes and types of the results.
-    Both are ``module:function``.
+    The two values are ``module:function``.
     """
 
     function: str

@@ -94,7 +94,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Platform:
-    """One platform from a YAML file, which contains sizes in bytes.
+    """One platform from a YAML file, whose sizes are in bytes.
 
     ``memories`` is empty and ``stack`` is 0 if the operating system provides both. Without a memory
     ``flash``, code and constants are in RAM, and ``code`` is the RAM that planning reserves for

@@ -25,9 +25,9 @@ class ArchitectureSettings:
     (``libc``), the headers and functions in the project's ``freestanding/`` replace the library.
     Without a ``linker``, the compiler's driver links. ``runtime`` are the arguments after the
     compiler's command that build ``compiler_rt.o``, and ``runtime_flags`` select the processor.
-    Both are empty if the linker finds a run-time library. ``files`` are files of the toolchain's
-    folder that only this architecture needs. ``since`` is the first version that supports the
-    architecture, or empty if all versions support it.
+    ``runtime`` and ``runtime_flags`` are empty if the linker finds a run-time library. ``files``
+    are files of the toolchain's folder that only this architecture needs. ``since`` is the first
+    version that supports the architecture, or empty if all versions support it.
     """
 
     compile: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Quantizes tensors before operators move their elements.
 
 The results are exact, because rounding keeps the order of values: quantize(concat(a, b)) =
-concat(quantize(a), quantize(b)) for any parameters of a and b. Every operator of this module has
-this property, because each result element is an input element.
+concat(quantize(a), quantize(b)) for any parameters of a and b. Quantization commutes with every
+operator of this module, because each result element is an input element.
 """
 
 from __future__ import annotations

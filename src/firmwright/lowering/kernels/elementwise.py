@@ -1,7 +1,4 @@
-"""Computes sums, products and comparisons of two 8-bit tensors like TFLite's reference kernels.
-
-Some of the functions also support 16-bit tensors.
-"""
+"""Computes sums, products and comparisons of two tensors like TFLite's reference kernels."""
 
 from __future__ import annotations
 

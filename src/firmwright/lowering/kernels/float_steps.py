@@ -129,8 +129,9 @@ class Steps:
 def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
     """Return the nearest multiplier that fits all steps of a channel, and the offset.
 
-    Both are 0 if no multiplier fits. If a multiplier does not fit two of the steps, these steps
-    also exclude most other multipliers. Therefore the function tries only few multipliers.
+    The multiplier and the offset are 0 if no multiplier fits. If a multiplier does not fit two of
+    the steps, these steps also exclude most other multipliers. Therefore the function tries only
+    few multipliers.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     tried, left = nearest, np.arange(nearest.size)

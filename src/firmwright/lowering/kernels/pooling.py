@@ -99,8 +99,8 @@ def reduce_mean(
     """Sum centered integers, then multiply by the quotient of the scales divided by the count.
 
     The mantissa is divided as an integer, after a left shift by the bits that the division removes.
-    Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h. TFLite has several
-    versions of this kernel. A comparison of the results showed that LiteRT 2.3.0 runs this version.
+    Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h. According to a
+    comparison of results, LiteRT 2.3.0 runs this version of the kernel.
     """
     axes = [int(a) for a in call.attrs.axis]
     return lower_reduction(builder, call, params, prod(static_shape(call.args[0])[a] for a in axes))

@@ -22,7 +22,7 @@ RoundFunction: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """A tensor scale · (data - zero_point), with parameters (1,) or per channel along ``axis``.
+    """A tensor scale · (data - zero_point), whose parameters are (1,) or per channel on ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the operator that
     computed the sums, or '' for stored integers. ``activation_dtype`` is the type of the

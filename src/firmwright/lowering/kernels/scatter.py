@@ -31,7 +31,7 @@ COMBINATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "min": tirx.min,
     "max": tirx.max,
 }
-"""The new element, computed from the element and an update, by the operator's reduction."""
+"""A mapping from reductions to functions that return a new element from the old and an update."""
 
 
 @dataclass(frozen=True)
