@@ -1,4 +1,4 @@
-"""Runs the command ``firmwright``; every error, even in an import, is reported in one line."""
+"""Runs the command ``firmwright``. Every error, even in an import, is reported in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run one command; return its exit code, which is 130 if the user interrupted the command."""
+    """Run one command. Return the exit code, which is 130 if the user interrupted the command."""
     try:
         from firmwright.process import catch_signals, open_streams, tell_end
 

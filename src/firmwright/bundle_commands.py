@@ -43,7 +43,7 @@ TRUSTED, UNTRUSTED = 0, 1
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one of these commands; return its exit code."""
+    """Run one of these commands."""
     try:
         return COMMANDS[options.command](options)
     except UserError as error:

@@ -136,7 +136,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
+    """Run one command. Return the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     guard_output()
     options = make_parser().parse_args(arguments)
     for commands, run in OTHERS:
@@ -193,7 +193,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
 
 
 def watch_recipes(options: argparse.Namespace) -> int:
-    """Build after every change until ctrl-C; return the exit code."""
+    """Build after every change until ctrl-C."""
     from firmwright.watch.command import watch
 
     enter_repository()
@@ -222,7 +222,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
 
 
 def vendor_inputs(options: argparse.Namespace) -> int:
-    """Copy the inputs of recipes into a folder, or check the folder; return the exit code."""
+    """Copy the inputs of recipes into a folder, or check the folder."""
     from firmwright.rebuild.vendor import vendor
 
     folder = options.to.absolute()
@@ -264,7 +264,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
-    """Print the stages of the only job; return the exit code, 2 if there is not exactly one job."""
+    """Print the stages of the only job. Return the exit code, 2 if there is not exactly one job."""
     from firmwright.pipeline.networks import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
@@ -280,7 +280,7 @@ def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Run the stages that an explanation needs, and print the explanation; return the exit code."""
+    """Run the stages that an explanation needs, and print the explanation."""
     from firmwright.pipeline.explain import find_needed_stage, print_explanations
     from firmwright.steps.layer import print_layer
     from firmwright.tasks import dodo
@@ -301,7 +301,7 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Print the tasks of the recipes, as doit or as JSON; return the exit code."""
+    """Print the tasks of the recipes, as doit or as JSON."""
     from firmwright.tasks import dodo
 
     if not options.json:
@@ -315,7 +315,7 @@ def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Write or check the locks of recipes with all of their overlays; return the exit code."""
+    """Write or check the locks of recipes with all of their overlays."""
     from firmwright.pipeline.locked_overlays import lock_in_turn
     from firmwright.tasks import dodo
 

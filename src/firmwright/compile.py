@@ -82,7 +82,7 @@ def partition_network(
     mix: Sequence[Device],
     placement: str = "order",
 ) -> tuple[tvm.IRModule, ModelInterface, Partition]:
-    """Cut a prepared module into regions; return a module with one Relax function per region.
+    """Cut a prepared module into regions. Return a module with one Relax function per region.
 
     The interface gets the storage of the network's inputs and outputs. ``placement`` is the
     recipe's key.
@@ -107,7 +107,7 @@ def check_state_support(interface: ModelInterface, mix: Sequence[Device]) -> Non
 def lower_regions(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
-    """Lower every region that computes, on its device; return the kernels and the weights.
+    """Lower every region that computes, on its device. Return the kernels and the weights.
 
     Raises UserError with every operator that cannot be compiled.
     """

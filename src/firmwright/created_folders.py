@@ -4,7 +4,7 @@ There are two kinds of folders. Each kind has a separate marker. A *claimed* fol
 build folder of a recipe, has ``.firmwright``. Builds add folders and files to this folder. The
 folder is removed after all other files. A folder of *results*, such as the folder of a stage, has
 ``stage.json``, the list of all files that a build wrote to the folder. These files are replaced or
-removed together; other files stay.
+removed together. Other files stay.
 
 The marker is the first file that is written and the last file that is removed. Therefore the next
 build does not treat the folder of a killed build as a folder of the user. An empty marker is

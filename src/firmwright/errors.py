@@ -41,7 +41,7 @@ class UserError(Exception):
 
 
 class DiagnosticError(UserError):
-    """Several errors, sorted by position; each error is on a separate line."""
+    """Several errors, sorted by position. Each error is on a separate line."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = sorted(set(diagnostics))

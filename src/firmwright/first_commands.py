@@ -49,7 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Write a user's first files, such as a board or a repository; return the exit code."""
+    """Write a user's first files, such as a board or a repository."""
     try:
         lines = COMMANDS[options.command](options)
     except UserError as error:
@@ -60,7 +60,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def begin_board(options: argparse.Namespace) -> list[str]:
-    """Write a custom board; return the lines to print."""
+    """Write a custom board. Return the lines to print."""
     from firmwright.project.new_board import describe_emulation, write_new_board
     from firmwright.toolchain import load_platform, platform_names
 
@@ -74,7 +74,7 @@ def begin_board(options: argparse.Namespace) -> list[str]:
 
 
 def begin_device(options: argparse.Namespace) -> list[str]:
-    """Write the package of a device; return the lines to print."""
+    """Write the package of a device. Return the lines to print."""
     from firmwright.project.new_device import write_new_device
 
     written = write_new_device(options.name, Path())
@@ -118,7 +118,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
 
 
 def add_workflow(options: argparse.Namespace) -> list[str]:
-    """Write the CI workflow of an existing recipe; return the lines to print."""
+    """Write the CI workflow of an existing recipe. Return the lines to print."""
     from firmwright.pipeline.command_line import make_catalog
     from firmwright.project.workflow import list_debian_packages, write_workflow
     from firmwright.rebuild.wheels import pin_requirements
@@ -173,7 +173,7 @@ def read_numbers(text: str) -> tuple[str, list[Any]]:
 
 
 def convert_settings(options: argparse.Namespace) -> list[str]:
-    """Convert another tool's settings to a recipe; return the lines to print."""
+    """Convert another tool's settings to a recipe. Return the lines to print."""
     from firmwright.migration.recipe_file import write_converted
 
     refuse_options(options, ("signature_name", "shape", "value", "ci"), "--from")

@@ -30,7 +30,7 @@ _copies: set[int] = set()
 
 
 class _State:
-    """The state of this process; ``ending`` is True as soon as the process ends.
+    """The state of this process. ``ending`` is True as soon as the process ends.
 
     After that, its threads must not start a process.
     """
@@ -42,7 +42,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
     """Return the result of a function that is called in a copy of this process.
 
     Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
-    Raises UserError if the copy ends early; the message begins with ``what`` and contains the last
+    Raises UserError if the copy ends early. The message begins with ``what`` and contains the last
     line that the copy printed. Several threads may call this function at once. If the system has no
     fork, the function is called in this process.
     """

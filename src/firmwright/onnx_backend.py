@@ -103,7 +103,7 @@ class FirmwrightBackend(Backend):
         outputs_info: Any = None,  # noqa: ARG003 - they are inferred
         **options: Any,
     ) -> tuple[np.ndarray[Any, Any], ...]:
-        """Run one operator of the version ``opset_version``; the default is the newest version."""
+        """Run one operator of the version ``opset_version``. The default is the newest version."""
         arrays = [np.asarray(value) for value in inputs]
         given = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

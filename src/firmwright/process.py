@@ -90,7 +90,7 @@ def open_streams() -> None:
 
 
 def open_sink(number: int) -> TextIO:
-    """Open the null device under this number, which started programs inherit; return the stream."""
+    """Open the null device under this number, which started programs inherit. Return the stream."""
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, number)
     if sink != number:
@@ -125,7 +125,7 @@ def catch_signals(kept: str = "") -> None:
 
 
 def tell_end(error: Exception) -> int:
-    """Print one line for an unhandled error; return the exit code."""
+    """Print one line for an unhandled error."""
     with suppress(OSError):
         sys.stdout.flush()
     sys.stdout = open_sink(1)  # Python flushes at exit, and this flush would fail again

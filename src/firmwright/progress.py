@@ -17,7 +17,7 @@ BYTES = "bytes"
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a task: ``done`` of ``total`` steps; ``unit`` is a step's plural name."""
+    """The progress of a task: ``done`` of ``total`` steps. ``unit`` is a step's plural name."""
 
     task: str
     unit: str

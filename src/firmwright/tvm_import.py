@@ -55,7 +55,7 @@ def find_versions() -> Iterator[tuple[str, str, str]]:
 
 
 class WithoutSlowParts(MetaPathFinder):
-    """Hides the slow parts while TVM is being imported; other finders find other modules.
+    """Hides the slow parts while TVM is being imported. Other finders find other modules.
 
     When Python looks for TVM, this finder checks the versions, and makes TVM list its names once.
     """
@@ -70,7 +70,7 @@ class WithoutSlowParts(MetaPathFinder):
 
 
 def is_initializing(name: str) -> bool:
-    """Return whether a module is being executed; ``import`` records this state in its spec."""
+    """Return whether a module is being executed. ``import`` records this state in its spec."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 

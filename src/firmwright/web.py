@@ -97,7 +97,7 @@ def download(
 
 
 def refuse(answer: Response, reason: str = "") -> WebError:
-    """Return the error about an answer; ``reason`` is the server's explanation, or ''."""
+    """Return the error about an answer. ``reason`` is the server's explanation, or ''."""
     said = f"the server answers {answer.status_code} {reason or answer.reason or ''}".rstrip()
     return WebError(said, answer.status_code)
 

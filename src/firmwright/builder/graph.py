@@ -21,7 +21,7 @@ INT8_RANGE = (-128, 127)
 
 
 class Graph:
-    """A Relax module under construction; tensors are NCHW, weights OIHW, activations int8.
+    """A Relax module under construction. Tensors are NCHW, weights OIHW, activations int8.
 
     A layer has the arithmetic of small accelerators. The sum of int8 products and an int32 bias is
     computed in int32. The sum is shifted arithmetically to the right by ``shift_bits`` (rounding
@@ -79,7 +79,7 @@ class Graph:
     def depthwise_conv2d(
         self, x: relax.Var, name: str, weights: Array, bias: Array | None = None, **options: Any
     ) -> relax.Var:
-        """Convolve each channel with a separate kernel; weights are (C, 1, height, width)."""
+        """Convolve each channel with a separate kernel. Weights are (C, 1, height, width)."""
         return self.conv2d(x, name, weights, bias, groups=len(weights), **options)
 
     def dense(
@@ -92,7 +92,7 @@ class Graph:
         act: bool = False,
         shift_bits: int = 0,
     ) -> relax.Var:
-        """Multiply int8 (N, inputs) by int8 weights (outputs, inputs); ``bias`` is (outputs,).
+        """Multiply int8 (N, inputs) by int8 weights (outputs, inputs). ``bias`` is (outputs,).
 
         A tensor with more axes is flattened after the first axis.
         """
@@ -115,13 +115,13 @@ class Graph:
     def max_pool2d(
         self, x: relax.Var, name: str, size: Pair, strides: Pair | None = None
     ) -> relax.Var:
-        """Return the maximum of each window; the default of ``strides`` is the window's size."""
+        """Return the maximum of each window. The default of ``strides`` is the window's size."""
         self._expect(x, name, "x", "int8", 4)
         step = size if strides is None else strides
         return self.emit(relax.op.nn.max_pool2d(x, pool_size=list(size), strides=list(step)), name)
 
     def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
-        """Sum each channel over the image, shift and clip the sums; (N, C, H, W) becomes (N, C).
+        """Sum each channel over the image, shift and clip the sums. (N, C, H, W) becomes (N, C).
 
         If H·W is 2 ** ``shift_bits``, the result is the average, rounded toward minus infinity.
         """
@@ -134,7 +134,7 @@ class Graph:
         return self.emit(relax.op.reshape(x, (shape[0], prod(shape[1:]))), name)
 
     def emit(self, expression: relax.Expr, name: str) -> relax.Var:
-        """Append a call of ``relax.op``; its arguments are tensors of the graph and constants."""
+        """Append a call of ``relax.op``. The arguments are tensors of the graph and constants."""
         return self._emit(expression, name, self._register_name(name))
 
     def module(self) -> tvm.IRModule:
@@ -158,7 +158,10 @@ class Graph:
         act: bool,
         shift_bits: int,
     ) -> relax.Var:
-        """Add the bias to an int32 sum, shift, clip and convert it to int8; ReLU if ``act``."""
+        """Add the bias to an int32 sum, shift, clip and convert it to int8.
+
+        Apply ReLU if ``act``.
+        """
         if not 0 <= shift_bits <= 31:
             raise UserError(f"{name}: shift_bits is {shift_bits}; expected 0 to 31")
         sums = self._emit(total, name)

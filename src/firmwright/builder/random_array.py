@@ -20,7 +20,7 @@ def random_array(
     low: int | None = None,
     high: int | None = None,
 ) -> npt.NDArray[Any]:
-    """Return integers from ``low`` to ``high`` (inclusive); the default is the range of ``dtype``.
+    """Return integers from ``low`` to ``high`` (inclusive). The default is the range of ``dtype``.
 
     Each integer is ``low + r mod (high - low + 1)``; r is the next 64-bit number of PCG64 with this
     seed. NumPy guarantees that this stream never changes (NEP 19), unlike the stream of

@@ -40,7 +40,7 @@ class BrokenBundleError(UserError):
 
 
 def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write sorted files below one folder; the owner is root and the time is 0.
+    """Write sorted files below one folder. The owner is root and the time is 0.
 
     The mode is 755 for .elf files and 644 for other files.
     """
@@ -48,7 +48,7 @@ def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
 
 
 def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
-    """Return the uncompressed archive; the bytes depend only on the folder and the files.
+    """Return the uncompressed archive. The bytes depend only on the folder and the files.
 
     The files are at the top of the archive if ``folder`` is ''.
     """
@@ -210,7 +210,7 @@ HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
 
 
 def compress(content: bytes) -> bytes:
-    """Return the bytes as one gzip stream; parallel threads compress its parts.
+    """Return the bytes as one gzip stream. Parallel threads compress its parts.
 
     The parts have equal sizes on every machine. Therefore the stream has equal bytes on every
     machine.
@@ -223,7 +223,7 @@ def compress(content: bytes) -> bytes:
 
 
 def deflate(content: bytes, start: int) -> bytes:
-    """Return the compressed part from ``start`` on; its blocks end at a byte boundary."""
+    """Return the compressed part from ``start`` on. The blocks end at a byte boundary."""
     end = start + PART_BYTES
     window = content[max(start - WINDOW_BYTES, 0) : start]
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)

@@ -24,7 +24,7 @@ AGAIN = "fetch or build the bundle again"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A checked bundle; ``files`` maps each file's name below ``folder`` to its content.
+    """A checked bundle. ``files`` maps each file's name below ``folder`` to its content.
 
     ``manifest`` is the content of ``manifest.json``. The manifest fits its schema and lists all
     files.
@@ -49,7 +49,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def parse_bundle(content: bytes, path: Path) -> Bundle:
-    """Return the bundle in the bytes of an archive; messages name it ``path``.
+    """Return the bundle in the bytes of an archive. Messages name the archive ``path``.
 
     Raises BrokenBundleError if the archive, the manifest or a file's digest differs from the form
     that firmwright writes, or if the bundle has several networks.
@@ -65,7 +65,7 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def parse_any_bundle(content: bytes, path: Path) -> Bundle:
-    """Return the bundle in the bytes of an archive; the bundle may have several networks.
+    """Return the bundle in the bytes of an archive. The bundle may have several networks.
 
     Raises the errors of :func:`parse_bundle`.
     """

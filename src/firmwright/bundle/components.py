@@ -46,7 +46,7 @@ class Component:
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """The facts that the recipe states about a release; ``time`` is in UTC, in ISO 8601."""
+    """The facts that the recipe states about a release. ``time`` is in UTC, in ISO 8601."""
 
     version: str
     supplier: str
@@ -56,7 +56,7 @@ class ReleaseFacts:
 
 @dataclass(frozen=True)
 class BillOfMaterials:
-    """A firmware and its parts; ``sha256`` is the digest of the firmware's image.
+    """A firmware and its parts. ``sha256`` is the digest of the firmware's image.
 
     ``stages`` are the descriptions of the build stages, in order. ``metrics`` maps names to
     measured accuracies of the firmware. ``release`` is None if the recipe states no release.

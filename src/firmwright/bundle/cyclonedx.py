@@ -22,7 +22,7 @@ TYPES = {
     "tool": "application",
 }
 TASKS = {"run": "test", "accuracy": "test", "bundle": "release"}
-"""CycloneDX's term for the work of a stage; the default is "build"."""
+"""CycloneDX's term for the work of a stage. The default is "build"."""
 
 
 def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:

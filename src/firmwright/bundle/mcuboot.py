@@ -1,6 +1,6 @@
 """Reads and signs images for the boot loader MCUboot: a header, the firmware, and entries.
 
-An entry has a type, a length and data; all numbers are little-endian. Source: the format at
+An entry has a type, a length and data. All numbers are little-endian. Source: the format at
 https://docs.mcuboot.com/design.
 """
 
@@ -96,7 +96,7 @@ def read_parts(content: bytes) -> McubootImage:
 def read_area(
     content: bytes, start: int, mark: int, size: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the type and the data of each entry in an area; ``size`` is the size in the header."""
+    """Yield the type and the data of each entry in an area. ``size`` is the size in the header."""
     found, total = AREA.unpack_from(content, start)
     if found != mark or size not in (None, total) or start + total > len(content):
         raise ValueError(f"no area of entries at byte {start:,}")
@@ -124,7 +124,7 @@ class ImageLayout:
 
 
 def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) -> bytes:
-    """Return the image; its bytes depend only on the bundle, the key and the layout.
+    """Return the image. The bytes depend only on the bundle, the key and the layout.
 
     The security counter is the ``counter`` of the bundle's recipe, if the recipe has a counter.
     Raises UserError if the bundle has no bare-metal firmware, the key is not an ed25519 key, the

@@ -1,7 +1,7 @@
 """Verifies the supplier's signature of a model, in the format OpenSSF Model Signing 1.0.
 
 A Sigstore bundle contains a DSSE envelope, which contains an in-toto statement. The statement lists
-the digests of the model's files. Signing has three methods; this module supports keys: ECDSA over
+the digests of the model's files. Signing has three methods. This module supports keys: ECDSA over
 P-256, P-384 or P-521. Sources: sections 4 to 8 of the format's specification, its registry of
 algorithms, and the protocol of DSSE for the signed bytes.
 """
@@ -92,7 +92,7 @@ class Predicate(msgspec.Struct):
 def verify_model(
     signature: Path, key: Any, model: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature:
-    """Check that a key's owner signed a model and all its files; return the signature's facts.
+    """Check that a key's owner signed a model and all its files. Return the signature's facts.
 
     ``data`` is the content of the model. ``others`` are the other files of the model that the build
     reads. Paths are absolute and have no ``..``. ``model`` is None if the model was downloaded as a
@@ -110,7 +110,7 @@ def verify_model(
 
 
 def list_signed_files(signature: Path, model: Path) -> list[Path]:
-    """Return the existing files of a signed model; empty if the signature is wrong."""
+    """Return the existing files of a signed model, or [] if the signature is wrong."""
     try:
         _, signed = read_statement(read_sigstore(signature).dsse_envelope.payload, str(signature))
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
@@ -134,7 +134,7 @@ def read_model_key(path: Path) -> Any:
 
 
 def digest_key(key: Any) -> str:
-    """Return the SHA-256 of a public key in PEM; signatures store it as the ``hint``."""
+    """Return the SHA-256 of a public key in PEM. Signatures store the digest as the ``hint``."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -217,7 +217,7 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
 
 
 def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
-    """Raise UserError if the file is not the only signed file; the name may differ."""
+    """Raise UserError if the file is not the only signed file. The name may differ."""
     digest = hashlib.sha256(data).hexdigest()
     if [*signed.values()] != [digest]:
         listed = list_names(signed)

@@ -21,7 +21,7 @@ BUILD_TYPE = "tag:firmwright,2026:recipe/v1"
 
 
 def make_statement(bundle: Bundle) -> dict[str, Any]:
-    """Return the statement of a bundle; its subject is the digest of the archive."""
+    """Return the statement of a bundle. The subject is the digest of the archive."""
     manifest = bundle.manifest
     return {
         "_type": STATEMENT_TYPE,

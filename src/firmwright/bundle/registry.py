@@ -252,7 +252,7 @@ class Registry:
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[Response, bytes]:
-        """Send a request; return the answer and its body. Passwords are read from ``~/.netrc``."""
+        """Send a request. Return the answer and its body. Passwords are read from ``~/.netrc``."""
         try:
             answer, body = web.ask(self.session, method, url, most, data, headers, self.sign)
             if answer.status_code == 401:

@@ -49,7 +49,7 @@ MAX_ENVELOPE_BYTES = 64 * 1024**2
 
 
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
-    """Put a bundle, its SBOMs and its signatures into a registry; yield a line per file."""
+    """Put a bundle, its SBOMs and its signatures into a registry. Yield a line per file."""
     if reference.is_digest:
         raise UserError(f"{reference}: the bundle decides the digest; name a tag: HOST/NAME:TAG")
     content = read_capped(path)
@@ -78,7 +78,7 @@ def put_artifact(
     subject: Descriptor | None,
     tag: str = "",
 ) -> Descriptor:
-    """Put one file; the file's manifest refers to the manifest ``subject``, if it is not None."""
+    """Put one file. The file's manifest refers to the manifest ``subject``, if it is not None."""
     layer = registry.put_blob(content, media_type)
     manifest = Manifest(
         schema_version=2,
@@ -92,7 +92,7 @@ def put_artifact(
 
 
 def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
-    """Write a checked bundle and its signatures into a folder; yield a line per file.
+    """Write a checked bundle and its signatures into a folder. Yield a line per file.
 
     All content is read before the first file is written. Raises BrokenBundleError if the content is
     not a bundle, and UserError if a different file exists at the bundle's path.

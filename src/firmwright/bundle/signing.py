@@ -36,7 +36,7 @@ def envelope_path(bundle: Path) -> Path:
 
 
 def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
-    """Add a signature to the envelope, or create the envelope; return the id of the key.
+    """Add a signature to the envelope, or create the envelope. Return the id of the key.
 
     Raises the errors of :func:`prepare_envelope`.
     """
@@ -236,7 +236,7 @@ def read_envelope(path: Path) -> Envelope:
 
 
 def parse_envelope(encoded: bytes, shown: str) -> Envelope:
-    """Return the envelope in untrusted bytes; messages name it ``shown``."""
+    """Return the envelope in untrusted bytes. Messages name the envelope ``shown``."""
     require_extra()
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error

@@ -49,7 +49,7 @@ def run_python(
     """Run a Python module in a separate process and wait for its end.
 
     ``wrapper`` is the start of a command line that runs the remaining arguments. ``env`` has the
-    variables of the process; the default is the environment of this process. ``settings`` are
+    variables of the process. The default is the environment of this process. ``settings`` are
     further arguments of :func:`subprocess.run`. The exit code is not checked.
     """
     command = [*wrapper, *make_command(module, *arguments)]

@@ -1,4 +1,4 @@
-"""Runs jobs on the workers of a dask cluster; each worker runs one job at a time.
+"""Runs jobs on the workers of a dask cluster. Each worker runs one job at a time.
 
 This process assigns each job to a worker. dask connects the workers and reports their presence.
 Workers may join and leave during a run. A worker gets no job if its versions or its code differ
@@ -149,7 +149,7 @@ def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> 
 
 
 class Workers:
-    """The workers of a cluster, identified by addresses; ``accepted`` workers may get jobs."""
+    """The workers of a cluster, identified by addresses. ``accepted`` workers may get jobs."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Workers:
 
 
 class Dispatch(Generic[T]):
-    """The waiting jobs, and the running jobs; the keys are the addresses of the workers."""
+    """The waiting jobs, and the running jobs. The keys are the addresses of the workers."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ def run_jobs(
 ) -> Iterator[T]:
     """Yield the result of each job, in the order in which the jobs end.
 
-    ``work`` runs on a worker; its arguments are the job and an end of a lifeline. ``fail`` makes
+    ``work`` runs on a worker. The arguments are the job and an end of a lifeline. ``fail`` makes
     the result of a failed job from the job's name and a message. If a worker dies, its job is
     assigned to another worker. Raises ClusterError if ``stop`` has a reason, if the scheduler is
     gone or does not answer, or if there is no worker for ``patience`` seconds.

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Memory:
     """The data that a job passes to later jobs, as text.
 
-    ``report`` runs in the job; its argument has the names of the modules that were imported before
+    ``report`` runs in the job. The argument has the names of the modules that were imported before
     the job. ``learn`` runs in the process that starts the jobs.
     """
 
@@ -87,7 +87,7 @@ def run_here(
     stop: Stop,
     memory: Memory = NO_MEMORY,
 ) -> Iterator[T]:
-    """Yield the result of each job, in the order in which the jobs end; ``most`` run at once.
+    """Yield the result of each job when the job ends. At most ``most`` jobs run at once.
 
     ``finish`` makes the result from the job and its output. Jobs end if this process ends or if the
     caller stops. Raises ClusterError if ``stop`` has a reason.

@@ -1,1 +1,1 @@
-"""Stores constants in fewer bytes; C code decodes an array before its layer runs."""
+"""Stores constants in fewer bytes. C code decodes an array before its layer runs."""

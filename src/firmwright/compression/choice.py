@@ -12,7 +12,7 @@ Encodings = Mapping[str, Encoded]
 
 
 class LimitError(Exception):
-    """Raised if no choice of coders saves enough bytes; at least ``missing`` bytes remain."""
+    """Raised if no choice of coders saves enough bytes. At least ``missing`` bytes remain."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(missing)
@@ -41,7 +41,7 @@ def choose_for_limit(arrays: Mapping[str, Array], excess: int) -> Encodings:
     """Return encodings that save at least ``excess`` bytes.
 
     Each step replaces the encoding of one array by a smaller encoding. The chosen step saves the
-    most bytes per instruction; the array's name decides between equal steps. The number of
+    most bytes per instruction. The array's name decides between equal steps. The number of
     instructions is not always minimal. Raises LimitError if all steps together save fewer bytes.
     """
     found = {name: list_encoded(arrays[name]) for name in sorted(arrays)}

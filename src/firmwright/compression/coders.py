@@ -29,7 +29,7 @@ LEAST_BYTES = 64
 
 @dataclass(frozen=True)
 class Coder:
-    """A method to encode bytes; ``encode`` returns None if the method does not support the bytes.
+    """A method to encode bytes. ``encode`` returns None if the method does not support the bytes.
 
     ``instructions`` is the approximate number per decoded byte on a Cortex-M4. ``code_bytes`` is
     the approximate size of the C function and a call on a Cortex-M4.

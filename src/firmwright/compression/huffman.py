@@ -65,7 +65,7 @@ def find_lengths(counts: list[int]) -> npt.NDArray[np.int64]:
 
 
 def pack_codes(codes: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Bytes:
-    """Return the bits of all codes in sequence; the highest bit of each code is first."""
+    """Return the bits of all codes in sequence. The highest bit of each code is first."""
     starts = np.cumsum(sizes) - sizes
     bits = np.zeros(int(sizes.sum()), np.uint8)
     for position in range(LONGEST):

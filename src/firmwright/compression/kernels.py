@@ -15,7 +15,7 @@ JOIN = "join_digits"
 
 
 def encode_arrays(arrays: Mapping[str, Array], encodings: Encodings) -> dict[str, Array]:
-    """Return the arrays of the firmware; arrays with an encoding are replaced by their codes."""
+    """Return the arrays of the firmware. Codes replace arrays that have an encoding."""
     return {n: encodings[n].code if n in encodings else a for n, a in arrays.items()}
 
 

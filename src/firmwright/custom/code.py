@@ -44,7 +44,7 @@ def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[...,
 
 @contextmanager
 def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
-    """Yield a loader of functions of the recipe's ``folder``; the functions can import each other.
+    """Yield a loader of functions of the recipe's ``folder``. The functions can import each other.
 
     Raises the errors of :func:`load_custom_function`.
     """
@@ -59,7 +59,7 @@ def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[...
 
 @contextmanager
 def prepend_import_path(folder: Path) -> Iterator[None]:
-    """Put ``folder`` first in the import path of the block; remove its modules afterwards."""
+    """Put ``folder`` first in the import path of the block, and unload its modules at the end."""
     root = str(folder.resolve())
     path, byte_code = list(sys.path), (sys.dont_write_bytecode, sys.pycache_prefix)
     sys.path.insert(0, root)
@@ -160,7 +160,7 @@ def locate_function(function: Any, reference: str, folder: Path) -> str:
 
 
 def format_path(filename: str, root: str, folder: Path) -> str:
-    """Return a file's path as the user would write it; paths outside the folder are unchanged."""
+    """Return a file's path as the user would write it. Paths outside the folder are unchanged."""
     path = Path(filename)
     return str(folder / path.relative_to(root)) if path.is_relative_to(root) else filename
 

@@ -151,7 +151,7 @@ def get_distribution(name: str) -> Distribution | None:
 
 
 def list_imports(path: Path, owner: str) -> Iterator[str]:
-    """Yield the full names that a source file imports; ``from a import b`` also yields ``a.b``."""
+    """Yield the full names that a source file imports. ``from a import b`` also yields ``a.b``."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -17,7 +17,7 @@ from .installed_modules import find_installed, list_imports
 def list_source_files(module: str, folder: Path) -> list[Path]:
     """Return the files of ``module`` and of all its imports except the standard library.
 
-    The sorted files in ``folder`` are first; the files of installed modules follow. Imports inside
+    The sorted files in ``folder`` are first. The files of installed modules follow. Imports inside
     functions count.
     """
     own, installed = trace_imports(module, folder)

@@ -37,7 +37,7 @@ UNREADABLE = (
 
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
-"""Maps the names of a network's outputs to real numbers; the first axis is the sample axis."""
+"""Maps the names of a network's outputs to real numbers. The first axis is the sample axis."""
 
 
 def load_npy(path: Path) -> Array:
@@ -79,7 +79,7 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
 
 
 def load_raw(path: Path, tensor: Tensor) -> Array:
-    """Return one sample in the input's shape; the file has little-endian bytes."""
+    """Return one sample in the input's shape. The file has little-endian bytes."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -98,7 +98,7 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 
 
 def check_array(array: Array, tensor: Tensor, label: str) -> Array:
-    """Check the type, size and values of an array; return it as (samples, *the input's shape).
+    """Check the type, size and values of an array. Return (samples, *the input's shape).
 
     Float32 numbers are quantized if the input is an integer with a scale. Raises UserError if the
     type differs or a value is NaN. The array has a sample axis, followed by the input's axes. Axes

@@ -66,7 +66,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
 
 
 def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
-    """Return the (width, height) of a resized picture; ``size`` is its original size."""
+    """Return the (width, height) of a resized picture. ``size`` is the original size."""
     wanted = preprocess.resize
     if wanted is None:
         return size
@@ -78,7 +78,7 @@ def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple
 
 
 def center_crop_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return left, top, right, bottom of the middle part; an odd remainder is right and below."""
+    """Return left, top, right, bottom of the middle part. An odd remainder is right and below."""
     left, top = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
     return left, top, left + crop[0], top + crop[1]
 

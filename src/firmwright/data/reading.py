@@ -83,7 +83,7 @@ def read_column(
     least: int | None,
     problems: list[str],
 ) -> Column:
-    """Return one input's data; append the problems to ``problems``."""
+    """Return one input's data, and append the problems to ``problems``."""
     wanted = count if least is None else least
     column = Column([], [])
     before = len(problems)
@@ -114,7 +114,7 @@ Reader = Callable[[], tuple[Array, Origin]]
 def make_readers(
     tensor: Tensor, source: DataSource, folders: DataFolders, problems: list[str]
 ) -> Iterator[Reader]:
-    """Yield each file's reader; it returns an array (samples, *shape) and the file's origin."""
+    """Yield each file's reader, which returns an array (samples, *shape) and the file's origin."""
     if source.function is not None:
         name = source.function
         yield lambda: (call_function(name, folders.folder), Origin(name, ""))

@@ -42,7 +42,7 @@ class Preprocess(msgspec.Struct, frozen=True):
     """The steps from a picture to an input, in this order.
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
-    side; ``filter`` is a filter of Pillow. ``crop`` is the (width, height) of the middle part to
+    side. ``filter`` is a filter of Pillow. ``crop`` is the (width, height) of the middle part to
     keep. Then every channel is (pixel - mean) / std with pixels 0 to 255, in single precision. At
     the end, the axes are permuted to ``layout``.
     """
@@ -57,12 +57,12 @@ class Preprocess(msgspec.Struct, frozen=True):
 
 
 class DataSource(msgspec.Struct, frozen=True):
-    """The data of one input; ``kind`` is one of KINDS.
+    """The data of one input. ``kind`` is one of KINDS.
 
     ``arrays`` are ``.npy`` files with a leading sample axis. ``raw`` are files with the
     little-endian bytes of one sample. ``pictures`` are files that Pillow reads. ``python`` is a
-    ``function`` ``module:function`` of a module next to the recipe; it returns an array with a
-    sample axis.
+    ``function`` ``module:function`` of a module next to the recipe. The function returns an array
+    with a sample axis.
     """
 
     kind: str

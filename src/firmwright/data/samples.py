@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Column:
-    """The data of one input and its origins; the index is the sample."""
+    """The data of one input and its origins. The index is the sample."""
 
     arrays: list[Array]
     origins: list[Origin]
@@ -82,7 +82,7 @@ def random_samples(
 
 
 def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
-    """Return ``count`` samples; if there are too few, the first samples are repeated."""
+    """Return ``count`` samples, and repeat the first samples if there are too few."""
     held = min(count, *(len(c.arrays) for c in columns.values()))
     turns = [i % held for i in range(count)]
     return {

@@ -35,7 +35,7 @@ class SignalStatistics:
     cosines: list[float] = field(default_factory=list)
 
     def add(self, found: Array, wanted: Array) -> None:
-        """Add one sample of the tensor; ``wanted`` is the sample of the reference."""
+        """Add one sample of the tensor. ``wanted`` is the sample of the reference."""
         a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             self.noise = inf

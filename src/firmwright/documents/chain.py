@@ -35,7 +35,7 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Layers:
-    """A file, its overlays, and values of the command line; later layers replace earlier values.
+    """A file, its overlays, and values of the command line. Later layers replace earlier values.
 
     ``overrides`` maps keys, such as ``run.samples``, to YAML texts. Paths in these texts start at
     the file's folder.
@@ -180,7 +180,7 @@ def split_overlays(text: str, folder: Path) -> list[str]:
 
 
 def parse_layers(text: str, folder: Path) -> Layers:
-    """Return the files of a text such as ``net.yaml:release.yaml``; paths start at ``folder``."""
+    """Return the files of a text such as ``net.yaml:release.yaml``. Paths start at ``folder``."""
     first, *overlays = split_overlays(text, folder)
     return Layers(folder / first, tuple(folder / overlay for overlay in overlays))
 
@@ -223,7 +223,7 @@ def find_packaged(package: str, name: str) -> Path:
 
 
 def read_chain(layers: Layers) -> Chain:
-    """Read the files of layers and their bases; return the merged document.
+    """Read the files of layers and their bases. Return the merged document.
 
     Raises DiagnosticError if the file, an overlay or a base cannot be read as a mapping in YAML.
     """

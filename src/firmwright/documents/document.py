@@ -62,7 +62,7 @@ class Document:
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
     """Read, validate and complete a YAML file. Its data has the schema's defaults.
 
-    Messages name the file ``shown_as``; the default is ``path``. Raises DiagnosticError with all
+    Messages name the file ``shown_as``. The default is ``path``. Raises DiagnosticError with all
     findings if the file cannot be read, is not YAML or does not fit the schema.
     """
     shown = shown_as or str(path)
@@ -73,7 +73,7 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
-    """Read a YAML file again; return ``message`` with the position of a value."""
+    """Read a YAML file again. Return ``message`` with the position of a value."""
     document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 
@@ -81,7 +81,7 @@ def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic
 def check_document(
     content: bytes, schema: Mapping[str, Any], shown: str
 ) -> tuple[Document, list[Diagnostic]]:
-    """Parse and validate ``content``; return the document with defaults, and the findings.
+    """Parse and validate ``content``. Return the document with defaults, and the findings.
 
     A caller can add findings before it raises all of them. Raises DiagnosticError if ``content``
     has no data.
@@ -93,7 +93,10 @@ def check_document(
 def complete_document(
     document: Document, schema: Mapping[str, Any], known: Iterable[Diagnostic]
 ) -> tuple[Document, list[Diagnostic]]:
-    """Validate a document; return it with the defaults, and the findings after ``known``."""
+    """Validate a document.
+
+    Return the document with the defaults, and the findings after ``known``.
+    """
     found = list(known)
     stated = {(d.path, d.line, d.column) for d in found}
     for finding in islice(

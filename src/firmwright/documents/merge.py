@@ -65,7 +65,7 @@ class Merger:
         self.removed.update({inner: follow(part, node) for inner, part in parts})
 
     def replace(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
-        """Return the merge of two mappings; for other values, return the later value."""
+        """Return the merge of two mappings, or the later of two other values."""
         if old is not None and {type(old.value), type(node.value)} == {dict, list}:
             self.report_kinds(old, node, pointer, "cannot replace")
         if isinstance(node.value, dict):

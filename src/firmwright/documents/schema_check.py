@@ -60,7 +60,7 @@ _LIMITS = {
 def find_errors(
     data: Any, schema: Schema, written: GetSourceText = lambda _: ""
 ) -> Iterator[Finding]:
-    """Yield the errors in ``data``; ``written`` returns a scalar's source text."""
+    """Yield the errors in ``data``. ``written`` returns a scalar's source text."""
     for error in _make_validator_class()(schema).iter_errors(data):
         yield from _translate(error, written, schema)
 
@@ -300,7 +300,7 @@ def knows(pointer: Pointer, schema: Schema, root: Schema) -> bool:
 
 
 def resolve_reference(schema: Schema, root: Schema) -> Schema:
-    """Return ``schema``; a definition replaces a local reference (``#/$defs/name``)."""
+    """Return ``schema``. A definition replaces a local reference (``#/$defs/name``)."""
     if "$ref" not in schema:
         return schema
     target: Any = root

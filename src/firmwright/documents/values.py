@@ -76,7 +76,7 @@ def make_position(number: int, text: str = "") -> Position:
 
 
 def put(data: dict[str, Any], pointer: Pointer, value: Any) -> bool:
-    """Write a value into nested mappings; return whether the key had no value."""
+    """Write a value into nested mappings. Return whether the key had no value."""
     *parents, last = pointer
     holder: Any = data
     for parent in parents:

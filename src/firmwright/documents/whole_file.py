@@ -8,7 +8,7 @@ from firmwright.errors import UserError
 
 
 def write_whole(path: Path, content: bytes) -> bool:
-    """Write a file completely or not at all; return whether the file has changed.
+    """Write a file completely or not at all. Return whether the file has changed.
 
     Raises UserError if the file cannot be written.
     """

@@ -44,7 +44,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a value and of its key, 1-based; ``source_text`` is the text of a scalar."""
+    """The position of a value and of its key, 1-based. ``source_text`` is the text of a scalar."""
 
     line: int
     column: int
@@ -98,7 +98,7 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
 
 
 def write_yaml(data: Any, **options: Any) -> str:
-    """Return plain data as readable YAML; control characters are escaped.
+    """Return plain data as readable YAML. Control characters are escaped.
 
     ``options`` are the options of ``yaml.safe_dump``.
     """

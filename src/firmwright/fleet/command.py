@@ -59,7 +59,7 @@ def add_commands(commands: Any) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one of the commands of ``firmwright``; return the exit code."""
+    """Run one of the commands of ``firmwright``."""
     files = [argument for argument in options.arguments if "=" not in argument]
     if len(files) > 1:
         print(f"{' '.join(files)}: one fleet file at a time", file=sys.stderr)
@@ -98,7 +98,7 @@ class DoitCommand(Command):  # type: ignore[misc]
 
 
 def print_matrix(as_json: bool) -> int:
-    """Print the jobs of the fleet that the command line names; return the exit code."""
+    """Print the jobs of the fleet that the command line names."""
     end_with_reader()
     try:
         jobs = read_jobs()

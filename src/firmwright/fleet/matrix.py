@@ -65,7 +65,7 @@ class Matrix:
             self.add_error(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def rebase(self, name: str, text: str) -> str:
-        """Return the value of an option; its paths become relative to the current folder."""
+        """Return the value of an option. Paths become relative to the current folder."""
         if name not in list_overrides():
             return rebase_argument(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
@@ -111,7 +111,7 @@ def list_platform_words() -> set[str]:
 
 
 def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
-    """Return the job of a recipe; its name contains the recipe's files and all overrides."""
+    """Return the job of a recipe. The job's name contains the recipe's files and all overrides."""
     parts = [file.stem for file in recipe.files]
     for name, text in overrides.items():
         parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
@@ -120,7 +120,7 @@ def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
-    """Return the jobs of a fleet file in order; paths are relative to the current folder.
+    """Return the jobs of a fleet file in order. Paths are relative to the current folder.
 
     Raises DiagnosticError with all errors of the file. The recipes are not read.
     """
@@ -214,7 +214,7 @@ def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
-    """Raise UserError if no recipe accepts a value; paths start at the current folder."""
+    """Raise UserError if no recipe accepts a value. Paths start at the current folder."""
     matrix = Matrix(Path())
     for name, text in overrides.items():
         matrix.check_value((), name, text)
@@ -227,7 +227,7 @@ def to_text(value: Any) -> str:
 
 
 def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
-    """Return the jobs of recipes and platforms; paths of platforms start at ``start``.
+    """Return the jobs of recipes and platforms. Paths of platforms start at ``start``.
 
     If ``platforms`` is empty, each recipe is built for the platform that it states. Raises
     UserError with all errors.

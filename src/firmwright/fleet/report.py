@@ -122,7 +122,7 @@ def describe_change(now: Outcome, before: Outcome | None) -> str:
 
 
 def compare_times(before: Outcome, now: Outcome) -> str:
-    """Return the change of an inference's time; no percentage if the units differ."""
+    """Return the change of an inference's time, without a percentage if the units differ."""
     if before.unit == now.unit:
         return compare(now.unit, before.total, now.total)
     return compare("time", before.time or None, now.time or None)

@@ -50,7 +50,7 @@ FOLDER = "fleet"
 
 @dataclass(frozen=True)
 class Fleet:
-    """The jobs of a command, and their workers; ``scheduler`` is None if only this machine builds.
+    """The jobs of a command, and their workers. ``scheduler`` is None if only this machine builds.
 
     ``before`` maps the jobs of the last run to their outcomes.
     """
@@ -63,7 +63,7 @@ class Fleet:
 
 
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
-    """Build the jobs that ``read_jobs`` returns; return the exit code.
+    """Build the jobs that ``read_jobs`` returns.
 
     Errors of ``read_jobs`` are printed like all other user errors.
     """
@@ -91,7 +91,7 @@ def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
 
 
 def build_all(fleet: Fleet) -> int:
-    """Build all jobs and write the report; return the exit code."""
+    """Build all jobs and write the report."""
     watch = ProgressTable(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
     code = BUILT

@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 
 
 def build(order: Order, watched: int) -> Outcome:
-    """Build a job in a separate process; return the outcome, even if the build fails."""
+    """Build a job in a separate process. Return the outcome, even if the build fails."""
     return read_end(order, partial(run_program, order, watched))
 
 

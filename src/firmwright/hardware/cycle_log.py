@@ -41,7 +41,7 @@ class MeasuredCycles:
 class CycleLog:
     """A log of a board. Lines of other programs are ignored.
 
-    ``layers`` are the names of the regions; a log may have another order. ``outputs`` are the
+    ``layers`` are the names of the regions. A log may have another order. ``outputs`` are the
     outputs that each pass compares. Each UserError names the line.
     """
 
@@ -55,7 +55,7 @@ class CycleLog:
         self._pending: dict[str, int] | None = None
 
     def read(self, text: str) -> list[MeasuredCycles]:
-        """Return the cycles of each layer; the last item is the whole inference."""
+        """Return the cycles of each layer. The last item is the whole inference."""
         lines = text.splitlines()
         for number, line in enumerate(lines, 1):
             self._read_line(number, line.strip("\r\0 "))

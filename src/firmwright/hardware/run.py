@@ -65,7 +65,7 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
 
 
 def fill_in(word: str, images: dict[str, str]) -> str:
-    """Return an argument in which paths replace the names of images; other braces stay."""
+    """Return an argument in which paths replace the names of images. Other braces stay."""
     for name, path in images.items():
         word = word.replace(f"{{{name}}}", path)
     return word
@@ -74,7 +74,7 @@ def fill_in(word: str, images: dict[str, str]) -> str:
 def run_over_ssh(
     access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[Sequence[bytes]]
 ) -> Execution:
-    """Copy the program to a computer and run it there; ssh connects its console."""
+    """Copy the program to a computer and run it there. ssh connects the console."""
     script = f'p=$(mktemp) && head -c {program.stat().st_size} >"$p"'
     script += ' && chmod 700 "$p" && { "$p"; s=$?; rm -f "$p"; exit $s; }'
     command = ["ssh", "-o", "BatchMode=yes", *ssh.options, ssh.host, script]

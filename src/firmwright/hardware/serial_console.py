@@ -41,11 +41,11 @@ class SerialConsole:
         self._line.close()
 
     def exchange(self, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]) -> list[bytes]:
-        """Send the parts of each sample one by one; return the lines of the answers.
+        """Send the parts of each sample one by one. Return the lines of the answers.
 
         Each part is sent after the answer to the previous part, because the firmware would lose
         earlier bytes. ``outputs`` has the number of lines in the answer to each part. Lines of an
-        answer begin with ``@``; all other lines are noise. Raises UserError if the board stops
+        answer begin with ``@``. All other lines are noise. Raises UserError if the board stops
         answering.
         """
         lines: list[bytes] = []

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays as an uncompressed ``.npz``; equal arrays produce equal bytes.
+    """Write named arrays as an uncompressed ``.npz``. Equal arrays produce equal bytes.
 
     ``numpy.savez`` writes the sizes after the data, in a form that depends on the Python version.
     """

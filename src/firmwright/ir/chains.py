@@ -54,7 +54,7 @@ def skip_clips(
 def split_addition(
     value: Expr, definitions: Definitions, read: Callable[[Expr], Added | None]
 ) -> tuple[Expr, Added | None]:
-    """Return both operands of an addition; ``read`` converts the second operand.
+    """Return both operands of an addition. ``read`` converts the second operand.
 
     The value and None if ``read`` accepts neither operand, or if the value is not an addition.
     """

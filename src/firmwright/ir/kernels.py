@@ -106,16 +106,16 @@ class Kernel:
 
     The parameters are in the order inputs, weights, outputs, scratch. ``body`` is the C99 code
     between the braces. Weights are arrays of ``kernels/weights.npz``. ``quantized_operators`` is
-    the number of operators on dequantized values; ``float_operators`` are the operators without an
+    the number of operators on dequantized values. ``float_operators`` are the operators without an
     integer form. ``functions`` are the functions and macros of the C library and of the project's
     headers that the body uses. ``library_functions`` are the called functions of the recipe's
-    libraries. ``headers`` names additional headers of the project. ``cycles`` is an estimate;
+    libraries. ``headers`` names additional headers of the project. ``cycles`` is an estimate.
     ``cycles_source`` names its source, such as "the vendor's estimate", if the device's cost model
     is not the source. ``stand_in`` names a closed tool if the code replaces the tool's result.
     ``note`` describes the loops that the device chose. ``definitions`` is C code before the
-    function. If the function only starts a job, ``wait_function`` waits for the end of the job; one
-    of the ``headers`` declares it. ``events`` maps the wait function of another device to a
-    function of this device. This function makes the next job wait for the other device's jobs,
+    function. If the function only starts a job, ``wait_function`` waits for the end of the job. One
+    of the ``headers`` declares this function. ``events`` maps the wait function of another device
+    to a function of this device. This function makes the next job wait for the other device's jobs,
     while the processor continues. ``files`` are sources of the project that the body calls.
     ``in_place`` names the inputs whose memory the only output may use. Such an input has the
     output's size and type. Each element of the input is read only before the output's element with

@@ -145,7 +145,7 @@ class LinearLayer(LayerGeometry):
 
     @cached_property
     def matrix(self) -> Array:
-        """The weights as (O, taps); the taps are in the order height, width, channel."""
+        """The weights as (O, taps). The taps are in the order height, width, channel."""
         return self.weights.reshape(self.out_channels, -1)
 
     def list_sums(self, **changes: Any) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class LinearLayer(LayerGeometry):
 
 @dataclass(frozen=True, eq=False)
 class IntegerLayer(LinearLayer):
-    """A layer of integers; ``weights`` and ``bias`` are int64. A sum is
+    """A layer of integers. ``weights`` and ``bias`` are int64. A sum is
 
     bias[c] + sum(weights[c] · (x - input_zero_point))
     """
@@ -168,12 +168,12 @@ class IntegerLayer(LinearLayer):
 
     @property
     def is_wide(self) -> bool:
-        """Return whether activations have 16 bits; their zero points are then 0."""
+        """Return whether activations have 16 bits, with zero points of 0."""
         return self.input_dtype == "int16"
 
     @cached_property
     def folded_bias(self) -> Array:
-        """The bias for sums of stored integers; it includes the input's zero point."""
+        """The bias for sums of stored integers. The bias includes the input's zero point."""
         folded: Array = self.bias - self.input_zero_point * self.matrix.sum(1)
         return folded
 
@@ -252,7 +252,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Addition(Pair):
-    """A sum or a difference; ``factors`` convert steps of each input to steps of the output."""
+    """A sum or a difference. ``factors`` convert steps of each input to steps of the output."""
 
     kind: ClassVar[LayerKind] = LayerKind.ADD
 
@@ -261,7 +261,7 @@ class Addition(Pair):
 
 @dataclass(frozen=True, eq=False)
 class Product(Pair):
-    """A product; ``factor`` is the product of both input scales, divided by the output scale.
+    """A product. ``factor`` is the product of both input scales, divided by the output scale.
 
     ``zero_points`` are the zero points of the inputs. The second tensor may have only ``channels``
     elements, one per element of the first tensor's last axis.
@@ -280,7 +280,7 @@ class Product(Pair):
 
 @dataclass(frozen=True, eq=False)
 class WrappedSum(Pair):
-    """The lowest byte of a sum or a difference, without scales; ``sign`` is 1 or -1."""
+    """The lowest byte of a sum or a difference, without scales. ``sign`` is 1 or -1."""
 
     kind: ClassVar[LayerKind] = LayerKind.WRAPPED_SUM
 

@@ -21,7 +21,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def write_record(path: Path, record: object) -> None:
-    """Write a dataclass as indented JSON; equal values produce equal bytes."""
+    """Write a dataclass as indented JSON. Equal values produce equal bytes."""
     path.write_bytes(encode_record(record))
 
 
@@ -80,7 +80,7 @@ def can_write(value: object) -> bool:
 
 
 def follow(record: Any, location: str) -> Any:
-    """Return the value at a path like ``inputs[0].dtype``; a path may lead into a mapping."""
+    """Return the value at a path like ``inputs[0].dtype``. A path may lead into a mapping."""
     for word in re.findall(r"\w+", location):
         record = record[int(word)] if word.isdigit() else getattr(record, word)
     return record

@@ -64,12 +64,12 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class RuleViolation:
-    """A rule of a device that an operator violates; the sentence has the offending value.
+    """A rule of a device that an operator violates. The sentence has the offending value.
 
-    ``device`` is the device's name in the mix; the device leaves this field empty. The operator
+    ``device`` is the device's name in the mix. The device leaves this field empty. The operator
     satisfies the rule after all ``changes``, or after the ``remedy``. Without changes and a remedy,
-    no solution is known. ``operator`` is the kind of the operator; it is '' if the rule is about
-    more than one operator.
+    no solution is known. ``operator`` is the kind of the operator, or '' if the rule is about more
+    than one operator.
     """
 
     device: str = field(default="", kw_only=True)
@@ -85,7 +85,7 @@ class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of the region's Relax function in
-    ``partition/module.json``. ``device`` executes the region; ``lowered_by`` names the device that
+    ``partition/module.json``. ``device`` executes the region. ``lowered_by`` names the device that
     makes the C code, if it differs. ``inputs`` and ``outputs`` name tensors of the partition. A
     ``view`` needs no code. The output of a view is the bytes of its input from ``offset`` on, with
     another shape. The inputs of a view with several inputs are written one after the other into its
@@ -126,7 +126,7 @@ def make_move_region(
 ) -> Region:
     """Return a region that only moves a tensor and does not represent an operator of the model.
 
-    ``kind`` is the region's anchor; ``read`` and ``result`` name tensors.
+    ``kind`` is the region's anchor. ``read`` and ``result`` name tensors.
     """
     return Region(
         name=name,
@@ -145,7 +145,7 @@ def make_move_region(
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Regions in execution order over named tensors; every tensor is written once.
+    """Regions in execution order over named tensors. Every tensor is written once.
 
     ``tensor_memories`` has the memory of each tensor that is not in RAM. The last ``states`` inputs
     are kept between runs. The last ``states`` outputs are their next values.

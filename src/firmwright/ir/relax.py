@@ -1,4 +1,4 @@
-"""Reads the bindings of ``main`` in order and replaces them; all rewrites share these functions."""
+"""Reads the bindings of ``main`` in order and replaces them. All rewrites share these functions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
 
 
 def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return the value that a variable is bound to; other expressions are unchanged."""
+    """Return the value that a variable is bound to. Other expressions are unchanged."""
     bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
     return value if bound is None else bound
 
@@ -145,7 +145,7 @@ def rewrite_each(*operators: str) -> Callable[[Rewrite], Callable[[tvm.IRModule]
 
 
 def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
-    """Return the module with renamed variables in ``main``; ``names`` maps old to new names."""
+    """Return the module with renamed variables in ``main``. ``names`` maps old to new names."""
 
     renamed: dict[relax.Var, relax.Var] = {}
 

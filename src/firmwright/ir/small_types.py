@@ -1,7 +1,7 @@
-"""Converts numbers of 8, 4 or 2 bits whose types C99 lacks; one byte stores each number.
+"""Converts numbers of 8, 4 or 2 bits whose types C99 lacks. One byte stores each number.
 
 An integer is stored as its value, a float as its bit pattern in the low bits. Strings have no C99
-type of fixed size; :mod:`firmwright.ir.strings` describes their storage.
+type of fixed size. :mod:`firmwright.ir.strings` describes their storage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_limits(dtype: str) -> ml_dtypes.iinfo:
 
 
 def to_bytes(array: Array) -> Array:
-    """Return the stored form of small numbers or strings; other arrays are unchanged."""
+    """Return the stored form of small numbers or strings. Other arrays are unchanged."""
     if are_strings(array):
         return encode_strings(array)
     dtype = array.dtype.name

@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 def to_storage(array: Array, storage: Storage | None) -> Array:
-    """Return a tensor's bytes in their order in memory, as a flat array; padding is 0.
+    """Return a tensor's bytes in their order in memory, as a flat array. Padding is 0.
 
     The tensor is unchanged if ``storage`` is None.
     """
@@ -26,7 +26,7 @@ def to_storage(array: Array, storage: Storage | None) -> Array:
 
 
 def from_storage(array: Array, storage: Storage | None, shape: tuple[int, ...]) -> Array:
-    """Return the tensor of this shape from its bytes in memory; the padding may have any value."""
+    """Return the tensor of this shape from its bytes in memory. The padding may have any value."""
     if storage is None:
         return array.reshape(shape)
     padded = swap_bytes(array.reshape(-1)[: prod(storage.shape)], storage.word)

@@ -51,10 +51,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named tensor; ``scale`` and ``zero_point`` are set only if it is quantized per tensor.
+    """A named tensor. ``scale`` and ``zero_point`` are set only if it is quantized per tensor.
 
     ``storage`` is None if the elements are in their normal order. ``elements`` and ``bytes`` are
-    the sizes in memory. ``model_dtype`` is the type in the model if C99 lacks that type; ``dtype``
+    the sizes in memory. ``model_dtype`` is the type in the model if C99 lacks that type. ``dtype``
     is then the type that stores it (:data:`STORED_AS`). A tensor of strings has an additional last
     axis for the bytes of each string.
     """
@@ -159,5 +159,5 @@ class BatchLayout:
 
 
 def is_source_name(name: str) -> bool:
-    """Return whether the source model states a name; Relax generates the other names."""
+    """Return whether the source model states a name. Relax generates the other names."""
     return not re.fullmatch(r"(lv|gv)[0-9_]*", name)

@@ -49,7 +49,7 @@ def read_options(source: Source) -> list[Setting]:
 
 
 def read_platformio(source: Source) -> list[Setting]:
-    """Return the values of PlatformIO's sections; each ``build_flags`` is a separate setting.
+    """Return the values of PlatformIO's sections. Each ``build_flags`` is a separate setting.
 
     If the file names one default environment, the other environments are ignored.
     """

@@ -1,4 +1,4 @@
-"""Converts settings to recipe values with the rules of a format; notes list other settings."""
+"""Converts settings to recipe values with the rules of a format. Notes list other settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pointer = tuple[str, ...]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule of rules.yaml; the comment at the start of the file describes the fields."""
+    """One rule of rules.yaml. The comment at the start of the file describes the fields."""
 
     key: str = ""
     use: str = ""
@@ -48,7 +48,7 @@ def load_rules() -> Mapping[str, Mapping[str, Rule]]:
 
 @dataclass
 class Draft:
-    """An unfinished recipe; ``values`` has each value and, for messages, its setting."""
+    """An unfinished recipe. ``values`` has each value and, for messages, its setting."""
 
     source: Source
     catalog: Catalog
@@ -124,7 +124,7 @@ class Draft:
             )
 
     def put(self, pointer: Pointer, value: Any, setting: Setting) -> None:
-        """Store a value. Flags are appended to their list; other values must be equal."""
+        """Store a value. Flags are appended to their list. Other values must be equal."""
         if pointer not in self.values:
             self.values[pointer] = value, setting
             return

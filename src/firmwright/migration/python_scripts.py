@@ -121,7 +121,7 @@ class Script:
                 yield self.make_setting(f"{name}.{parameter}", self.evaluate(value), value)
 
     def read_mapping(self, node: ast.expr) -> Iterator[Setting]:
-        """Yield the values of a dict; the settings have the names of the keys."""
+        """Yield the values of a dict. The settings have the names of the keys."""
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             pairs = [*zip(node.keys, node.values, strict=True)]
@@ -137,7 +137,7 @@ class Script:
         return Setting(name, value, self.source.shown, getattr(node, "lineno", 1))
 
     def evaluate(self, node: ast.expr, depth: int = 0) -> Any:
-        """Return a constant, or the last name of an attribute; Computed for other expressions."""
+        """Return a constant, the last name of an attribute, or Computed for other cases."""
         match node:
             case ast.Constant(value=value) if not isinstance(value, bytes | complex):
                 return None if value is ... else value

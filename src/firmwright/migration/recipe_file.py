@@ -26,7 +26,7 @@ LAST_DEVICES = ("c7x",)
 
 
 def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], list[str]]:
-    """Convert a configuration; write the recipe, and a model that the file contains.
+    """Convert a configuration. Write the recipe, and a model that the file contains.
 
     Returns the written files, and the errors of the recipe that the user must fix. ``stated`` has
     recipe keys of the command line, which replace keys of the file. Raises UserError if the
@@ -137,7 +137,7 @@ def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:
 
 
 def write_key(key: str, value: Any) -> str:
-    """Return a key as YAML; the innermost lists and mappings are on one line."""
+    """Return a key as YAML. The innermost lists and mappings are on one line."""
     is_flow = None if isinstance(value, list | dict) else False
     return write_yaml({key: value}, sort_keys=False, default_flow_style=is_flow).rstrip()
 

@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Computed:
-    """A value that only a run of the script could compute; ``text`` is its source text."""
+    """A value that only a run of the script could compute. ``text`` is the source text."""
 
     text: str
 

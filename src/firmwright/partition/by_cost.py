@@ -51,8 +51,8 @@ PLAIN = ""
 class Option:
     """A device for a group, and the layout of the group's tensors.
 
-    ``composite`` is the composite of the device; it is None on the last device. ``price`` is None
-    if the group has no other device.
+    ``composite`` is the composite of the device, or None on the last device. ``price`` is None if
+    the group has no other device.
     """
 
     device: str
@@ -117,7 +117,7 @@ class Network:
 
     @cached_property
     def options(self) -> Sequence[Options]:
-        """Return the options of each region; the target's order decides the first option."""
+        """Return the options of each region. The target's order decides the first option."""
         pairs = zip(self.partition.regions, self.groups, strict=True)
         return [tuple(self.list_options(region, group)) for region, group in pairs]
 
@@ -185,8 +185,8 @@ class Network:
     def find_users(self, roots: Mapping[str, str]) -> Mapping[str, list[int | None]]:
         """Return the users of each tensor: its writer, then its readers.
 
-        The writer is None for inputs of the network. Tensors with one root count as one tensor;
-        then views are not users.
+        The writer is None for inputs of the network. Tensors with one root count as one tensor.
+        Then views are not users.
         """
         whole = all(name == root for name, root in roots.items())
         users: dict[str, list[int | None]] = {roots[n]: [None] for n in self.partition.inputs}
@@ -225,10 +225,10 @@ class Network:
     def price_transforms(
         self, tensor: Tensor, writer: Option | None, readers: Sequence[Option | None]
     ) -> float:
-        """Return the price of the transforms of a tensor; inputs and outputs are plain.
+        """Return the price of the transforms of a tensor. Inputs and outputs are plain.
 
-        If a layout allows no transforms, all users of a tensor need one layout; otherwise the price
-        is inf.
+        If a layout allows no transforms, all users of a tensor need one layout. For different
+        layouts, the price is inf.
         """
         needed = {reader.layout for reader in readers if reader}
         if not all(layout.allows_transforms for layout in self.layouts.values()):
@@ -259,7 +259,7 @@ class Network:
         return sum(self.prices.price_copy(tensor, have, memory) for memory in sorted(needed))
 
     def assign(self, chosen: Sequence[Option]) -> DeviceAssignment:
-        """Return the assignment of the chosen devices; its reasons contain the costs."""
+        """Return the assignment of the chosen devices. The reasons contain the costs."""
         taken: dict[str, list[Composite]] = {name: [] for name in self.asked.taken}
         violations = {name: dict(found) for name, found in self.asked.violations.items()}
         for option, options, group in zip(chosen, self.options, self.groups, strict=True):

@@ -26,7 +26,7 @@ class TooManyCombinationsError(Exception):
 
 @dataclass(frozen=True)
 class Table:
-    """The costs of the choices of ``nodes``; there is one axis per node."""
+    """The costs of the choices of ``nodes``. There is one axis per node."""
 
     nodes: tuple[int, ...]
     costs: npt.NDArray[Any]

@@ -42,7 +42,7 @@ its blocks in quadratic time, so thousands of operators would overflow the stack
 
 @dataclass
 class Group:
-    """Bindings that run as one function; ``items`` select from the last binding's results.
+    """Bindings that run as one function. ``items`` select from the last binding's results.
 
     If the group is a ``composite``, ``device`` is the device that runs the group, and
     ``read_outside`` has the group's results.
@@ -75,7 +75,7 @@ def group_operators(
     kind: Callable[[relax.VarBinding], FusionKind],
     taken: Mapping[str, Sequence[Composite]],
 ) -> list[Group]:
-    """Return the bindings as groups; both are in order of execution.
+    """Return the bindings as groups. Bindings and groups are in order of execution.
 
     ``bindings`` are operators, constants that are outputs, and items of an operator's results. Each
     composite that a device has ``taken`` is a separate group.
@@ -192,7 +192,7 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups in the order of their roots; groups follow the groups that they read."""
+    """Return the groups in the order of their roots. Groups follow the groups that they read."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])

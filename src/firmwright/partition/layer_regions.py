@@ -17,7 +17,7 @@ def make_layer_kind(
     bindings: Sequence[VarBinding],
     is_refused: Callable[[VarBinding], object],
 ) -> Callable[[VarBinding], FusionKind]:
-    """Return a function that maps a binding to its fusion kind; a rejected operator does not fuse.
+    """Return a function that maps a binding to its fusion kind. A rejected operator does not fuse.
 
     A rejected operator between a dequantize and a quantize keeps its kind, because no tensor
     between the two could be passed to another device.

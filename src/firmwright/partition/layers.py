@@ -19,7 +19,7 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 @dataclass
 class LayerGraph:
-    """The layers, numbered in order of execution; ``outputs`` are the results of the network."""
+    """The layers, numbered in order of execution. ``outputs`` are the results of the network."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]
@@ -37,7 +37,7 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """Return the number of readers of each variable; the network's result counts as one."""
+        """Return the number of readers of each variable. The network's result counts as one."""
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used

@@ -30,8 +30,8 @@ def insert_transforms(
     """Insert the fewest transforms between the regions of ``device`` and all other regions.
 
     If several choices need equally few transforms, the choice that moves the fewest bytes is used.
-    Functions of other regions in the layout have its shapes; functions of the device's regions keep
-    the plain shapes. ``fallback`` runs the transforms; ``device`` generates their C code. If the
+    Functions of other regions in the layout have its shapes. Functions of the device's regions keep
+    the plain shapes. ``fallback`` runs the transforms. ``device`` generates their C code. If the
     layout allows no transforms, all tensors that are connected to a region of the device are in the
     layout. Inputs and outputs of the network are included. Raises UserError if a connected region
     cannot use the layout.
@@ -151,7 +151,7 @@ def choose_layout_regions(
 
 
 def find_touching(partition: Partition) -> dict[str, list[str]]:
-    """Return the regions that read or write each tensor; the program counts as a plain region."""
+    """Return the regions that read or write each tensor. The program counts as a plain region."""
     touching: dict[str, list[str]] = defaultdict(list)
     for name in (*partition.inputs, *partition.outputs):
         touching[name].append(PLAIN)
@@ -166,7 +166,7 @@ def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 class TransformInserter:
-    """Builds the partition region by region; ``functions`` are the functions of the transforms."""
+    """Builds the partition region by region. ``functions`` are the functions of the transforms."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 A platform lists the ``memories`` that an accelerator reaches. The processor, and accelerators
 without a list, reach all memories. The inputs and outputs of the network are in ``ram``. A tensor
 is in a memory that its writer and most of its readers reach. For the other readers, the tensor is
-copied once per memory. The first device that ``copies`` and reaches both memories makes the copy;
-if no device does, the fallback makes the copy.
+copied once per memory. The first device that ``copies`` and reaches both memories makes the copy.
+The fallback makes the copy if no such device exists.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def list_copiers(mix: Sequence[Device]) -> tuple[str, ...]:
 
 
 def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
-    """Return the memory of every tensor; a view is in the memory of its source."""
+    """Return the memory of every tensor. A view is in the memory of its source."""
     roots = partition.view_roots
     readers: dict[str, set[str]] = defaultdict(set)
     for region in partition.regions:
@@ -97,9 +97,9 @@ def find_copier(source: str, memory: str, reach: ReachableMemories, copiers: Seq
 
 
 class CopyInserter:
-    """Builds the partition with copies, region by region; ``functions`` are functions of copies.
+    """Builds the partition with copies, region by region. ``functions`` are functions of copies.
 
-    ``copiers`` are the devices that copy; the last device reaches all memories.
+    ``copiers`` are the devices that copy. The last device reaches all memories.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class CopyInserter:
         return result.name
 
     def build_partition(self) -> Partition:
-        """Return the partition; network outputs in other memories are copied to RAM."""
+        """Return the partition. Network outputs in other memories are copied to RAM."""
         outputs = tuple(
             self.ensure_memory(name, (RAM,), "the program") for name in self.before.outputs
         )
@@ -171,7 +171,7 @@ class CopyInserter:
 
 
 def make_copy_function(tensor: Tensor) -> relax.Function:
-    """Return a function that copies a tensor; the tensor has one axis, so one loop is enough."""
+    """Return a function that copies a tensor. The tensor has one axis, so one loop is enough."""
     shape = (tensor.elements,)
     read = relax.Var("read", relax.TensorType(shape, tensor.dtype))
     builder = relax.BlockBuilder()

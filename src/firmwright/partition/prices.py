@@ -49,7 +49,7 @@ class Price:
 
 @dataclass
 class PriceList:
-    """The prices of regions and moves on the devices of ``mix``; ``module`` has TIR functions."""
+    """The prices of regions and moves on the devices of ``mix``. ``module`` has TIR functions."""
 
     mix: Sequence[Device]
     module: IRModule
@@ -150,7 +150,7 @@ class PriceList:
         device: Device,
         make: Callable[[], Function],
     ) -> float:
-        """Return the price of a move; ``make`` returns its function.
+        """Return the price of a move. ``make`` returns the function of the move.
 
         Equal moves have equal keys.
         """

@@ -15,7 +15,7 @@ from firmwright.partition.memories import make_copy_function
 def copy_next_values(
     module: IRModule, partition: Partition, device: str
 ) -> tuple[IRModule, Partition]:
-    """Insert copies of next values, which ``device`` runs; later regions read the copies.
+    """Insert copies of next values, which ``device`` runs. Later regions read the copies.
 
     A state that becomes another state, such as a tap of a delay line, is copied because all states
     change at once. If a region makes a next value while the state is still read, the value is

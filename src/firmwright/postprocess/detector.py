@@ -40,8 +40,8 @@ class CellGrid:
     """The cells of one head, with the positions of their values in output number ``output``.
 
     The index of the value of (sample, anchor, row, column, channel) is ``first`` plus the products
-    of these indices and their steps. ``anchors`` are (width, height) as fractions of the picture;
-    the default is one anchor (1, 1).
+    of these indices and their steps. ``anchors`` are (width, height) as fractions of the picture.
+    The default is one anchor (1, 1).
     """
 
     output: int
@@ -58,7 +58,7 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Detector:
-    """The input of the C template and of the reference; ``outputs`` are tensors of one sample."""
+    """The input of the C template and of the reference. ``outputs`` are tensors of one sample."""
 
     detection: Detection
     classes: int

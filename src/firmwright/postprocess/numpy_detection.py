@@ -179,7 +179,7 @@ picture.
 def suppress_non_maxima(
     corners: Floats, classes: npt.NDArray[np.int64], detector: Detector
 ) -> list[int]:
-    """Return the indices of the boxes to keep; suppression is greedy, in the order of scores."""
+    """Return the indices of the boxes to keep. Suppression is greedy, in the order of scores."""
     kept: list[int] = []
     limit = np.float32(detector.detection.iou)
     for i in range(len(corners)):

@@ -29,7 +29,7 @@ FIRMWARE = "firmware"
 class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
-    ``flash`` is the flash of the firmware in bytes. ``loss`` is the lost accuracy in points; it is
+    ``flash`` is the flash of the firmware in bytes. ``loss`` is the lost accuracy in points, or
     None if the recipe does not evaluate the accuracy.
     """
 
@@ -70,7 +70,7 @@ def make_trial_order(job: Job, name: str, text: str) -> Order:
 
 
 def read_trial(_: Order, read: ReadOutput) -> TrialResult:
-    """Return the result of a trial according to its output; an error becomes a failure."""
+    """Return the result of a trial according to its output. An error becomes a failure."""
     try:
         return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:

@@ -59,7 +59,7 @@ def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[s
 
 
 def is_filled(name: str, memory: Memory) -> bool:
-    """Return whether the start-up code fills a memory; the memory of ``.data`` does not count."""
+    """Return whether the start-up code fills a memory. The memory of ``.data`` does not count."""
     return name != RAM and not memory.read_only
 
 

@@ -69,7 +69,7 @@ class Block:
 def make_kernel_calls(
     network: Network, inputs: list[Port], outputs: list[Port]
 ) -> list[KernelCall]:
-    """Return one call per kernel; its arguments are C expressions."""
+    """Return one call per kernel. The arguments are C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
     regions = {r.name: r for r in network.partition.regions}
     tensors = {t.name: t for t in network.partition.tensors}

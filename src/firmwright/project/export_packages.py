@@ -1,4 +1,4 @@
-"""Exports the network as packages; each build system has a folder in ``templates/exports``.
+"""Exports the network as packages. Each build system has a folder in ``templates/exports``.
 
 The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`.
 """
@@ -33,7 +33,7 @@ PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 
 @dataclass(frozen=True)
 class SampleArray:
-    """The values of an input or output in the sample; ``text`` is their C initializer."""
+    """The values of an input or output in the sample. ``text`` is the values' C initializer."""
 
     port: Port
     values: npt.NDArray[Any]
@@ -42,7 +42,7 @@ class SampleArray:
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """A network of a package; its C names have the prefix ``c_prefix``.
+    """A network of a package, whose C names have the prefix ``c_prefix``.
 
     ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
     ``output_0`` …. A ``stateful`` network keeps tensors between runs.
@@ -73,7 +73,7 @@ class Package:
     """The data of a package: its networks, and ``sources``, the folder of the C files.
 
     ``name`` is the prefix of the only network, or of the functions for all networks. ``workspace``
-    is the size in bytes of the working memory that the caller passes; it is None if the memory is
+    is the size in bytes of the working memory that the caller passes, or None if the memory is
     static. ``drivers`` maps file names to the portable drivers of the devices. ``url`` is the
     address of a page about the network.
     """
@@ -127,7 +127,7 @@ def write_export(name: str, package: Package, folder: Path) -> None:
 
 
 def write_zip(path: Path, folder: Path) -> None:
-    """Pack the sorted files of a folder; all files have one time and one mode."""
+    """Pack the sorted files of a folder. All files have one time and one mode."""
     files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
     with zipfile.ZipFile(path, "w") as archive:
         for name in files:

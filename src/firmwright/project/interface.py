@@ -46,8 +46,8 @@ class InterfaceTensor:
 
     ``member`` is the tensor's name in the structs of the header, and ``name`` is its name in the
     model. ``elements`` and ``bytes`` are the size in memory. Real values are ``scale`` * (value -
-    ``zero_point``); both are null if the tensor is not quantized. ``layout`` names the axes, such
-    as NCHW, if the recipe states them. ``storage`` is null if the elements are in order.
+    ``zero_point``). Both parameters are null if the tensor is not quantized. ``layout`` names the
+    axes, such as NCHW, if the recipe states them. ``storage`` is null if the elements are in order.
     """
 
     member: str
@@ -100,9 +100,9 @@ class NetworkInterface:
     Before the first call, the program passes the arena with ``initialize``, unless the arena is
     static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the size of the
     working memory in each memory. ``constant_bytes`` is the size of weights, biases and scales.
-    ``class_names`` are the recipe's class names; it is empty if the recipe states no names. A
-    network that keeps tensors between runs has ``states``. Then the function ``reset`` sets them to
-    their initial values.
+    ``class_names`` are the recipe's class names, if the recipe states names. A network that keeps
+    tensors between runs has ``states``. Then the function ``reset`` sets them to their initial
+    values.
     """
 
     name: str
@@ -172,13 +172,13 @@ def encode_interface(interface: NetworkInterface) -> str:
 
 
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array in the type that C uses; 16-bit floats become ``uint16_t``."""
+    """Return an array in the type that C uses. 16-bit floats become ``uint16_t``."""
     return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array
 
 
 @dataclass(frozen=True)
 class StatePort:
-    """A state; ``fill`` is the value of all ``initial`` bytes, or None if the bytes differ."""
+    """A state. ``fill`` is the value of all ``initial`` bytes, or None if the bytes differ."""
 
     member: str
     tensor: Tensor

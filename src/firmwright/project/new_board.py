@@ -63,7 +63,7 @@ _REMARK = re.compile(r"{#.*?#}\n", re.S)
 
 
 def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
-    """Write the platform ``<name>.yaml`` and the board's folder; return the written files.
+    """Write the platform ``<name>.yaml`` and the board's folder. Return the written files.
 
     ``like`` names the built-in platform from which both are copied. Raises UserError if the name is
     invalid or exists, or if the platform is unknown. No file is overwritten.

@@ -18,7 +18,7 @@ NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
 
 
 def write_new_device(name: str, folder: Path) -> list[Path]:
-    """Write a package for the device ``name`` into a new folder; return its files.
+    """Write a package for the device ``name`` into a new folder. Return the written files.
 
     Raises UserError if the folder exists. Raises UserError if the name is not a C identifier in
     lower case, or makes a keyword of Python. Also raises UserError if an installed device, a

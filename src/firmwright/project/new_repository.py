@@ -41,13 +41,13 @@ def write_new_repository(
     folder: Path,
     ci: str = "github",
 ) -> dict[Path, bool]:
-    """Write the files into ``folder``; return whether each file is new.
+    """Write the files into ``folder``. Return whether each file is new.
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
-    The workflow of the service ``ci`` installs the versions ``pins``; each is a line such as
-    ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file with
-    the recipe's name, and the missing steps of the workflow are printed on stderr. Raises UserError
-    if the platform or a device is unknown, or if the recipe exists.
+    The workflow of the service ``ci`` installs the versions ``pins``. Each version is a line such
+    as ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file
+    with the recipe's name, and the missing steps of the workflow are printed on stderr. Raises
+    UserError if the platform or a device is unknown, or if the recipe exists.
     """
     known = load_platform(platform)
     for device in parse_target(target):
@@ -100,7 +100,7 @@ def describe_model(
     ``find_ranges`` returns the limits of each network input that is an index, or None.
     ``signature`` selects a network of the model. ``shapes`` are the shapes of inputs with open
     lengths, and ``values`` are the values of inputs that become constants. ``open_shapes`` of the
-    result are the shapes that are still open; then the inputs and outputs are unknown. Raises
+    result are the shapes that are still open. Then the inputs and outputs are unknown. Raises
     UserError if the model cannot be read, or if the arguments do not fit the model.
     """
     if advice := describe_saved_model(Path(model), model):
@@ -150,7 +150,7 @@ def describe_model(
 def import_one_sample(
     importer: Importer, data: bytes, model: str, shapes: dict[str, tuple[int, ...]]
 ) -> tuple[Any, ModelInterface]:
-    """Return a model for one sample and its interface; add the chosen shapes to ``shapes``."""
+    """Return a model for one sample and its interface, and add the chosen shapes to ``shapes``."""
     try:
         return importer.import_model(data, model, shapes)[:2]
     except OpenShapesError as error:

@@ -132,7 +132,7 @@ def selftest_variables(
 def write_golden(
     golden: Mapping[str, npt.NDArray[Any]], inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> Golden:
-    """Return the samples; their elements are in memory order.
+    """Return the samples with elements in memory order.
 
     Integer outputs are results of layers, which have checksums. 16-bit floats have neither a
     checksum nor a comparison.

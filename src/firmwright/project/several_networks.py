@@ -41,7 +41,7 @@ class TakenFileError(UserError):
 
 @dataclass(frozen=True)
 class Part:
-    """A network of the firmware; its part of the arena begins at ``offset``."""
+    """A network of the firmware, whose part of the arena begins at ``offset``."""
 
     prefix: str
     inputs: tuple[Port, ...]
@@ -59,7 +59,7 @@ class Layout:
 
 
 def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
-    """Assign each network a part of the arena; parts are separate if ``concurrent``.
+    """Assign each network a part of the arena. Parts are separate if ``concurrent``.
 
     A network with states always has a separate part, before the part that the other networks share.
     """
@@ -80,7 +80,7 @@ def write_networks(
     name: str, c_prefix: str, networks: Sequence[Network], concurrent: bool, build: Build,
     folder: Path, own: tuple[Path, ...] = (),
 ) -> None:  # fmt: skip
-    """Render all files of the project into ``folder``; ``own`` has templates of custom devices.
+    """Render all files of the project into ``folder``. ``own`` has templates of custom devices.
 
     Raises TakenFileError if two networks have a file of equal name.
     """

@@ -21,7 +21,7 @@ from firmwright.toolchain.layout import LOADER, NETWORK
 
 @dataclass(frozen=True)
 class NetworkSlot:
-    """The network's position in flash, and the facts in the image; sizes are in bytes.
+    """The network's position in flash, and the facts in the image. Sizes are in bytes.
 
     ``workspace`` is the memory that the firmware provides for any network. None means the memory
     that this network needs.

@@ -1,4 +1,4 @@
-"""Renders all templates of a folder; the written files have the templates' relative paths."""
+"""Renders all templates of a folder. The written files have the templates' relative paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.project.write import write_file
 
 
 def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write the templates below ``root`` into ``folder``; return the written files, sorted.
+    """Write the templates below ``root`` into ``folder``. Return the written files, sorted.
 
     ``{{name}}`` is also replaced in the paths of templates.
     """

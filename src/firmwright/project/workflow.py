@@ -33,7 +33,7 @@ PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
 def write_workflow(
     recipe: str, name: str, packages: Sequence[str], pins: Iterable[str], folder: Path, ci: str
 ) -> dict[Path, bool]:
-    """Write the files for a recipe into ``folder``; return whether each file is new.
+    """Write the files for a recipe into ``folder``. Return whether each file is new.
 
     The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
     the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. An existing
@@ -71,7 +71,7 @@ def write_workflow(
 
 
 def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
-    """Write the texts to their paths in ``folder``; existing files stay.
+    """Write the texts to their paths in ``folder``. Existing files stay.
 
     Return whether each is new.
     """

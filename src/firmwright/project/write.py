@@ -97,7 +97,7 @@ def list_hook_folders(network: Network, build: Build) -> list[str]:
 def write_project(
     network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()
 ) -> dict[str, Any]:
-    """Render all files of the project into ``folder``; ``own`` has templates of custom devices.
+    """Render all files of the project into ``folder``. ``own`` has templates of custom devices.
 
     Returns the variables of the templates.
     """
@@ -118,7 +118,7 @@ def write_network(
     folder: Path,
     own: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
-    """Render the network's files into the project in ``folder``; return the variables."""
+    """Render the network's files into the project in ``folder``. Return the variables."""
     env = make_environment(own)
     variables = template_variables(network, build)
     for template, target in place_files_of(network, build, own).items():

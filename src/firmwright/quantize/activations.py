@@ -89,7 +89,7 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, float]:
-    """Return the activation's limits; (inf, -inf) if they are not constant."""
+    """Return the activation's limits, or (inf, -inf) for limits that are not constant."""
     if node.op_type == "Relu":
         return 0.0, inf
     stated = [*node.input[1:], "", ""][:2]

@@ -37,7 +37,7 @@ def correct_biases(
 ) -> onnx.ModelProto:
     """Return ``rounded`` with biases that restore each layer's mean in ``model``.
 
-    Both are one float network; the weights of ``rounded`` may be rounded. Layers without a bias do
+    Both are one float network. The weights of ``rounded`` may be rounded. Layers without a bias do
     not change.
     """
     result = deepcopy(rounded)
@@ -107,7 +107,7 @@ def average_channels(array: Array) -> npt.NDArray[np.float64]:
 def evaluate_layers(
     model: onnx.ModelProto, layers: Sequence[onnx.NodeProto], samples: Sequence[Sample]
 ) -> Iterator[list[Array]]:
-    """Yield the results of each layer, one result per sample; ``layers`` are in the graph's order.
+    """Yield the results of each layer, one result per sample. ``layers`` are in the graph's order.
 
     If constants of a layer change before the next layer is requested, later results use the new
     values. A layer's input is computed once, and kept as long as a later layer may need it.

@@ -32,7 +32,7 @@ class LayerChoice:
 
 
 def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
-    """Resolve ``keep_float`` and ``layers``; layers are named after their nodes or results.
+    """Resolve ``keep_float`` and ``layers``. Layers are named after their nodes or results.
 
     The ReLU or clip after a layer has the layer's types, because it computes the layer's result.
     Raises UserError with every pattern and operator type that matches no layer.
@@ -82,7 +82,7 @@ def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set
 
 
 def match_nodes(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
-    """Return the nodes that match a pattern; an exact name always matches itself."""
+    """Return the nodes that match a pattern. An exact name always matches itself."""
     shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return [
         node.name

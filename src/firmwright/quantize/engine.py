@@ -169,7 +169,7 @@ def sort_depth_first(graph: onnx.GraphProto) -> None:
 
 
 def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list[onnx.NodeProto]:
-    """Return the nodes that the outputs need, in order; the deepest inputs of a node are first."""
+    """Return the nodes that the outputs need, in order. The deepest inputs of a node are first."""
     made = {name: node for node in graph.node for name in node.output}
     wanted = [made[o.name] for o in reversed(graph.output) if o.name in made]
     ordered: dict[str, onnx.NodeProto] = {}
@@ -258,7 +258,7 @@ def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
 def choose_params(
     distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
 ) -> QuantParams:
-    """Return a tensor's parameters; ``fixed`` is the interval of its operator, or None."""
+    """Return a tensor's parameters. ``fixed`` is the interval of its operator, or None."""
 
     def params(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":

@@ -25,7 +25,7 @@ ITERATIONS = 20
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Two convolutions with only a ReLU between them; ``depthwise`` describes the second one."""
+    """Two convolutions with only a ReLU between them. ``depthwise`` describes the second one."""
 
     first: onnx.NodeProto
     second: onnx.NodeProto
@@ -33,7 +33,7 @@ class LayerPair:
 
 
 def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the network with equalized weights; results are equal up to float32's rounding.
+    """Return the network with equalized weights. Results are equal up to float32's rounding.
 
     Batch normalizations must be folded before the call.
     """

@@ -105,7 +105,7 @@ def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def find_readers(model: onnx.ModelProto) -> dict[str, list[onnx.NodeProto]]:
-    """Return the nodes that read each tensor, in order; tensors without readers are missing."""
+    """Return the nodes that read each tensor, in order. Tensors without readers are missing."""
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
         for name in node.input:

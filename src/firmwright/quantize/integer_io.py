@@ -54,7 +54,7 @@ def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
 def find_producer(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
     """Return the node that computes a tensor, before nodes that only move its elements.
 
-    Each tensor in between has exactly one reader; the last tensor has ``readers`` readers.
+    Each tensor in between has exactly one reader. The last tensor has ``readers`` readers.
     """
     makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
     if not makers or sum(name in n.input for n in graph.node) != readers:

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 def write_out_steps(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Array]:
-    """Replace recurrent layers in the graph; return the known states before their first steps.
+    """Replace recurrent layers in the graph. Return the known states before their first steps.
 
     The states become inputs so that they are not folded. :func:`store_states` makes them constants.
     """
@@ -42,7 +42,7 @@ def write_out_steps(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[st
 def write_out_operators(
     model: onnx.ModelProto, inputs: Sequence[Tensor], states: dict[str, Array]
 ) -> onnx.GraphProto:
-    """Return the graph without recurrent operators; their states are added to ``states``."""
+    """Return the graph without recurrent operators. Add the operators' states to ``states``."""
 
     def make_rewrite(layer: Layer) -> Rewrite:
         return lambda node, walk: layer.write_out(node, walk, states.__setitem__)
@@ -54,7 +54,7 @@ def write_out_operators(
 
 
 def name_apart(graph: onnx.GraphProto) -> None:
-    """Rename nodes with equal names after their results; remove the types of inner tensors."""
+    """Rename nodes with equal names after their results, and remove the types of inner tensors."""
     count = Counter(n.name for n in graph.node)
     for node in graph.node:
         if count[node.name] > 1:
@@ -69,7 +69,7 @@ def store_states(model: onnx.ModelProto, states: Mapping[str, Array]) -> None:
 
 
 def join_steps(found: Mapping[str, Array], keys: Mapping[str, str]) -> dict[str, Array]:
-    """Return the values of tensors by their keys; tensors with equal keys share one array."""
+    """Return the values of tensors by their keys. Tensors with equal keys share one array."""
     joined: dict[str, list[Array]] = {}
     for name, array in found.items():
         joined.setdefault(keys[name], []).append(array)

@@ -44,7 +44,7 @@ SIGN_PRESERVING_OPERATORS = relax_names(
 
 @dataclass(frozen=True)
 class RestoredNetwork:
-    """The float network; ``ranges`` has the ranges of variables, inputs and outputs."""
+    """The float network. ``ranges`` has the ranges of variables, inputs and outputs."""
 
     module: tvm.IRModule
     interface: ModelInterface

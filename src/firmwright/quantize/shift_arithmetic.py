@@ -74,7 +74,7 @@ def make_shift_network(
 
 
 def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module; layers of ``main`` that have a shift form are in shift form.
+    """Return the module, in which layers of ``main`` have a shift form if such a form exists.
 
     Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError with every layer that
     cannot be in this form. The scales of a layer must be powers of two and equal for all channels.
@@ -219,7 +219,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(total, half)), shift)
 
     def lower_max_pool(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
-        """Return the maximum of each window; integers have the order of their real numbers."""
+        """Return the maximum of each window. Integers have the order of their real numbers."""
         x, a = self.read_int8(call.args[0]), call.attrs
         if x.exponent != self.read_exponent(self.quantize) or str(a.layout) != "NCHW":
             raise NoShiftFormError

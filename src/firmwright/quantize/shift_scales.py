@@ -82,7 +82,7 @@ def exponent(scale: float) -> int:
 
 
 class ScaleGroups:
-    """Groups of tensors that share quantization parameters; one member represents each group."""
+    """Groups of tensors that share quantization parameters. One member represents each group."""
 
     def __init__(self, names: Mapping[str, QuantParams]) -> None:
         self.parents = {name: name for name in names}

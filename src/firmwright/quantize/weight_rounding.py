@@ -1,4 +1,4 @@
-"""Rounds weights one by one; each weight compensates the errors of the previous weights.
+"""Rounds weights one by one. Each weight compensates the errors of the previous weights.
 
 Rounding every weight to the nearest step has the minimum error in the weights. However, the error
 of the layer's results is important, and inputs depend on each other. An error at one pixel can be
@@ -71,7 +71,7 @@ def round_weights(
 def round_layer(
     node: onnx.NodeProto, weights: Array, moments: Array, params: Sequence[QuantParams]
 ) -> Array:
-    """Return a layer's rounded weights; ``moments`` are the second moments of each group."""
+    """Return a layer's rounded weights. ``moments`` are the second moments of each group."""
     rows = weights_to_rows(node, weights.astype("float64"))
     channels = rows.shape[0] * rows.shape[1]
     by_channel = params if len(params) > 1 else [*params] * channels
@@ -111,7 +111,7 @@ def second_moments(
 def round_with_compensation(
     weights: Array, moment: Array, params_of: Sequence[QuantParams]
 ) -> Array:
-    """Round (channels, K) weights to the channels' scales, one K at a time; zero points are 0."""
+    """Round (channels, K) weights to the channels' scales, one K at a time. Zero points are 0."""
     scales = np.array([params.scale for params in params_of])
     damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)
     spread = np.linalg.cholesky(np.linalg.inv(damped)).T
@@ -125,7 +125,7 @@ def round_with_compensation(
 
 
 def weights_to_rows(node: onnx.NodeProto, weights: Array) -> Array:
-    """Return weights as (groups, channels of a group, K); a result is a row times its inputs."""
+    """Return weights as (groups, channels of a group, K). A result is a row times its inputs."""
     if node.op_type == "Conv":
         groups = read_attributes(node).get("group", 1)
         return weights.reshape(groups, len(weights) // groups, -1).copy()

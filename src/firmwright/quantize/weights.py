@@ -32,7 +32,7 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand; ``axis`` is the axis of the output channels.
+    """A constant operand. ``axis`` is the axis of the output channels.
 
     ``axis`` is None for transposed convolutions in groups, because their channels share the
     parameters. ``bias`` is empty if there is no bias.
@@ -121,7 +121,7 @@ def channel_axis(node: onnx.NodeProto) -> int | None:
 def choose_weight_params(
     weight: Weight, input_scale: float, per_channel: bool, powers_of_two: bool
 ) -> list[QuantParams]:
-    """Return the quantization parameters per channel, or one for all channels; zero points are 0.
+    """Return the quantization parameters per channel, or one for all channels. Zero points are 0.
 
     Powers of two are selected by the minimum squared error of the channel. Each scale is so large
     that the bias fits int32.
@@ -141,7 +141,10 @@ def choose_weight_params(
 def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
-    """Return one channel's parameters; ``bias`` is its maximum in steps of the input's scale."""
+    """Return one channel's parameters.
+
+    ``bias`` is the channel's maximum bias in steps of the input's scale.
+    """
     largest = find_integer_limits(dtype)[1]
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:

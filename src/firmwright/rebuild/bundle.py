@@ -30,7 +30,7 @@ class RebuildError(UserError):
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A bundle that was built again; ``scratch`` is the temporary folder of that build."""
+    """A bundle that was built again. ``scratch`` is the temporary folder of that build."""
 
     bundle: Bundle
     scratch: Path
@@ -44,7 +44,7 @@ class Rebuilt:
 
 
 def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
-    """Build a bundle again in a new folder; ``arguments`` are options of the build.
+    """Build a bundle again in a new folder. ``arguments`` are options of the build.
 
     Raises RebuildError if tools or files are missing, or if the build fails.
     """

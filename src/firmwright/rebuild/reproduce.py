@@ -123,7 +123,7 @@ def prepare(scratch: Path) -> tuple[Variation, dict[str, str]]:
 
 
 def build(job: Job, scratch: Path, variation: Variation) -> Path:
-    """Build a copy of the recipe's inputs; return the folder of the results."""
+    """Build a copy of the recipe's inputs. Return the folder of the results."""
     folder = scratch / variation.folder
     recipe, start = copy_inputs(job, folder / "recipe")
     files = [os.path.relpath(file, start) for file in recipe]
@@ -153,7 +153,7 @@ def runs(wrapper: Sequence[str]) -> bool:
 
 
 def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
-    """Copy the user's files that the build reads; their relative paths stay.
+    """Copy the user's files that the build reads, with their relative paths.
 
     Returns the copies of the recipe and of its overlays, and the copy of the command's folder.
     """
@@ -202,7 +202,7 @@ def explain(job: Job, first: Path, second: Path) -> str:
 
 
 def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[str]:
-    """Write all differences with diffoscope if it is installed; yield the path of the report."""
+    """Write all differences with diffoscope if it is installed. Yield the path of the report."""
     if shutil.which(DIFFOSCOPE):
         report = scratch / "differences.txt"
         command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
@@ -233,7 +233,7 @@ FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
 
 
 def install_wheel(scratch: Path) -> Path:
-    """Install a wheel of the sources; return the folder for PYTHONPATH.
+    """Install a wheel of the sources. Return the folder for PYTHONPATH.
 
     Raises UserError with the reason if there are no sources, or no pip and setuptools.
     """
@@ -246,7 +246,7 @@ def install_wheel(scratch: Path) -> Path:
 
 
 def make_wheel(scratch: Path) -> Path:
-    """Build a wheel of a copy of the sources in a folder; return the path of the wheel.
+    """Build a wheel of a copy of the sources in a folder. Return the path of the wheel.
 
     Raises UserError if pip fails.
     """

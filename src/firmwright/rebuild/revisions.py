@@ -35,7 +35,7 @@ def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bund
 
 
 def check_out(revision: str, folder: Path) -> Path:
-    """Write the files of a revision into a new folder; return the command's folder inside.
+    """Write the files of a revision into a new folder. Return the command's folder inside.
 
     Untracked files and the folders of git are not written. An empty repository that shares the
     objects writes the files. Therefore git runs only the filters of the user and the system, and no

@@ -27,7 +27,7 @@ def list_requirements(packages: Iterable[str]) -> list[str]:
 
 
 def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
-    """Download the wheels of requirements in the installed versions; return the number of wheels.
+    """Download the wheels of requirements in the installed versions. Return the number of wheels.
 
     A checkout adds the wheel of its sources. Raises UserError with pip's reason if the download
     fails.

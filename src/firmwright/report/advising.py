@@ -119,7 +119,10 @@ class Network:
     def make_advice(
         self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
     ) -> Advice:
-        """Return the advice for one region; it has the current cost if the saving is unknown."""
+        """Return the advice for one region.
+
+        The advice has the current cost if the saving is unknown.
+        """
         return Advice(
             change,
             (region.sources[0] if region.sources else region.name,),
@@ -244,8 +247,9 @@ def describe_block(violation: RuleViolation) -> str:
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
-    """Yield the device's suggestions for a region; ``shrinks`` selects those that shrink the
-    network.
+    """Yield the device's suggestions for a region.
+
+    ``shrinks`` selects suggestions for smaller networks.
     """
     device, now = network.device_of(region), network.costs[region.name]
     cycles = network.cycles[region.name]

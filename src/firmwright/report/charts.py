@@ -1,4 +1,4 @@
-"""Computes the charts of a report as boxes in percent of the frame; a template draws the boxes."""
+"""Computes the charts of a report as boxes in percent of the frame. A template draws the boxes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ArenaChart:
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line in percent; ``title`` is its label."""
+    """A straight line in percent. ``title`` is its label."""
 
     x1: float
     y1: float

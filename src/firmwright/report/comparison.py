@@ -21,7 +21,7 @@ LONGEST_NAME = 32
 
 
 class ComparedLayer(Protocol):
-    """A layer on a device; ``sources`` are the operators of the model that it computes."""
+    """A layer on a device. ``sources`` are the operators of the model that it computes."""
 
     @property
     def device(self) -> str: ...
@@ -215,7 +215,7 @@ def format_rows(
     unnamed: str,
     format_row: Callable[[RowT], Sequence[str]],
 ) -> str:
-    """Return a table of the rows and the total; each row has the name of its first operator.
+    """Return a table of the rows and the total. Each row has the name of its first operator.
 
     ``unnamed`` is the name of rows without an operator.
     """

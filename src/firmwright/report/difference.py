@@ -12,12 +12,12 @@ from firmwright.report.verdict import read_verdict
 
 Manifest = Mapping[str, Any]
 Values = dict[str, Any]
-"""The values to compare; the keys are their names."""
+"""The values to compare. The keys are the names."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A value that differs; a side is null if only the other bundle has the value."""
+    """A value that differs. A side is null if only the other bundle has the value."""
 
     area: str
     name: str
@@ -46,7 +46,7 @@ class Difference:
 
 
 def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield the differences of two manifests, area by area; every field belongs to one area."""
+    """Yield the differences of two manifests, area by area. Every field belongs to one area."""
     for area, read in AREAS.items():
         old, new = read(before), read(after)
         for name in [*old, *(n for n in new if n not in old)]:
@@ -72,13 +72,13 @@ def flatten(value: Any, path: str = "") -> Values:
 
 
 def read_devices(manifest: Manifest) -> Values:
-    """Return the device of each operator of the model; the cuts of the regions have no effect."""
+    """Return the device of each operator of the model. The cuts of the regions have no effect."""
     layers = manifest["layers"]
     return {name: each["device"] for each in layers for name in each["sources"] or [each["name"]]}
 
 
 def read_time(manifest: Manifest) -> Values:
-    """Return the numbers of a timeline; names contain the unit, because units must match."""
+    """Return the numbers of a timeline. Names contain the unit, because units must match."""
     timeline = manifest["timeline"]
     if timeline is None:
         return {}

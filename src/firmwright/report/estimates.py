@@ -1,6 +1,6 @@
 """Estimates the time of an inference, and the bytes that pass between cores.
 
-The platform states the speed of its devices; the build does not measure the speed. A layer's time
+The platform states the speed of its devices. The build does not measure the speed. A layer's time
 is the maximum of the time for multiply-accumulates and the time to move inputs, weights and
 outputs. If a device's cost model returns cycles, these cycles are used instead. If a layer is not
 on the run function's core, control and the layer's inputs and outputs cross to the layer's core and
@@ -40,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class LayerEstimate:
-    """A region and its estimated cost; ``sources`` names its operators in the model."""
+    """A region and its estimated cost. ``sources`` names the region's operators in the model."""
 
     name: str
     device: str

@@ -82,7 +82,7 @@ def explain(
     kernels: Mapping[str, str] = MappingProxyType({}),
     memories: Mapping[str, LayerMemories] = MappingProxyType({}),
 ) -> Explanation:
-    """Return the explanation of a partition; ``devices`` are the devices of the mix, in order.
+    """Return the explanation of a partition. ``devices`` are the devices of the mix, in order.
 
     ``kernels`` maps the names of regions to the variants of their C code, if they are known.
     ``memories`` has the memories of the regions' parts.
@@ -147,7 +147,7 @@ def count_boundaries(partition: Partition, last: str) -> int:
 
 
 def format_table(explanation: Explanation, width: int | None = None) -> str:
-    """Return a table with a line for each operator; the rules that it breaks are below the line.
+    """Return a table with a line for each operator. Broken rules are below the line.
 
     A device's reason to accept operators is shown once. On a terminal of ``width`` columns, names
     are cut to the width and longer lines are wrapped.
@@ -188,7 +188,7 @@ def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[
 
 
 def wrap_line(line: str, width: int | None) -> list[str]:
-    """Return a line in parts of at most ``width`` columns; later parts are indented further."""
+    """Return a line in parts of at most ``width`` columns. Later parts are indented further."""
     if width is None or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 4)

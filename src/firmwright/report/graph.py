@@ -29,7 +29,7 @@ ROW, LANE = 28, 16
 
 @dataclass(frozen=True)
 class Node(Generic[R]):
-    """A layer or a stage of a build, its row, and its lane; both are counted from 0."""
+    """A layer or a stage of a build, its row, and its lane. Rows and lanes are counted from 0."""
 
     layer: R
     row: int
@@ -46,7 +46,7 @@ class Node(Generic[R]):
 
 @dataclass(frozen=True)
 class Graph(Generic[R]):
-    """Nodes, and edges as the data of SVG paths; ``width`` and ``height`` are in pixels."""
+    """Nodes, and edges as the data of SVG paths. ``width`` and ``height`` are in pixels."""
 
     nodes: tuple[Node[R], ...]
     edges: tuple[str, ...]

@@ -23,7 +23,7 @@ SHOWN_SOURCES = 8
 
 @dataclass(frozen=True)
 class InspectedImage:
-    """An ELF image; ``sections`` are the sections that need memory, sorted by address.
+    """An ELF image. ``sections`` are the sections that need memory, sorted by address.
 
     ``build_id`` is the note of GNU, in hexadecimal digits; null if the image has no such note.
     """
@@ -36,7 +36,7 @@ class InspectedImage:
 
 @dataclass(frozen=True)
 class McubootEntry:
-    """An entry after the firmware in an image for MCUboot; ``content`` is in hexadecimal digits."""
+    """An entry after the firmware in an image for MCUboot. ``content`` is in hexadecimal digits."""
 
     kind: str
     bytes: int

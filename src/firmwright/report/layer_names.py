@@ -9,7 +9,7 @@ ROOM = 48
 def shorten_name(name: str, room: int = ROOM) -> str:
     """Return at most about ``room`` characters of a name.
 
-    TFLite joins the names of fused operators with ";". The first name represents all names; the
+    TFLite joins the names of fused operators with ";". The first name represents all names. The
     number of the other names follows. Names are paths, so a long name is cut at its beginning.
     """
     first, *others = name.split(";")

@@ -54,7 +54,7 @@ def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLa
 
 
 def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
-    """Return the lines of a layer and of its code; the network has ``count`` layers.
+    """Return the lines of a layer and of its code. The network has ``count`` layers.
 
     Characters of a name that are not printable are omitted.
     """

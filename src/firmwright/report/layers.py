@@ -23,7 +23,7 @@ QUANTIZED = "_QuantizeLinear"
 
 @dataclass(frozen=True, slots=True)
 class CodeLines:
-    """The lines of a file of the C project, numbered from 1; both ends are included."""
+    """The lines of a file of the C project, numbered from 1. Both ends are included."""
 
     file: str
     first: int
@@ -32,7 +32,7 @@ class CodeLines:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """The time at which a layer runs: from ``start`` to ``end``; ``end`` is excluded.
+    """The time at which a layer runs: from ``start`` to ``end``. ``end`` is excluded.
 
     The unit is the unit of the report's total. The cost model of the layer's device computes the
     ``modelled`` cycles. ``counted`` is the processor's part, in instructions or cycles.
@@ -69,7 +69,7 @@ class LayerSize:
 
     @property
     def moved(self) -> int:
-        """Return the bytes of activations and weights; each byte is moved once."""
+        """Return the bytes of activations and weights. Each byte is moved once."""
         return self.reads + self.writes + self.weights
 
 
@@ -97,7 +97,7 @@ class LayerTurn:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLayer:
-    """A region that runs; its number counts from 1 in order of execution.
+    """A region that runs. The number counts from 1 in order of execution.
 
     ``sources`` are the names of its operators in the model. ``operators`` are their kinds after the
     rewrites. ``results`` are the model's names of its results. ``shape`` is the shape of the first
@@ -179,7 +179,7 @@ class LayerFacts:
 
 
 def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
-    """Return the regions that run, in order of execution; views are excluded."""
+    """Return the regions that run, in order of execution, without views."""
     regions = {region.name: region for region in facts.partition.regions if not region.view}
     order = [step.region for step in facts.schedule.steps if step.region in regions]
     number = {name: position for position, name in enumerate(order, 1)}

@@ -41,7 +41,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class BundledFile:
-    """A file of the archive; ``path`` is relative to the archive's only folder."""
+    """A file of the archive. ``path`` is relative to the archive's only folder."""
 
     path: str
     bytes: int
@@ -56,8 +56,8 @@ class MemoryReport:
     firmware. ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is
     the number of bytes that one inference copies between memories. ``constants`` has the memories
     from which constants are read, if the platform has several to choose from. ``stack`` is the
-    stack of the run function, without interrupts; it is missing if an operating system provides the
-    stack.
+    stack of the run function, without interrupts. The field is missing if an operating system
+    provides the stack.
     """
 
     flash_bytes: int | None
@@ -89,8 +89,8 @@ class Layer:
 class Arithmetic:
     """The arithmetic of quantized values.
 
-    ``quantized_operators`` is the number of operators on dequantized values. Their
-    ``float_operators`` run in float32; all other operators run on integers.
+    ``quantized_operators`` is the number of operators on dequantized values. The
+    ``float_operators`` run in float32. All other operators run on integers.
     """
 
     rounding: str
@@ -117,7 +117,7 @@ class RegionArtifacts:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledLayer:
-    """A layer in the static schedule of an accelerator's compiler; both ends are inclusive.
+    """A layer in the static schedule of an accelerator's compiler. Both ends are inclusive.
 
     These cycles are not measured, and do not include stalls.
     """
@@ -178,7 +178,7 @@ class Manifest:
     order in which they run. ``versions`` has the tools that affect the bytes. ``stages`` has a
     sentence for each stage of the build.
 
-    ``run`` is null if the firmware did not run; ``not_run`` has the reason. ``timeline`` is null if
+    ``run`` is null if the firmware did not run. ``not_run`` has the reason. ``timeline`` is null if
     the emulator counts no instructions. ``comparison`` needs counted instructions and the recipe's
     `compare`. ``mapping`` needs `compare` and the platform's `timing`. Four fields are null if the
     recipe lacks a key: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and

@@ -35,7 +35,7 @@ class LayerMemories:
 def find_memories(
     partition: Partition, kernels: Kernels, plan: Plan, home: str
 ) -> dict[str, LayerMemories]:
-    """Map each region to the memories of its parts; ``home`` is the memory of constants."""
+    """Map each region to the memories of its parts. ``home`` is the memory of constants."""
     bytes_of = {tensor.name: tensor.bytes for tensor in partition.tensors}
     regions = {region.name: region for region in partition.regions}
 

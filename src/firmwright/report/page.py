@@ -39,7 +39,7 @@ NAMED_LAYERS = 3
 
 @dataclass(frozen=True)
 class Card:
-    """An item of the summary; ``state`` is "good", "bad" or "plain"."""
+    """An item of the summary. ``state`` is "good", "bad" or "plain"."""
 
     question: str
     answer: str
@@ -48,7 +48,7 @@ class Card:
 
 
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
-    """Return the page; its bytes depend only on the report.
+    """Return the page, whose bytes depend only on the report.
 
     ``code`` maps the numbers of layers to their C code.
     """

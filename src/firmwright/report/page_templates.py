@@ -22,5 +22,5 @@ def make_page_environment() -> jinja2.Environment:
 
 
 def read_asset(name: str) -> Markup:
-    """Return a style sheet or a script of firmwright; its text is not escaped."""
+    """Return a style sheet or a script of firmwright, without escaping the text."""
     return Markup(read_template(f"{FOLDER}/{name}"))

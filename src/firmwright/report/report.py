@@ -36,7 +36,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The agreement of the firmware's outputs with the reference; the run's record has details.
+    """The agreement of the firmware's outputs with the reference. The run's record has details.
 
     ``instructions`` is the mean per inference; None if the emulator does not count instructions.
     """
@@ -59,8 +59,8 @@ class Memory:
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
     placement needs less than ``arena_lower_bound``. ``symbols`` are the largest symbols of the
     firmware. ``constants`` has the memories from which constants are read, if there is a choice.
-    ``stack`` is the stack of the run function; it is missing if an operating system provides the
-    stack.
+    ``stack`` is the stack of the run function. The field is missing if an operating system provides
+    the stack.
     """
 
     flash: int | None
@@ -119,7 +119,7 @@ class Report:
 
 
 def build_report_schema() -> dict[str, Any]:
-    """Return the schema of ``report.json``; the file names the schema under ``$schema``."""
+    """Return the schema of ``report.json``. The file names the schema under ``$schema``."""
     schema = build_schema(Report)
     definition = schema["$defs"]["Report"]
     definition["properties"] = {"$schema": {"const": SCHEMA_NAME}, **definition["properties"]}

@@ -60,7 +60,7 @@ class Answers:
 
 
 def render_comparison(before: Report, after: Report, found: Difference) -> str:
-    """Return the page; its bytes depend only on the two bundles."""
+    """Return the page, whose bytes depend only on the two bundles."""
     measure, unit = choose_measure(before, after)
     layers = pair_layers(before.layers, after.layers, measure)
     page = make_page_environment().get_template(f"{FOLDER}/comparison.html.j2")

@@ -55,7 +55,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class TimedLayer:
-    """The cycles or instructions in which a region runs; both ends are inclusive.
+    """The cycles or instructions in which a region runs. Both ends are inclusive.
 
     If a region only starts a job in parallel to the processor, both ends belong to the job, and
     ``counted`` precedes the job. ``sources`` names the region's operators in the model, and
@@ -111,7 +111,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Timeline(Total):
-    """The layers of one inference, in order of execution; the last entry is the run function."""
+    """The layers of one inference, in order of execution. The last entry is the run function."""
 
     layers: tuple[TimedLayer, ...]
 
@@ -195,7 +195,7 @@ def divide(
 
 @dataclass
 class Clock:
-    """The processor's time, and the ends of parallel jobs; the keys are the functions that wait.
+    """The processor's time, and the ends of parallel jobs. The keys are the functions that wait.
 
     A device begins a job after the processor has started the job. The previous job must be done.
     The jobs of other devices on which the job depends must also be done.
@@ -218,7 +218,7 @@ class Clock:
         beside: str | None = None,
         after: Iterable[Wait] = (),
     ) -> tuple[int, int]:
-        """Run a layer; return the begin and the end of the layer or its job.
+        """Run a layer. Return the begin and the end of the layer or its job.
 
         ``beside`` is the function that waits for the layer's job; None if the layer runs on the
         processor. The job begins ``after`` jobs of other devices.
@@ -255,7 +255,7 @@ def compute_means(totals: Sequence[int], samples: int) -> list[int]:
 
 
 def write_timeline(path: Path, found: Timeline, header: str) -> None:
-    """Write the layers as YAML, numbered from 1; ``header`` is the comment above them."""
+    """Write the layers as YAML, numbered from 1. ``header`` is the comment above them."""
     layers = {number: name_ends(layer, found) for number, layer in enumerate(found.layers, 1)}
     text = yaml.dump(
         layers, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96
@@ -264,7 +264,7 @@ def write_timeline(path: Path, found: Timeline, header: str) -> None:
 
 
 def name_ends(layer: TimedLayer, found: Timeline) -> dict[str, Any]:
-    """Return a layer as plain data; the names of both ends contain the unit."""
+    """Return a layer as plain data. The names of both ends contain the unit."""
     names = {end: f"{end}_{name_one(found)}" for end in ("start", "end")}
     plain = msgspec.to_builtins(layer)
     return {names.get(key, key): value for key, value in plain.items()}

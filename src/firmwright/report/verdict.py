@@ -11,7 +11,7 @@ FIRMWARE = "firmware"
 
 Manifest = Mapping[str, Any]
 Facts = dict[str, int | float | str]
-"""The numbers and texts of a verdict; the keys are their names."""
+"""The numbers and texts of a verdict. The keys are the names."""
 
 
 def read_verdict(manifest: Manifest) -> Facts:

@@ -22,7 +22,7 @@ LARGEST_ENTRY = 1 << 24
 
 
 class SharedCache:
-    """Reads and stores the results of stages; ``role`` can exclude reading or storing.
+    """Reads and stores the results of stages. ``role`` can exclude reading or storing.
 
     Failures are CacheErrors.
     """
@@ -49,7 +49,7 @@ class SharedCache:
             raise CacheError(f"{self.find_entry(key)}: {error}") from None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder; return the entry, or None.
+        """Write the files of a key's entry into an empty folder. Return the entry, or None.
 
         None means that there is no entry. Raises CacheError if the entry or a file is damaged.
         """
@@ -103,7 +103,7 @@ def open_cache() -> SharedCache | None:
 
 
 def open_store(address: str, size: str) -> Store:
-    """Return the store at an address; ``size`` limits a folder, as in ``10 GiB``."""
+    """Return the store at an address. ``size`` limits a folder, as in ``10 GiB``."""
     scheme, separator, rest = address.partition("://")
     if ONE_SLASH.match(address):
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")

@@ -39,7 +39,7 @@ class CacheError(UserError):
 @dataclass(frozen=True)
 class CachedFile:
     path: str
-    """The path relative to the stage's folder; the separator is ``/``."""
+    """The path relative to the stage's folder. The separator is ``/``."""
     sha256: str
     size: int
     """The size in bytes."""
@@ -119,7 +119,7 @@ def decode_file(data: bytes) -> CachedFile:
 
 
 def read_bytes(message: bytes, field: int) -> bytes:
-    """Return the last value of a field; b'' if the field is missing."""
+    """Return the last value of a field, or b'' if the field is missing."""
     return [b"", *read_all(message, field)][-1]
 
 

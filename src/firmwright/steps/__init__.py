@@ -1,1 +1,1 @@
-"""Runs the stages; each module reads earlier results and writes the results of one stage."""
+"""Runs the stages. Each module reads earlier results and writes the results of one stage."""

@@ -55,7 +55,7 @@ def run_float_network(
 def run_networks(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
 ) -> Evaluation:
-    """Run every network on the samples; ``interface`` describes the compiled network."""
+    """Run every network on the samples. ``interface`` describes the compiled network."""
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()

@@ -81,7 +81,7 @@ def list_stages(job: Job) -> list[Stage]:
 def make_manifest(
     job: Job, files: tuple[manifest.BundledFile, ...], read: Lock
 ) -> manifest.Manifest:
-    """Return the manifest of an archive with these files; ``read`` are the build's inputs."""
+    """Return the manifest of an archive with these files. ``read`` are the build's inputs."""
     kernels = artifacts.KERNELS.read(job)
     return manifest.Manifest(
         manifest_version=MANIFEST_VERSION,

@@ -25,7 +25,7 @@ DESCRIBED = frozenset({"src", "exports", "firmware", "network"})
 
 
 def write_texts(job: Job, result: str) -> dict[str, bytes]:
-    """Map names in the bundle to texts; ``result`` describes the run of the firmware."""
+    """Map names in the bundle to texts. ``result`` describes the run of the firmware."""
     recipe = f"{job.recipe.name}.yaml"
     described = {name: path.read_bytes() for name, path in job.description_files.items()}
     return {
@@ -36,7 +36,7 @@ def write_texts(job: Job, result: str) -> dict[str, bytes]:
 
 
 def write_readme(job: Job, recipe: str, result: str) -> str:
-    """Return the README in Markdown; ``recipe`` is the recipe's name in the bundle."""
+    """Return the README in Markdown. ``recipe`` is the recipe's name in the bundle."""
     interface, plan = artifacts.INTERFACE.read(job), artifacts.PLAN.read(job)
     inputs, outputs = make_ports(interface)
     memories = job.platform.memories
@@ -111,5 +111,5 @@ def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def initialize(ports: Sequence[Port]) -> str:
-    """Return the initializers of a struct of pointers; each array has the member's name."""
+    """Return the initializers of a struct of pointers. Each array has the member's name."""
     return ", ".join(f".{port.member} = {port.member}" for port in ports)

@@ -36,7 +36,7 @@ LARGEST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """The outputs of the firmware for samples; ``found`` has the outputs of each batch."""
+    """The outputs of the firmware for samples. ``found`` has the outputs of each batch."""
 
     job: Job
     interface: ModelInterface
@@ -59,7 +59,7 @@ def judge(
     found: Outputs,
     reference: ReferenceOutputs,
 ) -> tuple[ReferenceOutputs, Agreement]:
-    """Compare the firmware's batches; return the chosen reference and the agreement.
+    """Compare the firmware's batches. Return the chosen reference and the agreement.
 
     ONNX Runtime adds products in float32, and deep networks increase the rounding errors. Therefore
     outputs beyond the tolerance are accepted if they agree with the model in float64. Raises
@@ -101,7 +101,10 @@ def judge(
 
 
 def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]) -> Path:
-    """Write the samples and all outputs to a file that a failed stage keeps; return its path."""
+    """Write the samples and all outputs to a file that a failed stage keeps.
+
+    Return the file's path.
+    """
     path = job.cache / f"failed-run-{job.platform.name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: np.stack([sample[name] for sample in alone]) for name in alone[0]}
@@ -111,7 +114,7 @@ def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]
 
 
 def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
-    """Return each output as one array, ``<side>_0`` …; the first axis is the run."""
+    """Return each output as one array, ``<side>_0`` …. The first axis is the run."""
     return {
         f"{side}_{i}": np.stack(arrays)
         for side, results in sides.items()

@@ -77,7 +77,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """The facts about a network in an application; ``regions`` are in execution order.
+    """The facts about a network in an application. ``regions`` are in execution order.
 
     If ``caller_arena`` is set, the application contains the network's working memory.
     ``more_arenas`` are the memories other than RAM that contain a part of the working memory.

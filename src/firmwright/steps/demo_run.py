@@ -38,7 +38,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def link_demo(job: Job, elf: Path) -> None:
-    """Compile the application and the network with markers; link them as the Makefile does."""
+    """Compile the application and the network with markers, and link them as the Makefile does."""
     project, main = elf.parent / "project", f"{NETWORK}/{job.recipe.c_prefix}.c"
     shutil.copytree(PROJECT.read(job), project)
     left_out = {object_path(main), *(object_path(s) for s in list_c(project))}

@@ -71,7 +71,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def link(job: Job, elf: Path) -> list[Path]:
-    """Link the objects to ``elf``, and write the map next to it; return the linked archives."""
+    """Link the objects to ``elf``, and write the map next to it. Return the linked archives."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     if job.recipe.slot:
@@ -84,7 +84,7 @@ def link(job: Job, elf: Path) -> list[Path]:
 
 
 def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
-    """Write the network's image into ``folder``; return its size in bytes."""
+    """Write the network's image into ``folder``. Return the image's size in bytes."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     own = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]

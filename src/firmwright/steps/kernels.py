@@ -124,7 +124,7 @@ def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
 def keep_regions(
     lowered: Sequence[tuple[str, LoweredRegion]], kernels: Kernels, digests: Digests
 ) -> KeptRegions:
-    """Return the lowered regions to keep; ``kernels`` have the stored names of the arrays."""
+    """Return the lowered regions to keep. ``kernels`` have the stored names of the arrays."""
     kept = {}
     for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
         own = (parameter.tensor for parameter in made.kernel.weights)

@@ -16,7 +16,7 @@ from firmwright.steps.report import read_code, read_layer_facts
 
 
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
-    """Print the layers with this name in each job; return 1 if a job has no layer with this name.
+    """Print the layers with this name in each job. Return 1 if a job has no layer with this name.
 
     Returns 2 if ``as_json`` is set for several jobs.
     """

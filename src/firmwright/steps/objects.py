@@ -37,7 +37,7 @@ class CompiledObject:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects; the keys are the paths of the sources (file ``objects/objects.json``)."""
+    """The objects. The keys are the paths of the sources (file ``objects/objects.json``)."""
 
     objects: dict[str, CompiledObject]
 
@@ -57,7 +57,7 @@ def digest_sources(project: Path, settings: str) -> dict[str, str]:
 
 
 def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[Path]:
-    """Return a source and all files that it includes; ``headers`` maps names to files.
+    """Return a source and all files that it includes. ``headers`` maps names to files.
 
     The preprocessor does not run. Therefore includes in inactive branches count, and all headers
     with an included name count. If an include names a macro, all headers are inputs.

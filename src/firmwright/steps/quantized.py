@@ -25,7 +25,7 @@ from firmwright.verify.network_values import describe_values
 def run(job: Job, folder: Path) -> None:
     """Write ``model.onnx`` (QDQ), the model's records, and ``quantization.json``.
 
-    In shift arithmetic, ``model.relax`` is also written; it then defines the network.
+    In shift arithmetic, ``model.relax`` is also written. This file then defines the network.
     """
     source = artifacts.MODEL_INTERFACE.read(job)
     calibration = artifacts.CALIBRATION.read(job)

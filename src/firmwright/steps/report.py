@@ -34,7 +34,7 @@ MAX_SYMBOLS = 100
 
 
 def collect_report(job: Job, read: Lock) -> Report:
-    """Return the report of a job; ``read`` are the inputs of the build."""
+    """Return the report of a job. ``read`` are the inputs of the build."""
     interface = artifacts.MODEL_INTERFACE.read(job)
     accuracy = read_optional(job, artifacts.ACCURACY)
     facts = replace(

@@ -228,7 +228,7 @@ def compare_boxes(
     interface: ModelInterface,
     expected: ReferenceOutputs,
 ) -> None:
-    """Compare the firmware's boxes with the boxes of the reference outputs; write and draw them.
+    """Compare the firmware's boxes with the reference's boxes. Write and draw the boxes.
 
     ``interface`` describes the compiled network, and ``expected`` has the reference outputs. If the
     recipe quantizes the network, the float network is the reference instead.

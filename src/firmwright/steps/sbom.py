@@ -33,7 +33,7 @@ def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
 
 
 def make_bill(job: Job, read: Lock) -> BillOfMaterials:
-    """Return the parts of the firmware, and the tools; ``read`` are the inputs of the build."""
+    """Return the parts of the firmware, and the tools. ``read`` are the inputs of the build."""
     release = job.recipe.release
     image = artifacts.FIRMWARE.path(job).read_bytes()
     return BillOfMaterials(

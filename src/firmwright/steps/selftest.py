@@ -19,7 +19,7 @@ from firmwright.verify.host_run import run_on_host
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``golden.npz``: inputs, outputs and checksums; the first axis is the sample.
+    """Write ``golden.npz``: inputs, outputs and checksums. The first axis is the sample.
 
     The C code of the firmware computes outputs and checksums on this machine, because integer
     results are equal on all machines. The reference may differ within the tolerance of the run.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
-    """A device in the target mix; ``options`` maps sorted names to values as text."""
+    """A device in the target mix. ``options`` maps sorted names to values as text."""
 
     name: str = msgspec.field(name="device")
     options: dict[str, str] = {}
@@ -159,7 +159,7 @@ class Target(Protocol):
     def list_variants(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[str]:
-        """Return the names of the variants of a region's C code; the default is first.
+        """Return the names of the variants of a region's C code. The default is first.
 
         All variants return equal bits. ``lower`` uses the variant of the region in
         ``Context.variants``.

@@ -70,7 +70,7 @@ class Extension:
         return DiagnosticError([document.make_diagnostic(pointer, message)])
 
     def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function; its errors report its file and its position in the recipe."""
+        """Return the function. Errors report the file and the position in the recipe."""
 
         def call(*given: Any) -> Any:
             folder = self._recipe.folder
@@ -148,7 +148,7 @@ def load_extensions(
 
 
 def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
-    """Return the devices with their strategies; the last device is the fallback."""
+    """Return the devices with their strategies. The last device is the fallback."""
 
     def add(device: Device, rest: Device | None) -> Device:
         own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))

@@ -15,7 +15,7 @@ from firmwright.models.relax.importer import check_calls, check_functions
 
 
 def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> tvm.IRModule:
-    """Call ``module:function`` of the recipe's folder with a Relax module; return its result.
+    """Call ``module:function`` of the recipe's folder with a Relax module. Return the result.
 
     The result must have inputs and outputs of the original shapes and types. The run compares its
     outputs with the reference. Raises UserError, with the user's file and line, if the function

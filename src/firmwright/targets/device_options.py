@@ -41,7 +41,7 @@ class NumberRange:
 
 
 OptionValues = tuple[str, ...] | NumberRange
-"""The values that an option accepts; an empty tuple accepts any text."""
+"""The values that an option accepts. An empty tuple accepts any text."""
 
 
 def format_values(values: OptionValues) -> str:

@@ -36,7 +36,7 @@ class FactContext:
     layout: str
 
     def nchw_position(self, axis: int, count: int) -> int:
-        """Return the position of an axis; if there are four axes, its position in NCHW."""
+        """Return the position of an axis, which is the position in NCHW if there are four axes."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
 

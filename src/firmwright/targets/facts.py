@@ -36,7 +36,7 @@ def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; ``pad_width`` has the elements before and after each axis of the model."""
+    """Return facts. ``pad_width`` has the elements before and after each axis of the model."""
     widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
     image = {axis for axis in range(count) if network.nchw_position(axis, count) >= count - 2}
@@ -50,7 +50,7 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; ``length_before`` is the number of elements before the gathered axis."""
+    """Return facts. ``length_before`` is the number of elements before the gathered axis."""
     data, index = call.args
     flat = call.attrs.axis is None
     axis_facts: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
@@ -92,7 +92,7 @@ def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return the facts about an operator of its kind; every kind has ``kind`` and ``axes``.
+    """Return the facts about an operator of its kind. Every kind has ``kind`` and ``axes``.
 
     An ``axis`` is an axis of the model. A ``place`` is the position of an image's axis in NCHW.
     """
@@ -172,7 +172,7 @@ def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return the facts of a reduction; ``reduced`` has the reduced axes of the model's tensor.
+    """Return the facts of a reduction. ``reduced`` has the reduced axes of the model's tensor.
 
     ``plane`` is the number of elements of an image, or 0 if no whole image is reduced.
     ``reduced_elements`` is the number of elements that become one element.
@@ -200,7 +200,7 @@ def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """Return facts; a scale is the length of the output divided by the length of the input."""
+    """Return facts. A scale is the length of the output divided by the length of the input."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
@@ -251,7 +251,7 @@ def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; ``exponent`` is a number if the exponent is one constant, else None."""
+    """Return facts. ``exponent`` is a number if the exponent is one constant, else None."""
     exponent = call.args[1]
     exponent = (
         network.values.get(exponent, exponent) if isinstance(exponent, relax.Var) else exponent

@@ -24,7 +24,7 @@ def load_mix(
     own: Mapping[str, Target] = MappingProxyType({}),
     batch: int = 1,
 ) -> tuple[Device, ...]:
-    """Import the devices of a target string, in its order; ``own`` are the recipe's devices."""
+    """Import the devices of a target string, in its order. ``own`` are the recipe's devices."""
 
     def device(spec: DeviceSpec, rest: Device | None) -> Device:
         context = Context(platform, rounding, spec.options, fuse_layers, rest, batch)

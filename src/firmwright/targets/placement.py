@@ -11,7 +11,7 @@ from firmwright.ir.regions import RuleViolation
 
 @dataclass(frozen=True)
 class Composite:
-    """Operators that a device runs as one function; no other operator joins the group.
+    """Operators that a device runs as one function. No other operator joins the group.
 
     ``variables`` are the variables to which the operators are bound, in order of execution. No path
     between two of these operators contains an operator outside the group. ``reason`` states why the

@@ -1,4 +1,7 @@
-"""Checks the results of plug-in devices. A check returns an error text; '' means a valid result."""
+"""Checks the results of plug-in devices.
+
+A check returns an error text, or '' for a valid result.
+"""
 
 from __future__ import annotations
 

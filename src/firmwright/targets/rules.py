@@ -110,7 +110,7 @@ def read_rules(package: str, form: type[T], name: str = "rules.yaml") -> T:
 
 
 def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
-    """Return the rules that the facts break; their sentences contain the facts."""
+    """Return the rules that the facts break, with sentences that contain the facts."""
     shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
         RuleViolation(

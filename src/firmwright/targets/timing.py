@@ -21,7 +21,7 @@ def estimate_work_us(
     modelled: Cycles | None = None,
     wide: bool = False,
 ) -> float:
-    """Return the microseconds of a region's work; ``ports`` are its inputs and outputs.
+    """Return the microseconds of a region's work. ``ports`` are the region's inputs and outputs.
 
     If ``wide`` is true, the device computes in 16 bits although the types of the ports differ, as
     for quantized floats.

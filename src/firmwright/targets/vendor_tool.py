@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 def run_vendor_tool(
     command: Sequence[str], folder: Path, passed: Sequence[str], added: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool in a folder; ``stdout`` of the result also contains its error output.
+    """Run a tool in a folder. ``stdout`` of the result also contains the tool's error output.
 
     The tool gets the environment variables of ``passed`` that are set, and all variables of
     ``added``. Raises UserError if the program cannot be started.

@@ -15,7 +15,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[Any, list[str]]:
-        """Return the parsed arguments; the parser of a command rejects unknown options."""
+        """Return the parsed arguments. The parser of a command rejects unknown options."""
         options, others = super().parse_known_args(args, namespace)
         for argument in (other.partition("=")[0] for other in others):
             if argument.startswith("-"):

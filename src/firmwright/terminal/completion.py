@@ -46,7 +46,7 @@ def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def list_values() -> dict[str, list[str]]:
-    """Return the known values of each variable; a value is one word of a shell."""
+    """Return the known values of each variable. A value is one word of a shell."""
     found = {
         "platform": list_platforms(),
         "target": list_targets(),

@@ -1,4 +1,4 @@
-"""Defines doit's commands for every folder of a repository; failures are reported in one line.
+"""Defines doit's commands for every folder of a repository. Failures are reported in one line.
 
 The entry points ``doit.COMMAND`` replace doit's commands, also for other task files. They differ
 from doit's commands only in failures, and in the output of `doit clean` and `doit info`.
@@ -136,7 +136,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 
 
 def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return all tasks, including a search; `-n` sets the number of its parallel trials.
+    """Return all tasks, including a search. `-n` sets the number of parallel trials.
 
     Searches run one after another. Raises InvalidCommand if a cluster runs the trials.
     """

@@ -14,7 +14,7 @@ from firmwright.errors import to_printable
 
 
 class GuardedStream:
-    """Writes text with escaped control characters; has all other attributes of the stream."""
+    """Writes text with escaped control characters, and has all other attributes of the stream."""
 
     def __init__(self, stream: Any) -> None:
         self.unguarded = stream

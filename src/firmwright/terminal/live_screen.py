@@ -37,7 +37,7 @@ class LiveScreen(Screen):
         count: Callable[[], str],
         **options: object,
     ) -> None:
-        """Create the console with ``options``; `open_screen` documents the other parameters."""
+        """Create the console with ``options``. `open_screen` documents the other parameters."""
         super().__init__(stream)
         self.events = events
         self.count = count
@@ -105,7 +105,7 @@ class LiveScreen(Screen):
         self.show(assemble(parts))
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; later lines are aligned with the text's first line."""
+        """Print text next to a head. Later lines are aligned with the text's first line."""
         room = max(self.console.width - len(head), NARROWEST)
         lines = assemble(body).split("\n")
         wrapped = [part for line in lines for part in line.wrap(self.console, room)]

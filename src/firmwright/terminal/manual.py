@@ -54,7 +54,7 @@ def list_arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]
 
 
 def escape(text: str) -> str:
-    """Return a text as one line of roff; roff's commands and hyphens are escaped."""
+    """Return a text as one line of roff. Roff's commands and hyphens are escaped."""
     line = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     line = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in line)
     return f"\\&{line}" if line.startswith((".", "'")) else line

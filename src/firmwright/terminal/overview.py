@@ -16,7 +16,7 @@ NOTHING = "-"
 
 
 def format_overview(builds: Sequence[UpToDate], done: Collection[str]) -> Iterator[str]:
-    """Yield the lines of the table; ``done`` are the tasks of the builds that have succeeded."""
+    """Yield the lines of the table. ``done`` are the tasks of the builds that have succeeded."""
     head = f"{sum(each.task in done for each in builds)} of {len(builds)} built"
     outcomes = [read_outcome(each) if each.task in done else None for each in builds]
     described = (describe(outcome) for outcome in outcomes)
@@ -37,7 +37,7 @@ def read_outcome(build: UpToDate) -> Outcome:
 
 
 def describe(found: Outcome | None) -> tuple[str, ...]:
-    """Return the cells of a build after its title; ``found`` is None if it was not built."""
+    """Return the cells of a build after its title. ``found`` is None if it was not built."""
     if found is None:
         return ("not built", *[""] * (len(COLUMNS) - 1))
     numbers = (found.flash, found.ram)

@@ -1,4 +1,4 @@
-"""Prints plain lines of a build to a file; `live_screen` prints to a terminal."""
+"""Prints plain lines of a build to a file. `live_screen` prints to a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASCII_MARKS = {"✓": "+", "✗": "x"}
 
 @dataclass
 class Running:
-    """A running stage; ``started`` is its start in seconds, ``since`` is the start of its loop."""
+    """A running stage. ``started`` is its start in seconds, ``since`` is the start of its loop."""
 
     stage: str
     sentence: str
@@ -105,7 +105,7 @@ class Screen:
         self.print_beside(head, [(text, style)])
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text next to a head; later lines are aligned with the text's first line."""
+        """Print text next to a head. Later lines are aligned with the text's first line."""
         lines = "".join(text for text, _ in body).split("\n")
         for number, line in enumerate(lines):
             shown = head if number == 0 else " " * len(head)

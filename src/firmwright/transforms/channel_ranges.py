@@ -116,7 +116,7 @@ def dequantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def quantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the ranges of the 8-bit integers; they are valid for every rounding."""
+    """Return the ranges of the 8-bit integers, valid for every rounding."""
     if not is_per_tensor(call) or str(call.attrs.out_dtype) not in BYTES:
         return None
     params = read_quant_params(call)

@@ -38,7 +38,7 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 
 
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module; convolutions that forms compute have the layout NHWC.
+    """Return the module, in which convolutions that forms compute have the layout NHWC.
 
     The forms compute quantized convolutions. They also compute float32 convolutions with two
     dimensions, constant weights, and either one group or as many groups as channels. If no
@@ -74,7 +74,7 @@ def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
 
 
 def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
-    """Set the type of a call with channels last; ``call`` is the model's call with 3 or 4 axes."""
+    """Set the type of a call with channels last. ``call`` is the model's call with 3 or 4 axes."""
     batch, channels, *pixels = static_shape(call)
     shape = (batch, *([1] if len(pixels) == 1 else []), *pixels, channels)
     return state_type(moved, shape, dtype_of(call))

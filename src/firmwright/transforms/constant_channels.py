@@ -139,7 +139,7 @@ class Remover:
         self.rebuilt: set[relax.Var] = set()
 
     def rewrite(self, binding: relax.VarBinding) -> list[relax.VarBinding]:
-        """Return the new bindings of a binding; a bias is added together with the layer."""
+        """Return the new bindings of a binding. A bias is added together with the layer."""
         layer = self.layers.get(binding.var)
         if layer is not None:
             return self.rewrite_layer(binding, layer)
@@ -177,7 +177,7 @@ class Remover:
         return [*bindings, self.bind_result(layer.result, result)]
 
     def bind_result(self, variable: relax.Var, expression: relax.Expr) -> relax.VarBinding:
-        """Bind a value to a variable; the variable is new if the value has fewer channels."""
+        """Bind a value to a variable. The variable is new if the value has fewer channels."""
         value = relax.BlockBuilder().normalize(expression)
         if not self.kept[variable].all():
             self.narrowed[variable] = type(variable)(variable.name, value.ty)
@@ -224,7 +224,7 @@ def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -
 def rebuild_call(
     call: tvm.ir.Call, source: relax.Var, shape: Sequence[int], *others: relax.Expr
 ) -> relax.Expr:
-    """Return a call with a new first operand; ``shape`` is the new shape of a reshape."""
+    """Return a call with a new first operand. ``shape`` is the new shape of a reshape."""
     if operator_name(call) in RESHAPES:
         return relax.op.reshape(source, shape)
     return tvm.ir.Call(call.op, [source, *(others or call.args[1:])], call.attrs, call.ty_args)

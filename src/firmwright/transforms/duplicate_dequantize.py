@@ -10,7 +10,7 @@ from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings
 
 
 def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
-    """Copy every ``relax.dequantize`` to each operator that reads it; remove the original."""
+    """Copy every ``relax.dequantize`` to each reader, and remove the original."""
     dequantized = {
         b.var: b.value
         for b in main_bindings(module)

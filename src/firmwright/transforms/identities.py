@@ -64,7 +64,7 @@ def keeps_shape(reshape: tvm.ir.Call) -> bool:
 def keeps_size(resize: tvm.ir.Call) -> bool:
     """Return whether a resize to the input's size reads every element at its unchanged position.
 
-    Interpolation then multiplies the neighbor by zero; the results are equal for all finite
+    Interpolation then multiplies the neighbor by zero. The results are equal for all finite
     numbers.
     """
     attrs = resize.attrs

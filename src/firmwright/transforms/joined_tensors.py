@@ -19,7 +19,7 @@ from firmwright.ir.relax import (
 
 @rewrite_each("relax.concat", "relax.strided_slice")
 def read_parts(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Remove empty tensors from joins; join only the parts that a slice of joined tensors reads.
+    """Remove empty tensors from joins. Join only the parts that a slice of joined tensors reads.
 
     A recurrent layer of TensorFlow replaces one step of the result at a time. The layer joins the
     earlier steps, the new step, and the later steps.

@@ -40,7 +40,7 @@ def fold_layout_of_constants(builder: relax.BlockBuilder, call: tvm.ir.Call) -> 
 
 
 def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:
-    """Apply a layout operator to an array; the shape of the operator's result must be inferred."""
+    """Apply a layout operator to an array. The shape of the operator's result must be inferred."""
     if operator_name(call) == "relax.permute_dims":
         axes = call.attrs.axes
         return np.transpose(array, None if axes is None else [int(a) for a in axes])

@@ -38,7 +38,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Layouts:
-    """The axes of a layer's operands and result as letters; the weights have O and I."""
+    """The axes of a layer's operands and result as letters. The weights have O and I."""
 
     data: str
     weights: str

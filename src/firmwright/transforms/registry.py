@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A rewrite of a module's ``main``; the sentence states a property of the rewritten module."""
+    """A rewrite of a module's ``main``. The sentence states a property of the rewritten module."""
 
     name: str
     postcondition: str

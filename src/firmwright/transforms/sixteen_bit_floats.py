@@ -1,4 +1,4 @@
-"""Computes operators on float16 and bfloat16 in float32; tensors are still stored in 16 bits.
+"""Computes operators on float16 and bfloat16 in float32. Tensors are still stored in 16 bits.
 
 The operators read float32, and their results are rounded. ONNX Runtime also computes in float32 if
 the CPU supports the operator only in float32. For + - * / and the square root, the result equals

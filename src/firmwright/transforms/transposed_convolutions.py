@@ -169,7 +169,7 @@ def convolve(
     kernel: Array,
     weights: tvm.ir.Call,
 ) -> relax.Var:
-    """Emit the convolution for a phase of height and a phase of width; the kernel is IOHW."""
+    """Emit the convolution for a phase of height and a phase of width. The kernel is IOHW."""
     rows, columns = phases
     stored = np.ascontiguousarray(kernel.transpose(1, 2, 3, 0))
     copies = stored.shape[0] // static_shape(weights)[1]

@@ -193,7 +193,7 @@ def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Divide by 1 instead of 0 and -1; replace the results by 0 or the wrapped negative."""
+    """Divide by 1 instead of 0 and -1, and replace the results by 0 or the wrapped negative."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
     if isinstance(divisor, Constant):
@@ -233,7 +233,7 @@ def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Saturate floats at the integers' limits; NaN becomes the largest integer.
+    """Saturate floats at the integers' limits. NaN becomes the largest integer.
 
     Types with fewer than 32 bits contain the low bits of the cast to int32, as on x86-64.
     """

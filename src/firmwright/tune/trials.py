@@ -44,7 +44,7 @@ Trials = Mapping[str, TunedNetwork]
 class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
-    ``instructions`` are the instructions of one inference; ``by_region`` has the instructions of
+    ``instructions`` are the instructions of one inference. ``by_region`` has the instructions of
     each region. ``cycles`` are the clock cycles according to the platform's cycle table; None if
     there is no table. ``outputs`` has the SHA-256 of each output.
     """
@@ -137,7 +137,7 @@ def make_orders(
 
 
 def try_variants(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial in a separate process; return its result.
+    """Build and run a trial in a separate process. Return the result.
 
     An error becomes a failure.
     """
@@ -152,7 +152,7 @@ def read_trial(order: Order, read: ReadOutput) -> TrialResult:
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
-    """Return the job of a trial; its results are in ``folder``.
+    """Return the job of a trial. The results are in ``folder``.
 
     The trial reads the results of ``job`` before the kernels, unless both jobs have one folder.
     """

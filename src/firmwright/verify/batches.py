@@ -38,7 +38,7 @@ def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Out
 def split_outputs(
     outputs: Outputs, size: int, axes: Sequence[int | None]
 ) -> list[list[npt.NDArray[Any]]]:
-    """Return the outputs of each sample; this function reverses :func:`join_outputs`."""
+    """Return the outputs of each sample. This function reverses :func:`join_outputs`."""
     samples = []
     for batch in outputs:
         parts = [

@@ -42,7 +42,7 @@ def compare(
 ) -> Agreement:
     """Compare every element. Raises UserError with the first element beyond the tolerance.
 
-    ``steps`` has the step size of each output's last quantized tensor; the size is 0 if ``steps``
+    ``steps`` has the step size of each output's last quantized tensor. The size is 0 if ``steps``
     is empty. The step of a 16-bit float is at least the distance to its neighbor
     (:func:`compute_step`). States may follow the outputs.
     """

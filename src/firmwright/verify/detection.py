@@ -25,7 +25,7 @@ AGREEMENT_IOU = 0.9
 
 @dataclass(frozen=True, slots=True)
 class FoundBox:
-    """A box of the firmware, and its match in the reference; corners are fractions of the picture.
+    """A box of the firmware, and its match in the reference. Corners are fractions of the picture.
 
     ``reference_iou`` is the intersection over union with the reference's box. ``reference_score``
     is the score of the reference's box.
@@ -53,7 +53,7 @@ class SampleBoxes:
 
 @dataclass(frozen=True, slots=True)
 class DetectionReport:
-    """All samples of a run; ``threshold`` is the lowest score of a box.
+    """All samples of a run. ``threshold`` is the lowest score of a box.
 
     ``judge`` is the reference: the network in its reference runtime or, if the recipe quantizes the
     network, the float network.

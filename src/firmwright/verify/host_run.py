@@ -52,7 +52,7 @@ def run_on_host(
 ) -> HostRun:
     """Compile the network for this machine and run the program.
 
-    ``target`` is the platform for which the network was compiled; its accelerators are emulated.
+    ``target`` is the platform for which the network was compiled. The accelerators are emulated.
     ``samples`` and outputs have a batch of 1, even if the network computes several samples at once.
     ``folder`` is for sources and objects, and ``cache`` is the compiler's cache.
     """

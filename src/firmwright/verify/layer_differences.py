@@ -60,7 +60,7 @@ class ComparedResult:
 
 @dataclass(frozen=True)
 class LayerDifference:
-    """The first layer that differs; ``unknown`` are earlier layers that were not compared."""
+    """The first layer that differs. ``unknown`` are earlier layers that were not compared."""
 
     region: Region
     result: ComparedResult

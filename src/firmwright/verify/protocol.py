@@ -91,7 +91,7 @@ BOX_STRUCT = struct.Struct("<5fi")
 
 
 def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list[list[Box]]:
-    """Return the boxes of every picture; each sample has ``batch`` pictures.
+    """Return the boxes of every picture. Each sample has ``batch`` pictures.
 
     After the ``outputs`` of a sample, each picture has one more output with its boxes. Raises
     UserError if boxes are missing.

@@ -59,7 +59,7 @@ class RunRecord(Agreement):
 
     Each of the ``samples`` is a batch of ``batch``, and needs one inference. ``macs`` are the
     multiply-accumulates of one inference. ``inputs`` are the SHA-256 digests of the single samples
-    that the recipe names; it is empty for random samples. ``drawn`` maps inputs to the limits of
+    that the recipe names, and empty for random samples. ``drawn`` maps inputs to the limits of
     their random floats.
 
     Instructions are counted inside the network's run function. They are None, or empty, if the
@@ -100,7 +100,7 @@ class RunRecord(Agreement):
 
 @dataclass(frozen=True, slots=True)
 class OutputAccuracy:
-    """One output of every network except the first; ``signals`` has an entry per network."""
+    """One output of every network except the first. ``signals`` has an entry per network."""
 
     name: str
     signals: dict[str, SignalQuality]
@@ -124,7 +124,7 @@ class BoxRates:
 class BoxAccuracy:
     """The accuracy of boxes.
 
-    Boxes match if they overlap by at least ``iou``; ``right`` is a number.
+    Boxes match if they overlap by at least ``iou``. ``right`` is a number.
     """
 
     iou: float

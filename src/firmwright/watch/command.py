@@ -41,7 +41,7 @@ WAITING = "waiting for a change; ctrl-C ends"
 def watch(
     build: Callable[[], int], list_paths: Callable[[], Iterable[str]], recipes: Sequence[str]
 ) -> int:
-    """Build, and build again after each change of a file, until ctrl-C; return the exit code.
+    """Build, and build again after each change of a file, until ctrl-C.
 
     ``list_paths`` is called after the build, in the process of the build. If no recipe can be read,
     the ``recipes`` and the files of every build are watched.
@@ -117,7 +117,7 @@ def list_changed_since(
 
 
 def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:
-    """Wait until files have changed and changes have stopped; return the new identities."""
+    """Wait until files have changed and changes have stopped. Return the new identities."""
     alarm.listen_beside(before)
     now = before
     while True:

@@ -66,7 +66,7 @@ class WarmProcess:
         os.waitpid(self.process, 0)
 
     def build(self) -> BuildResult:
-        """Request the build; return its report. Prints a message if the fork dies."""
+        """Request the build, and return the report. Prints a message if the fork dies."""
         with suppress(BrokenPipeError):
             os.write(self.request, b"!")
         with os.fdopen(self.report, encoding="utf-8", closefd=False) as stream:

@@ -60,7 +60,7 @@ class Range:
 def find_ranges(
     parameters: Sequence[relax.Var], bindings: Sequence[relax.VarBinding]
 ) -> dict[relax.Var, Range]:
-    """Return the ranges of floats and integers; unknown ranges are the ranges of the types."""
+    """Return the ranges of floats and integers. Unknown ranges are the ranges of the types."""
     values = {b.var: b.value for b in bindings}
     found: dict[relax.Var, Range] = {}
     for variable in [*parameters, *values]:

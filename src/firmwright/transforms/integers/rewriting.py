@@ -139,7 +139,7 @@ class IntegerNetwork:
         self.plain[variable] = emit_with_name(self.builder, self.read(value), name)
 
     def read(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads the new variables; their types are the old types."""
+        """Return a value that reads the new variables, without a change of types."""
         if isinstance(value, relax.Var):
             return self.plain.get(value, value)
         if isinstance(value, relax.Tuple):
@@ -358,7 +358,7 @@ def find_input_axes(call: tvm.ir.Call) -> tuple[int, int] | None:
 
 
 def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
-    """Return the result of steps on whole numbers; the types of the steps define the arithmetic."""
+    """Return the result of steps on whole numbers. The types of the steps define the arithmetic."""
     with np.errstate(all="ignore"):
         for step in steps:
             numbers = step.compute(numbers)
@@ -383,7 +383,7 @@ def numbers_of(dtype: str) -> range:
 
 
 def make_numbers(numbers: Array, dtype: str) -> relax.Expr:
-    """Return a constant; it is a scalar if all numbers are equal."""
+    """Return a constant, which is a scalar if all numbers are equal."""
     if (numbers == numbers.flat[0]).all():
         numbers = numbers.reshape(-1)[0]
     return relax.const(np.asarray(numbers).astype(dtype), dtype)

@@ -24,7 +24,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on the tensor ``source``; ``compute`` maps source numbers to result numbers.
+    """An operator on the tensor ``source``. ``compute`` maps source numbers to result numbers.
 
     Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
     ``is_whole`` states whether results are whole numbers. With None, results are whole if the
