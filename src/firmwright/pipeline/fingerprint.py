@@ -1,7 +1,7 @@
 """Computes the digest of the files that a tool opens, and stores the digest per user.
 
-The tool must run to find these files, and the files are read for the digest. firmwright repeats the
-run and the reading only if the size, the times or the inode of a relevant file or folder change.
+The tool must run to find these files, and the files are read for the digest. The run and the
+reading are repeated only if the size, the times or the inode of a relevant file or folder change.
 """
 
 from __future__ import annotations
