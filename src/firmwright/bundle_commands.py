@@ -43,7 +43,6 @@ TRUSTED, UNTRUSTED = 0, 1
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one of these commands."""
     try:
         return COMMANDS[options.command](options)
     except UserError as error:
@@ -115,7 +114,10 @@ def run_image(options: argparse.Namespace) -> int:
 
 
 def read_size(name: str, text: str) -> int:
-    """Return the size in bytes of an option. Raises UserError if the text is not a size."""
+    """Return the number of bytes that an option states.
+
+    Raises UserError if the text is not a size.
+    """
     try:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError:

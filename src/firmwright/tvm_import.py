@@ -1,8 +1,8 @@
 """Checks the versions of TVM before its import, and skips slow parts that firmwright does not use.
 
-If PyTorch is installed, TVM imports PyTorch for modules that mix both, and because of a symbol
-conflict on Windows. The import needs 2 to 3 s in each process of a build. Only the importer of
-PyTorch programs needs PyTorch, and that importer imports PyTorch itself.
+If PyTorch is installed, TVM imports PyTorch for mixed modules and to prevent a symbol conflict on
+Windows. The import needs 2 to 3 s in each process of a build. Only the importer of PyTorch programs
+needs this import, and the importer imports PyTorch itself.
 
 TVM's runtime for several machines is in a library that TVM loads later. Therefore the import of
 this runtime fails, and TVM works without it. However, the trace of the failure reads the debug

@@ -71,7 +71,7 @@ def read_varint(stream: BinaryIO) -> int:
 
 
 def write_field(number: int, value: int | bytes) -> bytes:
-    """Return a field; no bytes for 0 and for an empty value, which are the defaults of a reader."""
+    """Return a field, or no bytes for the default values of readers: 0 and empty values."""
     if not value:
         return b""
     if isinstance(value, int):

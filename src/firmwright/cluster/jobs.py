@@ -190,7 +190,6 @@ class Workers:
                 self.judge(address, present[address])
 
     def list_present(self) -> dict[str, str]:
-        """Map the addresses of the workers to their names."""
         # `Client.scheduler_info` may return a list without workers, because dask updates the list
         # only every 2 s.
         ask = self.client.scheduler.identity

@@ -59,7 +59,6 @@ def add_commands(commands: Any) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one of the commands of ``firmwright``."""
     files = [argument for argument in options.arguments if "=" not in argument]
     if len(files) > 1:
         print(f"{' '.join(files)}: one fleet file at a time", file=sys.stderr)

@@ -98,7 +98,7 @@ def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
 
 
 def show(value: object) -> str:
-    """Return a value as a text; a dash if it is unknown."""
+    """Return a value as a text, or a dash for an unknown value."""
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, float):

@@ -91,7 +91,6 @@ def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
 
 
 def build_all(fleet: Fleet) -> int:
-    """Build all jobs and write the report."""
     watch = ProgressTable(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
     code = BUILT

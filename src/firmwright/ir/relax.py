@@ -79,7 +79,7 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of exactly this name, even if another variable has the name."""
     value = builder.normalize(value)
-    # If the name differed, TVM's canonical form would replace the variable in all its readers.
+    # With another name, TVM's canonical form would replace the variable in all readers.
     kind = relax.DataflowVar if builder.current_block_is_dataflow() else relax.Var
     variable = kind(name, value.ty)
     builder.emit_normalized(relax.VarBinding(variable, value))

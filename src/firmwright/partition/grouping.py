@@ -35,8 +35,10 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
-"""The maximum number of operators in a group. TVM recurses over a fused function and schedules
-its blocks in quadratic time, so thousands of operators would overflow the stack after minutes.
+"""The maximum number of operators in a group.
+
+TVM recurses over a fused function and needs quadratic time for the blocks. Thousands of operators
+would overflow the stack after minutes.
 """
 
 

@@ -44,7 +44,6 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the schemas."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.report.schemas")
     parser.add_argument("--check", action="store_true", help="report stale schemas without writing")
     options = parser.parse_args(arguments)

@@ -23,9 +23,7 @@ class Layout(Protocol):
         """Return the storage of a tensor of this shape."""
 
     def convert_function(self, function: Function) -> Function | None:
-        """Return a region's function on tensors in this layout, or None for unsupported
-        operators.
-        """
+        """Return a region's function on tensors in this layout, or None if unsupported."""
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> Function:
         """Return the function from the plain layout to this layout, or back if not ``inward``."""

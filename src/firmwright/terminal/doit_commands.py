@@ -204,7 +204,6 @@ def can_run(task: Task) -> bool:
 
 
 def list_all(task_file: ModuleType) -> TaskList:
-    """Return the tasks that `doit list --all` prints."""
     # Imported late, because other commands do not need the records.
     from firmwright.report.listings import ListedTask, TaskList
 

@@ -72,9 +72,7 @@ def keep_whole(numbers: Array) -> bool | None:
 
 
 def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, bool] | None:
-    """Return the tensor, the constant, and whether the constant is first; None without a
-    constant.
-    """
+    """Return the variable, the constant, and whether the constant is the first operand."""
     if not is_float(call) and not dtype_of(call).startswith("int"):
         return None
     for index in (1, 0):
