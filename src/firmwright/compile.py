@@ -95,7 +95,7 @@ def partition_network(
 
 
 def check_state_support(interface: ModelInterface, mix: Sequence[Device]) -> None:
-    """Raise UserError if the network has states and a device cannot keep them."""
+    """Raise UserError if the network has states and a device cannot keep states."""
     for device in mix if interface.states else ():
         if not device.target.keeps_states:
             raise UserError(

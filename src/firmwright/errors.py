@@ -30,7 +30,7 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """An error of the user. Its text states the remedy, and hides secret parts of addresses.
+    """An error of the user. The text states the remedy, and hides secret parts of addresses.
 
     Addresses are masked in this class, because messages go to terminals, to logs and to doit's
     state.

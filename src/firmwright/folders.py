@@ -1,8 +1,8 @@
 """Finds the folders of firmwright's files: one folder in a wheel, several in a checkout.
 
-Recipes, tasks, templates and toolchains are at the top of a checkout. In a wheel they are inside
-the package. Python imports them as ``firmwright.tasks`` and so on. Therefore the search path of the
-package also contains the top folder of the checkout.
+Recipes, tasks, templates and toolchains are at the top of a checkout. In a wheel these folders are
+inside the package. Python imports the folders as ``firmwright.tasks`` and similar names. Therefore
+the search path of the package also contains the top folder of the checkout.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ BUDGET = 10**11
 
 
 class Program(BackendRep):
-    """The program of a model. Its folder exists as long as this object."""
+    """The program of a model. The program's folder exists as long as this object."""
 
     def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
         self.interface = interface

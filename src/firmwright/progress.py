@@ -1,4 +1,4 @@
-"""Reports the progress of a stage: long loops report their steps, and a terminal shows them."""
+"""Reports the progress of a stage: long loops report steps, and a terminal shows the steps."""
 
 from __future__ import annotations
 

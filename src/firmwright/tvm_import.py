@@ -32,7 +32,7 @@ class WrongVersionError(UserError, ImportError):
 
 
 def check_versions() -> None:
-    """Raise WrongVersionError with the found and the expected versions if they differ."""
+    """Raise WrongVersionError with the found and the expected versions if the versions differ."""
     wrong = [each for each in find_versions() if each[1] != each[2]]
     if wrong:
         found = ", ".join(f"{name} {version}" for name, version, _ in wrong)

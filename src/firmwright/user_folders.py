@@ -1,4 +1,4 @@
-"""Finds the folders of the user that runs firmwright. In a container they may be missing."""
+"""Finds the folders of the user that runs firmwright. In a container the folders may be missing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LONGEST_LICENSE = 60
 class License:
     """A license: an SPDX ``expression``, or the ``name`` in a package's metadata.
 
-    Both fields are empty if no license is stated.
+    ``expression`` and ``name`` are empty if no license is stated.
     """
 
     expression: str = ""
@@ -31,7 +31,7 @@ class Component:
     """A part: ``kind`` is ``library``, ``model``, ``data`` or ``tool``.
 
     A part is in the firmware if it is ``included``. The build used the other parts to make the
-    firmware. ``version``, ``purl`` and ``sha256`` are empty if they are unknown.
+    firmware. ``version``, ``purl`` and ``sha256`` are empty for unknown values.
     """
 
     kind: str

@@ -64,8 +64,9 @@ def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
 
 
 def read_parts(content: bytes) -> McubootImage:
-    """Return the parts of an image. Raises struct.error or ValueError if they contradict each
-    other.
+    """Return the parts of an image.
+
+    Raises struct.error or ValueError if the parts contradict each other.
     """
     _, load, header, protected, size, flags, major, minor, revision, build, _ = HEADER.unpack_from(
         content

@@ -21,7 +21,7 @@ class Outcome:
     """The outcome of a job: the facts of its bundle, or the message ``failure``.
 
     ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is the cost of one
-    inference. Its ``unit`` is "cycles" or "instructions", and ``source`` is the method of
+    inference. The ``unit`` is "cycles" or "instructions", and ``source`` is the method of
     measurement. ``flash`` and ``ram`` are in bytes. ``offload`` is the percentage of
     multiply-accumulates that run on devices other than the target's last device. A number is None
     if it is unknown.

@@ -37,7 +37,8 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     """Return a complete bundle that has the policy's signatures and meets its requirements.
 
     Raises BrokenBundleError if the bundle or the envelope cannot be read. Raises
-    UntrustedBundleError if they do not meet the policy, and DiagnosticError if the policy is wrong.
+    UntrustedBundleError if the bundle does not meet the policy, and DiagnosticError if the policy
+    is wrong.
     """
     stated = load_document(policy, load_policy_schema())
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]

@@ -1,4 +1,4 @@
-"""Reads the reports inside bundles, and writes the page that compares two of them."""
+"""Reads the reports inside bundles, and writes the page that compares two reports."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
     """Return one envelope with all signatures, or None if ``envelopes`` is empty.
 
     The statements of all envelopes are equal. Raises BrokenBundleError if two signatures of one key
-    differ, because one of them must be wrong.
+    differ, because one signature must be wrong.
     """
     found = [parse_envelope(envelope, shown) for envelope in envelopes]
     if not found:

@@ -119,7 +119,10 @@ def run_here(
 
 
 def start(order: Order, lane: str, watched: int, scratch: Path, memory: Memory = NO_MEMORY) -> Copy:
-    """Start a job in a copy of this process. Its output is written to files in ``scratch``."""
+    """Start a job in a copy of this process.
+
+    The job's output is written to files in ``scratch``.
+    """
     files = scratch / f"{lane}.output", scratch / f"{lane}.errors", scratch / f"{lane}.report"
     for file in files:
         file.write_bytes(b"")

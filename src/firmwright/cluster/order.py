@@ -25,11 +25,11 @@ ReadOutput = Callable[[], str]
 class Order:
     """A job for a worker, which can read the same files. ``root`` is the repository.
 
-    ``program`` is a module. Its ``main`` has the arguments ``folder``, ``arguments`` and ``text``,
-    and returns the exit code. A separate program gets the end of a lifeline, the folder and the
-    arguments, and reads the text from its standard input. ``environment`` has variables that
-    replace the worker's variables. ``files`` maps the path of each file of the recipe, relative to
-    ``root``, to its SHA-256.
+    ``program`` is a module. The module's ``main`` has the arguments ``folder``, ``arguments`` and
+    ``text``, and returns the exit code. A separate program gets the end of a lifeline, the folder
+    and the arguments, and reads the text from its standard input. ``environment`` has variables
+    that replace the worker's variables. ``files`` maps the path of each file of the recipe,
+    relative to ``root``, to its SHA-256.
     """
 
     name: str

@@ -44,7 +44,7 @@ class Coder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded array: its bytes, and the number of instructions that decode them.
+    """An encoded array: its bytes, and the number of instructions of the decoder.
 
     If ``joined`` is set, the decoded bytes are signed digits, which the C code joins to integers.
     """

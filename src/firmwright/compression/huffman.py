@@ -1,8 +1,8 @@
 """Encodes bytes with canonical Huffman codes of at most 15 bits.
 
-The result begins with 15 bytes: the numbers of codes of 1 to 15 bits. Then the different bytes
-follow, in the order of their codes. Then the codes follow, the highest bit first. The decoder may
-read two more bytes at the end, but does not use them.
+The result begins with 15 bytes: the numbers of codes of 1 to 15 bits. The different bytes follow,
+in the order of their codes. The codes are at the end, the highest bit first. The decoder may read
+two more bytes at the end, but does not use them.
 """
 
 from __future__ import annotations

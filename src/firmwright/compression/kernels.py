@@ -1,4 +1,4 @@
-"""Rewrites kernels to decode their constants into scratch before they run."""
+"""Rewrites kernels to decode their constants into scratch before the computation."""
 
 from __future__ import annotations
 

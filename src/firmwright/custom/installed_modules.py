@@ -49,7 +49,7 @@ class InstalledCode:
 
 
 def find_installed(modules: Iterable[str]) -> InstalledCode:
-    """Return the installed code of these modules and of all modules that they import.
+    """Return the installed code of these modules and of all imported modules.
 
     ``modules`` are names of top-level modules and packages. The result excludes the standard
     library, firmwright and modules that are not installed.
@@ -125,7 +125,7 @@ def find_owners(module: str, folder: Path) -> frozenset[str]:
 
 
 def find_requirements(packages: Iterable[str]) -> set[str]:
-    """Return the names of these packages and of all installed packages that they require."""
+    """Return the names of these packages and of all required installed packages."""
     found: set[str] = set()
     waiting = list(packages)
     while waiting:
@@ -169,8 +169,7 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
 
 
 def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements of a tree in order. Expressions are omitted, because they import no
-    modules.
+    """Yield the statements of a tree in order. Expressions import no modules and are omitted.
 
     A stack replaces recursion, because a chain of ``elif`` may be deeper than Python's limit.
     """

@@ -1,9 +1,9 @@
 """Lists the source files of a ``python: module:function`` of a recipe.
 
-The search reads the sources and does not run them, because an up-to-date build must not execute
-custom code. Other files that the code reads must be named under ``files``. Examples are data, and a
-module whose name is composed at run time. :mod:`firmwright.models.relax.python_call` rejects a
-function that reads an unnamed file in the recipe's folder.
+The search reads the sources without a run, because an up-to-date build must not execute custom
+code. Other files that the code reads must be named under ``files``. Examples are data, and a module
+whose name is composed at run time. :mod:`firmwright.models.relax.python_call` rejects a function
+that reads an unnamed file in the recipe's folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads arrays from files, and converts them to the type and shape of an input."""
+"""Reads arrays from files, and converts the arrays to the type and shape of an input."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class WrongDigestError(UserError):
 def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
     """Return the bytes of a local model file.
 
-    Its digest is checked if the recipe states a digest.
+    The file's digest is checked if the recipe states a digest.
     """
     try:
         data = path.read_bytes()
@@ -102,8 +102,8 @@ def add_query(url: str) -> str:
 
     The variable contains addresses that are separated by spaces. An address that ends with ``/``
     before the query is valid for all files in this folder. Paths with ``..`` are excluded, because
-    they lead out of the folder. Therefore a query is sent only to the server and folder in its
-    entry. Raises UserError if an entry has no query.
+    these paths lead out of the folder. Therefore a query is sent only to the server and folder in
+    its entry. Raises UserError if an entry has no query.
     """
     address, _, query = url.partition("?")
     is_plain = {".", ".."}.isdisjoint(unquote(address).replace("\\", "/").split("/"))

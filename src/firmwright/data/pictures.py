@@ -1,8 +1,8 @@
 """Reads pictures as inputs. Pillow resizes with integers, so results are equal on all machines.
 
-Pillow's ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a
-picture. OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore
-the results differ slightly from the results of OpenCV if a picture becomes much smaller.
+Pillow's ``bilinear`` and ``bicubic`` filters use every pixel of the original to shrink a picture.
+OpenCV's filters with these names use only the nearest four or sixteen pixels. Therefore the results
+differ slightly from the results of OpenCV if a picture becomes much smaller.
 """
 
 from __future__ import annotations

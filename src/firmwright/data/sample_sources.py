@@ -43,8 +43,8 @@ class Preprocess(msgspec.Struct, frozen=True):
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
     side. ``filter`` is a filter of Pillow. ``crop`` is the (width, height) of the middle part to
-    keep. Then every channel is (pixel - mean) / std with pixels 0 to 255, in single precision. At
-    the end, the axes are permuted to ``layout``.
+    keep. At the end, every channel is (pixel - mean) / std with pixels 0 to 255, in single
+    precision. At the end, the axes are permuted to ``layout``.
     """
 
     colour: str = "RGB"

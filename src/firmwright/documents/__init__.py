@@ -1,1 +1,1 @@
-"""Reads YAML files of users with the position of each value, and checks them with a schema."""
+"""Reads users' YAML files with the position of each value, and checks values with a schema."""

@@ -68,7 +68,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Chain:
-    """The document of layers, its nodes, and all files in the order in which they merge.
+    """The document of layers, its nodes, and all files in the order of the merges.
 
     ``removed`` has the position of each ``null`` that removed a key. ``files`` has the SHA-256 of
     each file. ``findings`` are errors of YAML and of merges.
@@ -85,7 +85,7 @@ class Chain:
 class Reader:
     """Reads files after their bases. A file that several files extend is read once.
 
-    ``merged`` are the documents in the order in which they merge.
+    ``merged`` are the documents in the order of the merges.
     """
 
     documents: dict[str, Document] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Loads YAML files that a user writes, and checks them with a JSON schema.
+"""Loads YAML files of users, and checks the files with a JSON schema.
 
 Use ``load_document``. The function reports all findings of a file in one DiagnosticError, with the
 line and column of each finding.
@@ -60,7 +60,7 @@ class Document:
 
 
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
-    """Read, validate and complete a YAML file. Its data has the schema's defaults.
+    """Read, validate and complete a YAML file. The data has the schema's defaults.
 
     Messages name the file ``shown_as``. The default is ``path``. Raises DiagnosticError with all
     findings if the file cannot be read, is not YAML or does not fit the schema.
@@ -83,7 +83,7 @@ def check_document(
 ) -> tuple[Document, list[Diagnostic]]:
     """Parse and validate ``content``. Return the document with defaults, and the findings.
 
-    A caller can add findings before it raises all of them. Raises DiagnosticError if ``content``
+    A caller can add findings before the errors are raised. Raises DiagnosticError if ``content``
     has no data.
     """
     document, found = parse_document(content, shown)

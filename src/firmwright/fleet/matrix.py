@@ -54,7 +54,7 @@ class Matrix:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, pointer: Pointer, recipe: Layers, overrides: Mapping[str, str]) -> None:
-        """Add a job. Jobs with equal names are an error, because they would share a folder."""
+        """Add a job. Jobs with equal names are an error, because both jobs would use one folder."""
         job = make_job(recipe, {name: self.rebase(name, text) for name, text in overrides.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:

@@ -1,7 +1,7 @@
 """Follows the operators of a layer backward: clips, reshapes, an addition, the sums of products.
 
 ``definitions`` maps each variable to its value. The functions start at a value and skip the
-operators that computed it. They return the value before these operators.
+operators that computed it. The result is the value before these operators.
 """
 
 from __future__ import annotations

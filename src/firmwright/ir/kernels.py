@@ -94,7 +94,7 @@ class LibraryFunction:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A C source or header of the project. Its text is equal in all kernels that share the file."""
+    """A C source or header of the project. The text is equal in all kernels that share the file."""
 
     name: str
     text: str
@@ -117,7 +117,7 @@ class Kernel:
     of the ``headers`` declares this function. ``events`` maps the wait function of another device
     to a function of this device. This function makes the next job wait for the other device's jobs,
     while the processor continues. ``files`` are sources of the project that the body calls.
-    ``in_place`` names the inputs whose memory the only output may use. Such an input has the
+    ``in_place`` names the inputs whose memory the only output may use. These inputs have the
     output's size and type. Each element of the input is read only before the output's element with
     equal index is written. ``stored`` is None for a kernel without weights.
     """

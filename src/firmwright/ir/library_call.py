@@ -81,7 +81,7 @@ def build_call_block(
 ) -> tirx.Stmt:
     """Return the call as a block that declares its reads and writes.
 
-    Schedules need the declarations, because they do not see accesses by pointers.
+    Schedules need the declarations, because schedules ignore accesses by pointers.
     """
     block = SBlock([], full_regions(ins), full_regions(outs), function, tirx.Evaluate(call))
     return SBlockRealize([], True, block)

@@ -266,7 +266,7 @@ def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
 
 
 def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function]) -> tvm.IRModule:
-    """Return the module with these functions. They replace functions with equal names."""
+    """Return the module with these functions. The functions replace functions with equal names."""
     variables = {v.name_hint: v for v in module.functions}
     new = {
         variables.get(name) or tvm.ir.GlobalVar(name): function.with_attr("global_symbol", name)

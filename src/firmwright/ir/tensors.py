@@ -12,8 +12,9 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 SIXTEEN_BIT_FLOATS = frozenset({"float16", "bfloat16"})
-"""Types that C99 lacks. Their numbers are stored as bit patterns in uint16_t and computed in
-float32.
+"""Types that C99 lacks.
+
+The numbers are stored as bit patterns in uint16_t and computed in float32.
 """
 
 STORED_AS = {

@@ -47,7 +47,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a configuration. Its relative paths start at ``folder``."""
+    """The text of a configuration. Relative paths in the text start at ``folder``."""
 
     shown: str
     folder: Path

@@ -69,7 +69,7 @@ def partition_by_cost(
 ) -> tuple[IRModule, Partition]:
     """Return the cheapest partition, in the form that :func:`partition_module` returns.
 
-    Raises CostError if a device that accepts operators states no costs for them.
+    Raises CostError if a device that accepts operators states no costs for operators.
     """
     if len(mix) == 1:
         return partition_module(module, interface, mix)
@@ -185,8 +185,8 @@ class Network:
     def find_users(self, roots: Mapping[str, str]) -> Mapping[str, list[int | None]]:
         """Return the users of each tensor: its writer, then its readers.
 
-        The writer is None for inputs of the network. Tensors with one root count as one tensor.
-        Then views are not users.
+        The writer is None for inputs of the network. Tensors with one root count as one tensor,
+        without views as users.
         """
         whole = all(name == root for name, root in roots.items())
         users: dict[str, list[int | None]] = {roots[n]: [None] for n in self.partition.inputs}

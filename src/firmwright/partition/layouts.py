@@ -3,7 +3,7 @@
 Regions of a device with a special layout read and write that layout. The network's inputs and
 outputs are plain. Some regions of other devices support both layouts. The layout of these regions
 is the layout with the lowest cost over the whole graph. The writer of a tensor decides the tensor's
-layout. If readers need the other layout, they share one transform. So a tensor costs at most one
+layout. All readers that need the other layout share one transform. So a tensor costs at most one
 transform, and the choice with the minimum total cost is a minimum cut.
 """
 

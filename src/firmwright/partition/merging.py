@@ -14,9 +14,9 @@ def merge_acyclic(
     """Return the nodes of ``taken`` as regions, in the order of ``nodes``.
 
     ``nodes`` are in an order of execution. ``reads`` maps each node to the nodes whose results it
-    reads. Two regions are merged if one reads the other and no path between them passes through a
-    third region. With a path through a third region, each of the two regions would wait for the
-    other.
+    reads. Two regions are merged if one reads the other and no path between the regions passes
+    through a third region. With a path through a third region, each of the two regions would wait
+    for the other.
     """
     region_of = {node: {node} for node in nodes}
     for node in nodes:

@@ -50,7 +50,7 @@ def partition_module(
     """Assign every operator of ``main`` to a region on the first device that accepts it.
 
     The last device of the mix is the fallback. Returns a module with one Relax function per region
-    (and the TIR functions that they call), and the graph over them.
+    (and the called TIR functions), and the graph over the functions.
     """
     module, macs = prepare_network(module, interface, mix)
     choices = ask_devices(module, mix)
@@ -169,9 +169,9 @@ def find_views(
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
     """Return the byte offsets of the parts of tensors, and the tensors that consist of parts.
 
-    Both are empty if a device of the mix has a special layout, because parts would have other
-    offsets. Both are also empty if the last device is a separate core, because loads may need more
-    alignment.
+    The results are empty if a device of the mix has a special layout, because parts would have
+    other offsets. The results are also empty if the last device is a separate core, because loads
+    may need more alignment.
     """
     *_, last = choices.mix
     if last.target.core or any(device.target.layout(device.context) for device in choices.mix):
@@ -213,7 +213,7 @@ def output_names(interface: ModelInterface) -> list[str]:
 
 
 def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:
-    """Name the results of ``main`` as in the source model, because importers do not name them."""
+    """Name the results of ``main`` as in the source model. Importers do not name results."""
     _, outputs = read_graph(module)
     named = zip(outputs, output_names(interface), strict=True)
     own = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
@@ -246,8 +246,8 @@ def make_binding_kind(
     """Return a function that maps a binding to its fusion kind.
 
     If ``fuse_layers`` is False, every operator is a separate group. Operators between a dequantize
-    and a quantize are an exception, because they are one operator of the quantized model, with one
-    rounding.
+    and a quantize are an exception, because all of them are one operator of the quantized model,
+    with one rounding.
     """
     kind = make_kind_lookup(module)
 

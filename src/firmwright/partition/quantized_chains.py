@@ -76,10 +76,10 @@ def find_quantized_chains(
 ) -> Iterator[QuantizedChain]:
     """Yield the chains of a function that begin with an operator of ``kinds``, such as "conv2d".
 
-    Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
-    only reader of the previous operator, and its other operands are also stored tensors. All float
-    operands of a chain are dequantized. No other operator reads a float result of a chain. If an
-    operator violates these conditions, neither the operator nor the operators before it are in a
+    Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each operator
+    is the only reader of the previous operator. The other operands are also stored tensors. All
+    float operands of a chain are dequantized. No other operator reads a float result of a chain. If
+    an operator violates these conditions, neither the operator nor the operators before it are in a
     chain.
     """
     if function != "main":

@@ -1,4 +1,4 @@
-"""Finds operators that need no code, because they only select a part of a tensor or join tensors.
+"""Finds operators without code, which only select a part of a tensor or join tensors.
 
 A part needs only a pointer. An operator may write its result directly into a joined tensor.
 """

@@ -1,9 +1,9 @@
 """Computes a detection in numpy, as the reference of the firmware's C code.
 
-The source of the formulas is docs/howto/detection.md, not the C code. Both compute in single
-precision. Only numpy's exponentials and similar functions use double precision. Both drop boxes
-that are not finite or have no area. Boxes with equal scores keep the order of their cells: by head,
-anchor, row, column.
+The source of the formulas is docs/howto/detection.md, not the C code. This module and the C code
+compute in single precision. Only numpy's exponentials and similar functions use double precision.
+Both programs drop boxes that are not finite or have no area. Boxes with equal scores keep the order
+of their cells: by head, anchor, row, column.
 """
 
 from __future__ import annotations

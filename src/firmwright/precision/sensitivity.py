@@ -105,9 +105,7 @@ class Sensitivity:
         missing = [name for name, found in kept.items() if found is None]
         moments = self.measure_moments(missing)
         if missing:
-            _ = (
-                self.wanted
-            )  # computed before the threads start, because they would compute it twice
+            _ = self.wanted  # computed once, before the threads start
         with ThreadPoolExecutor(threads) as pool:
             found = pool.map(lambda name: self.measure_layer(name, moments), missing)
             report("layers", len(kept) - len(missing), len(kept))
@@ -205,7 +203,7 @@ class Sensitivity:
 
     @cached_property
     def session(self) -> Any:
-        """The float network. Its weights are inputs whose defaults are the original weights."""
+        """The float network. The weights are inputs whose defaults are the original weights."""
         model = deepcopy(self.model)
         for weight in self.weights.values():
             tensor = self.constants[weight.name]

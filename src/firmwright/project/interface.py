@@ -47,7 +47,8 @@ class InterfaceTensor:
     ``member`` is the tensor's name in the structs of the header, and ``name`` is its name in the
     model. ``elements`` and ``bytes`` are the size in memory. Real values are ``scale`` * (value -
     ``zero_point``). Both parameters are null if the tensor is not quantized. ``layout`` names the
-    axes, such as NCHW, if the recipe states them. ``storage`` is null if the elements are in order.
+    axes, such as NCHW, if the recipe states names. ``storage`` is null if the elements are in
+    order.
     """
 
     member: str
@@ -101,7 +102,7 @@ class NetworkInterface:
     static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the size of the
     working memory in each memory. ``constant_bytes`` is the size of weights, biases and scales.
     ``class_names`` are the recipe's class names, if the recipe states names. A network that keeps
-    tensors between runs has ``states``. Then the function ``reset`` sets them to their initial
+    tensors between runs has ``states``. The function ``reset`` sets these tensors to their initial
     values.
     """
 

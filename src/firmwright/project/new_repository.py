@@ -100,8 +100,8 @@ def describe_model(
     ``find_ranges`` returns the limits of each network input that is an index, or None.
     ``signature`` selects a network of the model. ``shapes`` are the shapes of inputs with open
     lengths, and ``values`` are the values of inputs that become constants. ``open_shapes`` of the
-    result are the shapes that are still open. Then the inputs and outputs are unknown. Raises
-    UserError if the model cannot be read, or if the arguments do not fit the model.
+    result are the shapes that are still open. If shapes are open, the inputs and outputs are
+    unknown. Raises UserError if the model cannot be read, or if the arguments do not fit the model.
     """
     if advice := describe_saved_model(Path(model), model):
         raise UserError(f"{model}: {advice}")
@@ -161,7 +161,8 @@ def import_one_sample(
 def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
     """Return the shapes for one sample of a model that was exported for any number of samples.
 
-    Raises ``error`` if lengths after the first axis are open, because only the user can state them.
+    Raises ``error`` if lengths after the first axis are open, because only the user can state these
+    lengths.
     """
     found = {}
     for name, (_, *others) in error.shapes.items():

@@ -80,7 +80,7 @@ def slot_variables(
 def digest_interface(interface: NetworkInterface, architecture: str) -> str:
     """Return the SHA-256 of all facts that a firmware needs to use a network.
 
-    Names of inputs and outputs count if there are several, because they could be confused.
+    Names of inputs and outputs count if there are several, to prevent confusion.
     """
     known = {
         "inputs": list_known(interface.inputs),

@@ -37,8 +37,8 @@ def correct_biases(
 ) -> onnx.ModelProto:
     """Return ``rounded`` with biases that restore each layer's mean in ``model``.
 
-    Both are one float network. The weights of ``rounded`` may be rounded. Layers without a bias do
-    not change.
+    ``rounded`` and ``model`` are one float network. The weights of ``rounded`` may be rounded.
+    Layers without a bias do not change.
     """
     result = deepcopy(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)

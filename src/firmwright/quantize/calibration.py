@@ -124,7 +124,7 @@ def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
     """Rebuild a histogram with wider bins if a sample has a much larger range.
 
     The collector keeps the width of the first sample's bins. If the first sample's values were
-    almost zero, so many narrow bins would be needed that they fill the memory.
+    almost zero, the number of narrow bins would exceed the memory.
     """
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]

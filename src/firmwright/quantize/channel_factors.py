@@ -41,7 +41,7 @@ def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the graph. Depthwise convolutions of one tap replace nodes with factors and offsets.
 
     Several nodes in a row become one convolution. Nodes with one factor for all channels stay,
-    because they only change the scale and need no integer product. All shapes must be known.
+    because a change of the scale needs no integer product. All shapes must be known.
     """
     lines = find_lines(model)
     if not lines:

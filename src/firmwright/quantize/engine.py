@@ -232,8 +232,8 @@ def choose_activation_params(
 def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
     """Return the interval that the operator of a result defines, or None.
 
-    The interval of a gate is also defined. Its steps are a power of two, so that its products with
-    other tensors are exact in float32.
+    The interval of a gate is also defined. The interval's steps are a power of two, so that
+    products with other tensors are exact in float32.
     """
     if maker is None:
         return None

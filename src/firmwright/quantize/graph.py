@@ -73,7 +73,8 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
 def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     """Raise UserError if constants or inputs are 16-bit floats.
 
-    ONNX Runtime would compute them in float32 after casts, which hide weights from the quantizer.
+    ONNX Runtime would compute 16-bit floats in float32 after casts, which hide weights from the
+    quantizer.
     """
     types = {i.name: i.data_type for i in graph.initializer}
     types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}

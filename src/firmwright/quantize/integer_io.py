@@ -1,4 +1,4 @@
-"""Converts inputs and outputs to integers, so that the firmware does not convert them."""
+"""Converts inputs and outputs to integers, so that the firmware needs no conversion."""
 
 from __future__ import annotations
 

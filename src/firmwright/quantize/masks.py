@@ -21,7 +21,7 @@ from firmwright.quantize.graph import (
 MASKED = -1e4
 """The maximum value of a mask.
 
-The softmax is 0 if a score is replaced by this value or increased by it.
+The softmax is 0 if this value replaces a score or is added to a score.
 """
 MARGIN = 10.0
 """The distance of a masked score from the minimum score. The weight of the masked score is

@@ -128,8 +128,8 @@ def choose_pow2_params(
 
     A positive end may be one step beyond the largest integer, and is clamped. Signed integers reach
     that step on the negative side, and probabilities of 1 need no doubled scale. Smaller powers
-    clamp the largest values. They are compared by their mean squared errors over the distribution.
-    If ``distribution`` is None, the result is the covering power.
+    clamp the largest values. The powers are compared by the mean squared errors over the
+    distribution. If ``distribution`` is None, the result is the covering power.
     """
     steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)

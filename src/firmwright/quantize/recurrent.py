@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 def write_out_steps(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Array]:
     """Replace recurrent layers in the graph. Return the known states before their first steps.
 
-    The states become inputs so that they are not folded. :func:`store_states` makes them constants.
+    The states become inputs to prevent folding. :func:`store_states` makes them constants.
     """
     stored = [i for i in model.graph.initializer if is_initial_state(i.name)]
     states = {i.name: numpy_helper.to_array(i) for i in stored}

@@ -111,8 +111,8 @@ def find_exponent_bounds(
 ) -> Iterator[ExponentBound]:
     """Yield the bounds that sums require of their results' scales.
 
-    Scales of inputs only become larger later. Then the scale of a weight, which its bias may have
-    raised, can only become smaller. Therefore the bounds are still sufficient.
+    Scales of inputs only become larger later. Therefore the scale of a weight, which the bias may
+    have raised, can only become smaller. Therefore the bounds are still sufficient.
     """
     scales = {
         w.name: choose_weight_params(

@@ -1,1 +1,1 @@
-"""Repeats builds, and compares them with a bundle, a revision, or a second build."""
+"""Repeats builds, and compares the results with a bundle, a revision, or a second build."""

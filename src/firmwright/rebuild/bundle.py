@@ -1,8 +1,9 @@
 """Builds a bundle again from its content, and compares the two bundles file by file.
 
 The recipe, its lock, and descriptions of platforms are in the bundle. The bundle does not contain
-the user's files (model, samples, Python), because they may be large or secret. The digests in the
-manifest identify these files in the bundle, in the folder that the user names, and in mirrors.
+the user's files (model, samples, Python), because these files may be large or secret. The digests
+in the manifest identify these files in the bundle, in the folder that the user names, and in
+mirrors.
 """
 
 from __future__ import annotations

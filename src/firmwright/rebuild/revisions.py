@@ -60,7 +60,7 @@ def run_git(*arguments: str) -> str:
     """Return the output of a git command. Raises UserError if the command fails.
 
     The command reads no repository among the tracked files of another repository, and fetches no
-    files. Both would run programs from the configuration of a repository.
+    files. Both actions would run programs from the configuration of a repository.
     """
     command = ("git", "-c", "safe.bareRepository=explicit", *arguments)
     variables = {**os.environ, "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}

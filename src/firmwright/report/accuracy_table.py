@@ -1,4 +1,4 @@
-"""Formats the accuracy of networks as text: a table, and the thresholds that they miss."""
+"""Formats the accuracy of networks as text: a table, and the missed thresholds."""
 
 from __future__ import annotations
 

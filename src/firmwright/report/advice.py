@@ -15,13 +15,13 @@ class Advice:
     """A change of the model or of the build, or the reason why no change helps.
 
     ``change`` is the sentence, such as ``strides [1, 2] → [1, 1]``. ``layers`` are the names of the
-    changed layers, and ``device`` is their device after the change. ``moves`` is true if they run
-    on another device before the change.
+    changed layers, and ``device`` is their device after the change. ``moves`` is true if the layers
+    run on another device before the change.
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
-    (microseconds). ``saves`` is None if no cost model covers the layers. Then ``costs`` is the
-    estimated current time of the layers in ``unit``, or None. ``crossings`` is the number of the
-    layers' tensors that pass between devices. ``stays`` is true for layers without a known
+    (microseconds). ``saves`` is None if no cost model covers the layers. In this case, ``costs`` is
+    the estimated current time of the layers in ``unit``, or None. ``crossings`` is the number of
+    the layers' tensors that pass between devices. ``stays`` is true for layers without a known
     improvement.
     """
 

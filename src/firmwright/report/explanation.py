@@ -84,8 +84,8 @@ def explain(
 ) -> Explanation:
     """Return the explanation of a partition. ``devices`` are the devices of the mix, in order.
 
-    ``kernels`` maps the names of regions to the variants of their C code, if they are known.
-    ``memories`` has the memories of the regions' parts.
+    ``kernels`` maps the names of regions to the known variants of the C code. ``memories`` has the
+    memories of the regions' parts.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(

@@ -91,7 +91,7 @@ class Inspection:
 
     ``kind`` is ``bundle``, ``elf``, ``mcuboot``, ``network`` (the image of a network) or
     ``archive`` (the archive of a device's compiler). ``manifest`` is the bundle's manifest; null
-    for an image. Its form is ``manifest.schema.json``, or ``networks.schema.json`` if the firmware
+    for an image. The form is ``manifest.schema.json``, or ``networks.schema.json`` if the firmware
     has several networks.
     """
 

@@ -109,8 +109,8 @@ class ReportedLayer:
     the platform has several memories to choose from. ``stored`` is the size of its weights, if any.
 
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
-    schedule and the positions of its results. ``time`` is None if no instructions were counted.
-    Then ``estimated_us`` has microseconds if the platform states its timing.
+    schedule and the positions of its results. ``time`` is None if no instructions were counted. In
+    this case, ``estimated_us`` has microseconds if the platform states the timing.
     """
 
     number: int

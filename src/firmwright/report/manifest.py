@@ -174,9 +174,9 @@ class Manifest:
 
     ``build_id`` has 40 hexadecimal digits, and is also in the firmware and in the network's header.
     ``recipe.sha256`` is the digest of the resolved recipe, with defaults and overrides. ``files``
-    are all files of the bundle except the manifest, and their sizes in bytes. ``layers`` are in the
-    order in which they run. ``versions`` has the tools that affect the bytes. ``stages`` has a
-    sentence for each stage of the build.
+    are all files of the bundle except the manifest, and their sizes in bytes. ``layers`` are in
+    order of execution. ``versions`` has the tools that affect the bytes. ``stages`` has a sentence
+    for each stage of the build.
 
     ``run`` is null if the firmware did not run. ``not_run`` has the reason. ``timeline`` is null if
     the emulator counts no instructions. ``comparison`` needs counted instructions and the recipe's

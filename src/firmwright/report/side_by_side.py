@@ -30,7 +30,7 @@ NOT_SHOWN = frozenset({"device of an operator", "time"})
 class LayerPair:
     """The layers of both builds that compute the operators in ``title``.
 
-    ``before`` and ``after`` are the devices. The costs are None if they are unknown.
+    ``before`` and ``after`` are the devices. Unknown costs are None.
     """
 
     title: str

@@ -55,7 +55,7 @@ OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
 
 
 COLORS = ("#9ecbff", "#ffc9a1", "#d9c7ff", "#a3e8de", "#ffc4e4", "#ebe79b")
-"""Backgrounds of the devices, in the order of the target. The text on them is black."""
+"""Backgrounds of the devices, in the order of the target. The text on the backgrounds is black."""
 LOW, HIGH = "#ffffff", "#ff8f5a"
 """The ends of the color scale for numbers."""
 

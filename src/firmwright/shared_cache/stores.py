@@ -60,7 +60,7 @@ class PatientStore:
     """Wraps a store and uses it only while it works, so that a build does not wait repeatedly.
 
     A store that cannot be read is not used again. A slow store is also not used again, because each
-    stage would wait for it. A store that cannot be written is still read.
+    stage would wait for the store. A store that cannot be written is still read.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Compares the firmware's outputs with the reference or, if they differ, with float64 results."""
+"""Compares the firmware's outputs with the reference or, if different, with float64 results."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def judge(
     """Compare the firmware's batches. Return the chosen reference and the agreement.
 
     ONNX Runtime adds products in float32, and deep networks increase the rounding errors. Therefore
-    outputs beyond the tolerance are accepted if they agree with the model in float64. Raises
-    UserError if the outputs agree with neither reference. Then samples and outputs are written to a
-    file. If rounding does not explain the difference, the message names the first layer that
-    differs.
+    outputs beyond the tolerance are accepted in case of agreement with the model in float64. Raises
+    UserError if the outputs agree with neither reference. In this case, samples and outputs are
+    written to a file. If rounding does not explain the difference, the message names the first
+    layer that differs.
     """
     case = Case(job, interface, found)
     wrong = False

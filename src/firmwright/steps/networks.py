@@ -154,7 +154,7 @@ def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agr
 
 
 def describe_result(job: Job) -> str:
-    """Return a line that states the exactness of the networks, or that they were not run."""
+    """Return a line that states the exactness of the networks, or that the networks did not run."""
     if not job.has_stage("run"):
         return "not run"
     ran = artifacts.NETWORKS_RUN.read(job)

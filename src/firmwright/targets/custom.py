@@ -37,7 +37,7 @@ TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepa
 
 
 class CustomTarget:
-    """A custom target. Its errors and its invalid results are reported with the user's file.
+    """A custom target. Errors and invalid results of the target are reported with the user's file.
 
     During each call, the import path starts with ``folder``, unless a ``package`` has installed the
     target.

@@ -1,7 +1,7 @@
 """Defines doit's commands for every folder of a repository. Failures are reported in one line.
 
-The entry points ``doit.COMMAND`` replace doit's commands, also for other task files. They differ
-from doit's commands only in failures, and in the output of `doit clean` and `doit info`.
+The entry points ``doit.COMMAND`` replace doit's commands, also for other task files. These commands
+differ from doit's commands only in failures, and in the output of `doit clean` and `doit info`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class StageReporter(ConsoleReporter):  # type: ignore[misc]
     """Shows the running stages. A failed stage prints its message once, on stderr.
 
-    Stages may run in separate processes. Their notes are in their results, and their progress comes
-    through a queue.
+    Stages may run in separate processes. The results contain the notes, and a queue transfers the
+    progress.
     """
 
     desc = "one line for each stage, and a table of the results"
@@ -151,7 +151,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
 
     def show_head(self, title: str) -> None:
-        """Print the recipe and platform of the next lines if they differ from the last lines."""
+        """Print the recipe and platform of the next lines if the last lines had others."""
         if self.shown != title:
             self.screen.print_head(title)
         self.shown = title

@@ -38,7 +38,7 @@ class Ranges:
     """The smallest and the largest number in each channel along an axis of a tensor.
 
     The numbers are stored integers, or the real numbers that the integers represent. For real
-    numbers, ``reach`` is the largest magnitude before a clip, because kernels scale before they
+    numbers, ``reach`` is the largest magnitude before a clip, because kernels scale before the
     clip.
     """
 

@@ -40,7 +40,7 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, in which convolutions that forms compute have the layout NHWC.
 
-    The forms compute quantized convolutions. They also compute float32 convolutions with two
+    The forms compute quantized convolutions. The forms also compute float32 convolutions with two
     dimensions, constant weights, and either one group or as many groups as channels. If no
     convolution has another layout, the module is returned unchanged.
     """
@@ -298,7 +298,7 @@ class ChannelsLast:
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
         """Return a result without height and width, which has no layout, or None.
 
-        Such a result is a reshape of single pixels, or a reduction of height and width.
+        The result is a reshape of single pixels, or a reduction of height and width.
         """
         name = operator_name(value)
         if name not in ("relax.reshape", *REDUCTIONS) or value.args[0] not in self.last:

@@ -115,9 +115,9 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
     """Yield the rewrites of these names in order, after the rewrites that they require.
 
-    Rewrites that run after the canonical rewrites do not require other rewrites. If the
-    prerequisites ran again, they would fold the operators that keep sums defined. Then an
-    accelerator's rules would not match these operators.
+    Rewrites that run after the canonical rewrites do not require other rewrites. A second run of
+    the prerequisites would fold the operators that keep sums defined. An accelerator's rules would
+    then not match these operators.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

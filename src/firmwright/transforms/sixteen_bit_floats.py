@@ -51,7 +51,7 @@ def uses_16bit_floats(call: tvm.ir.Call) -> bool:
 
 
 def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
-    """Cast through float32. 64-bit floats are cast directly, so that they are rounded only once."""
+    """Cast through float32. 64-bit floats are cast directly and rounded only once."""
     source = cast.args[0]
     if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
         return cast

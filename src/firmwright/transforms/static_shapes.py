@@ -28,7 +28,7 @@ NUMPY_FUNCTIONS = relax_names(
 )
 """The operators with which exporters and importers compute shapes and limits.
 
-Their names are the names in numpy.
+The operators have the names of numpy's functions.
 """
 
 

@@ -139,7 +139,10 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Return whether a tensor has sums of few 8-bit numbers. Their products cannot overflow."""
+    """Return whether a tensor has sums of few 8-bit numbers.
+
+    Products of 8-bit numbers cannot overflow.
+    """
     if isinstance(value, relax.Tuple):
         return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):

@@ -30,7 +30,7 @@ def tune(job: Job) -> None:
     """Write the fastest variant of each layer into the tuned file of the recipe.
 
     Raises UserError if instructions cannot be counted, or if the default variants do not build.
-    Other trials may fail. Then their variants are ignored.
+    Other trials may fail. The variants of failed trials are ignored.
     """
     refuse_uncounted(job)
     read_all(job)  # raises the error of a damaged file before the first trial

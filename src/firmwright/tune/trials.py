@@ -84,7 +84,10 @@ def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
 
 
 def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Run the trials on this machine. They share the results of the stages before the kernels."""
+    """Run the trials on this machine.
+
+    The trials share the results of the stages before the kernels.
+    """
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
     return run_here(orders, read_trial, side_by_side, ClusterObserver(job), Stop())
 

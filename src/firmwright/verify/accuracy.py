@@ -25,7 +25,7 @@ Metric = Callable[[OutputsByName, Array | None], float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Outputs of several networks on equal samples, and the programs that computed them.
+    """Outputs of several networks on equal samples, and the programs that computed the outputs.
 
     ``networks`` has the outputs as real numbers. :class:`AccuracyRecord` describes the other
     attributes.

@@ -1,4 +1,4 @@
-"""Finds quantizations in a run whose integers differ because of rounding before them.
+"""Finds quantizations in a run whose integers differ because of an earlier rounding.
 
 A layer with int8 weights and float activations quantizes its input in each run. If a float is close
 to the middle between two integers, rounding in earlier layers determines the integer.
@@ -78,7 +78,7 @@ def quantize(values: Array, numbers: Array) -> Array:
     """Return float32 rows as integers minus their zero points, like dynamic_range.h in C.
 
     ``numbers`` are the scale, the steps of one unit and the zero point of each row of the firmware.
-    They contain the zero points and show whether a row is symmetric.
+    The numbers contain the zero points and show whether a row is symmetric.
     """
     low, high = (find(values, axis=-1, keepdims=True) for find in (np.min, np.max))
     scale, point = numbers[..., 0:1], numbers[..., 2:3]

@@ -1,6 +1,6 @@
 """Defines the records of the stages run and accuracy.
 
-Their files are ``run/run.json`` and ``accuracy/accuracy.json``.
+The files are ``run/run.json`` and ``accuracy/accuracy.json``.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class RunRecord(Agreement):
     that the recipe names, and empty for random samples. ``drawn`` maps inputs to the limits of
     their random floats.
 
-    Instructions are counted inside the network's run function. They are None, or empty, if the
-    emulator cannot count. ``instructions`` is the mean of one inference, rounded down.
+    Instructions are counted inside the network's run function. The counts are None, or empty, if
+    the emulator cannot count. ``instructions`` is the mean of one inference, rounded down.
     ``instructions_total`` is the sum over all samples, and ``instructions_by_function`` divides it
     by function. ``instructions_by_region`` has the instructions of a region's function and of all
-    functions that it calls. The instructions of an emulated device while another device waits for
-    it are only in ``instructions_by_function``.
+    functions that it calls. The instructions of an emulated device during the waiting of another
+    device are only in ``instructions_by_function``.
 
-    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions; they
-    are None and empty if the cycles are unknown. ``cycles_source`` is the method that determines
-    the cycles. ``cycles_by_function`` divides all cycles by function. ``stalls`` has the cycles of
-    each kind in which no instruction retired, if the emulator reports them.
+    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions. The
+    values are None and empty if the cycles are unknown. ``cycles_source`` is the method that
+    determines the cycles. ``cycles_by_function`` divides all cycles by function. ``stalls`` has the
+    cycles of each kind in which no instruction retired, if the emulator reports stalls.
 
     ``counts`` are the events that emulated devices counted in all samples: transfers, calls between
     cores, and their bytes.
@@ -124,7 +124,7 @@ class BoxRates:
 class BoxAccuracy:
     """The accuracy of boxes.
 
-    Boxes match if they overlap by at least ``iou``. ``right`` is a number.
+    Boxes match if the boxes overlap by at least ``iou``. ``right`` is a number.
     """
 
     iou: float
@@ -137,8 +137,8 @@ class AccuracyRecord:
     """The accuracy of networks, compared with a reference network on the samples of `evaluate`.
 
     The first network is the reference of the other networks. The networks are ``float32``,
-    ``quantized`` and ``firmware``. If the build does not quantize the model, they are ``reference``
-    and ``firmware``.
+    ``quantized`` and ``firmware``. If the build does not quantize the model, the networks are
+    ``reference`` and ``firmware``.
 
     ``samples`` are the digests of the samples. ``calibrated`` is the number of samples that the
     calibration also used. ``top1`` is the rate of agreement with the labels or, if there are no

@@ -103,9 +103,9 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
 def list_changed_since(
     begun: int, before: dict[str, Identity], after: dict[str, Identity]
 ) -> list[str]:
-    """Return the files that changed while a build read them.
+    """Return the files that changed while a build read the files.
 
-    Folders are excluded, because the build itself changes them. A file that is not in ``before``
+    Folders are excluded, because the build itself changes folders. A file that is not in ``before``
     counts if it changed after ``begun``, the start of the build in nanoseconds.
     """
     changed = [

@@ -27,7 +27,7 @@ LARGEST_MULTIPLIER = 2**30
 class Affine:
     """(sum * ``multipliers`` + ``offsets``) >> ``shift``.
 
-    Both arrays are int64 and broadcast to the sums' shape.
+    Multipliers and offsets are int64 and broadcast to the sums' shape.
     """
 
     multipliers: Array

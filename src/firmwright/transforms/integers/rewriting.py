@@ -2,8 +2,8 @@
 
 If the data and the weights are whole numbers and the sums stay below 2^24, the sums are equal in
 float32 and int32. The following elementwise operators, up to a tensor of 8-bit whole numbers, are a
-step function of the sum. A multiplication, an addition and a shift replace these operators if they
-have equal steps for every possible sum (:mod:`firmwright.transforms.integers.fitting`). All ranges
+step function of the sum. A multiplication, an addition and a shift replace these operators if the
+steps are equal for every possible sum (:mod:`firmwright.transforms.integers.fitting`). All ranges
 are proven, not assumed. A float input has no range until the model clips and rounds the input.
 """
 
@@ -118,7 +118,7 @@ class IntegerNetwork:
         return replace_main(self.module, rebuilt)
 
     def translate(self, binding: relax.VarBinding) -> None:
-        """Emit the value of a variable, as integers if they are proven to be equal."""
+        """Emit the value of a variable, as integers if equality is proven."""
         variable, value = binding.var, binding.value
         name = str(variable.name)
         if variable in self.ranges and is_float(variable):
@@ -286,7 +286,7 @@ class IntegerNetwork:
         """Return the result of a chain that begins at integers, as 8-bit whole numbers.
 
         A chain continues while the results are 8-bit whole numbers and only the next operator reads
-        them.
+        the results.
         """
         dtype = choose_type(self.ranges.get(variable))
         if dtype is None or self.goes_on(variable):
