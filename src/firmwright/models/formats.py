@@ -194,6 +194,7 @@ FORMATS = {
             ("torch",),
             extra="torch",
             holds_code=True,
+            tensors="firmwright.models.pytorch.tensor_values",
         ),
         Format("relax", (".relax",), "firmwright.models.relax.importer"),
     )

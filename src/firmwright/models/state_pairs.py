@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.ir.relax import remove_dead_bindings, set_functions
+from firmwright.ir.relax import find_outputs, main_bindings, remove_dead_bindings, set_functions
 from firmwright.ir.tensors import ModelInterface, State, Tensor
 
 Array = npt.NDArray[Any]
@@ -112,7 +112,9 @@ def reorder_ports(
     returned = main.body.body
     count = len(main.ret_ty.fields)
     items = [relax.BlockBuilder().normalize(relax.TupleGetItem(returned, i)) for i in range(count)]
-    variables = [relax.Var("gv", item.ty) for item in items]
+    results, _ = find_outputs(main, main_bindings(module))
+    named = zip(items, results, strict=True)
+    variables = [relax.Var(str(result.name), item.ty) for item, result in named]
     bindings = [relax.VarBinding(v, item) for v, item in zip(variables, items, strict=True)]
     result = relax.Tuple([*(variables[i] for i in returns), *variables[len(returns) :]])
     body = relax.SeqExpr([*main.body.blocks, relax.BindingBlock(bindings)], result)

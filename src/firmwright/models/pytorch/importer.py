@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 import tvm
@@ -26,7 +25,7 @@ from tvm import relax
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import list_result_types, rename_variables
-from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
+from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
@@ -35,6 +34,8 @@ from firmwright.models.pytorch.conditions import write_out_conditions
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
+from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
+from firmwright.models.pytorch.labels import label_nodes, name_results, name_variables
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
@@ -60,13 +61,7 @@ ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program as :class:`firmwright.models.formats.Importer` describes."""
     program, remarks = fix_shapes(load_program(data, name), shapes, name)
-    core = decompose(program, name)
-    write_out_conditions(core.graph_module, name)
-    check_ports(core, name)
-    store_pairs(core)
-    states = expose_states(core, name)
-    drop_assertions(core)
-    state_types(core)
+    core, states = simplify(program, name)
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
@@ -78,15 +73,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         with suppress_output():
             importer.block_builder = None  # so that TVM does not report an unfinished builder
         raise
-    variables = {
-        str(value.name): labels[node.name]
-        for node, value in importer.env.items()
-        if node.name in labels
-        and isinstance(value, relax.Var)
-        and not is_source_name(str(value.name))  # the name of an input remains
-    }
     check_results(importer, name)
-    module = bind_shapes(rename_variables(module, variables), shapes, name)
+    module = rename_variables(module, name_variables(importer, labels))
+    module = name_results(bind_shapes(module, shapes, name), core, labels)
     module = move_states_last(module, states)
     check_calls(module, name)
     own = len(module["main"].params) - len(states)
@@ -103,6 +92,20 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         remarks=remarks,
     )
     return module, interface
+
+
+def simplify(
+    program: torch.export.ExportedProgram, name: str
+) -> tuple[torch.export.ExportedProgram, dict[str, State]]:
+    """Return the program in the operators that are imported, and its states by their inputs."""
+    core = decompose(program, name)
+    write_out_conditions(core.graph_module, name)
+    check_ports(core, name)
+    store_pairs(core)
+    states = expose_states(core, name)
+    drop_assertions(core)
+    state_types(core)
+    return core, states
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
@@ -289,23 +292,6 @@ def drop_assertions(program: torch.export.ExportedProgram) -> None:
         program.graph.eliminate_dead_code()
 
 
-def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """Return the label of each node: the path of its submodule, or else the node's name.
-
-    If a submodule becomes several nodes, only the last node has the path as its label.
-    """
-    labels: dict[str, str] = {}
-    last: dict[str, str] = {}
-    for node in find_call_nodes(program):
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        path = stack[-1][0] if stack else ""
-        if path:
-            labels.pop(last.get(path, ""), None)
-            last[path] = node.name
-        labels[node.name] = path or node.name
-    return labels
-
-
 def check_results(importer: TorchImporter, name: str) -> None:
     """Raise UserError if an operator's results in TVM and in torch differ in shape or type."""
     lines = [
@@ -348,22 +334,6 @@ def collect_outputs(
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
-def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
-    """Copy an array to a tensor, because torch needs writable memory.
-
-    bfloat16 is converted via uint16.
-    """
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
-    return torch.from_numpy(np.array(array))
-
-
-def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    if tensor.dtype == torch.bfloat16:
-        return np.array(tensor.contiguous().view(torch.uint16).numpy().view("bfloat16"))
-    return np.array(tensor.numpy())
-
-
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate the samples with torch, operator by operator, in one thread.
 
@@ -381,15 +351,6 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
             found = pytree.tree_leaves(module(*arguments, **options))
         return [to_numpy(tensor) for tensor in found]
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with use_one_thread():
         results = run_in_sequence(inputs, states, outputs, run)
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        raise UserError(
-            f"torch, the reference, cannot run the model: {first_line(error)}; run the exported "
-            "program in torch to find the cause"
-        ) from error
-    finally:
-        torch.set_num_threads(threads)
     return ReferenceOutputs(f"torch {torch.__version__} (eager, one thread)", results)

@@ -1,0 +1,73 @@
+"""Labels the operators of a program, and names the variables of its module after the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import find_outputs, main_bindings, rename_variables
+from firmwright.ir.tensors import is_source_name
+from firmwright.models.pytorch.corrections import TorchImporter
+from firmwright.models.pytorch.nodes import find_call_nodes
+
+
+def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """Return the label of each node: the path of its submodule, or else the node's name.
+
+    If a submodule becomes several nodes, only the last node has the path as its label.
+    """
+    labels: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for node in find_call_nodes(program):
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path = stack[-1][0] if stack else ""
+        if path:
+            labels.pop(last.get(path, ""), None)
+            last[path] = node.name
+        labels[node.name] = path or node.name
+    return labels
+
+
+def name_variables(importer: TorchImporter, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of the operators by the names of their variables."""
+    values = {node: find_item(importer, value) for node, value in importer.env.items()}
+    return {
+        str(value.name): labels[node.name]
+        for node, value in values.items()
+        if node.name in labels
+        and isinstance(value, relax.Var)
+        and not is_source_name(str(value.name))  # the name of an input remains
+    }
+
+
+def find_item(importer: TorchImporter, value: Any) -> Any:
+    """Return the variable with which TVM replaces an item of a tuple; other values unchanged."""
+    builder = importer.block_builder
+    bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    if not isinstance(bound, relax.TupleGetItem):
+        return value
+    whole = builder.lookup_binding(bound.tuple_value)
+    return whole.fields[bound.index] if isinstance(whole, relax.Tuple) else value
+
+
+def name_results(
+    module: tvm.IRModule, program: torch.export.ExportedProgram, labels: Mapping[str, str]
+) -> tvm.IRModule:
+    """Name the results of ``main`` after their operators, because TVM names them again."""
+    *_, last = program.graph.nodes
+    results, _ = find_outputs(module["main"], main_bindings(module))
+    pairs = zip(last.args[0], results, strict=True)
+    return rename_variables(
+        module,
+        {
+            str(value.name): labels[node.name]
+            for node, value in pairs
+            if isinstance(node, torch.fx.Node)
+            and node.name in labels
+            and not is_source_name(str(value.name))
+        },
+    )
