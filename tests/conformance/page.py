@@ -36,7 +36,7 @@ real models. A rejected case runs again with the fewest such inputs as initializ
   which are data. The first input of ConstantOfShape, MelWeightMatrix and the windows is a size;
 - the inputs `scales`, `roi` and `depth`, and inputs without elements;
 - all inputs of Range, the trip count and the first condition of Loop, the ratio and the mode of
-  Dropout, the edges of MelWeightMatrix;
+  Dropout, the edges of MelWeightMatrix, the limit of NonMaxSuppression;
 - the inputs of RegexFullMatch, StringConcat, StringNormalizer and StringSplit. The build computes
   these on constants; firmware only moves and compares strings.
 
@@ -44,7 +44,9 @@ real models. A rejected case runs again with the fewest such inputs as initializ
 
 The firmware reads and writes a sequence, or an optional value, as its tensors. SequenceConstruct or
 Optional precedes the operator, and SequenceAt or OptionalGetElement follows it. An output without
-elements is omitted. ONNX computed the expected outputs of DFT in float32. The rounding errors of
+elements is omitted. The unused rows of NonMaxSuppression are omitted, too.
+
+ONNX computed the expected outputs of DFT in float32. The rounding errors of
 terms that cancel out exceed the tolerance, so a step of the largest input is allowed.
 
 The reference of the two cases that align the corners of fractional lengths is ONNX Runtime. ONNX

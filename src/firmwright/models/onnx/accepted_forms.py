@@ -20,6 +20,7 @@ from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
 from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
 from firmwright.models.onnx.qonnx import expand_quantizers
+from firmwright.models.onnx.suppression import bound_suppressions, expand_suppressions
 
 LIST_FIELDS = {
     AttributeProto.FLOATS: "floats",
@@ -60,7 +61,15 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     drop_empty_lists(model)
     drop_unread_results(model)
     state_types(model)
-    return (*quantizers, *remarks)
+    return (*quantizers, *remarks, *bound_suppressions(model))
+
+
+def load_evaluable(data: bytes) -> onnx.ModelProto:
+    """Return the model in forms that ONNX Runtime and ONNX's evaluator compute."""
+    model = onnx.load_model_from_string(data)
+    normalize_forms(model)
+    expand_suppressions(model)
+    return model
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -26,6 +26,7 @@ from firmwright.models.onnx.bit_patterns import (
 )
 from firmwright.models.onnx.class_probabilities import convert_pairwise_probabilities
 from firmwright.models.onnx.packed_products import convert_packed_product
+from firmwright.models.onnx.suppression_call import convert_suppression
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -129,6 +130,7 @@ def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax
 
 
 CONVERTERS: dict[str, Converter] = {
+    "BoundedSuppression": convert_suppression,
     "BitCast": convert_bit_cast,
     "BitShift": convert_bit_shift,
     "CodeToFloat": convert_code_to_float,
@@ -220,8 +222,8 @@ def refuse_node(
     """
     if operator == "NonMaxSuppression":  # TVM pads the result to the maximum length
         raise UserError(
-            "the length of its result is known only at run time; end the model before the "
-            "operator, and select the boxes with the recipe's postprocess.detection or in C"
+            "the length of its result is known only at run time; move it out of the subgraph, or "
+            "end the model before the operator"
         )
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(

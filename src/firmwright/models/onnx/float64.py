@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
-from firmwright.models.onnx.accepted_forms import normalize_forms
+from firmwright.models.onnx.accepted_forms import load_evaluable
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.graph.body import get_attribute
 from firmwright.models.onnx.onnxruntime_outputs import take_bytes
@@ -31,7 +31,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     from firmwright.models.onnx.graph.evaluator import make_evaluator
 
     try:
-        model = widen_model(onnx.load_model_from_string(data))
+        model = widen_model(load_evaluable(data))
         evaluator = make_evaluator(model)
         types = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
         names = list(evaluator.output_names)
@@ -53,7 +53,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
 
 def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    normalize_forms(model)
+    """Return a model with its scales and float constants in float64."""
     if get_opset(model) < PER_AXIS_OPSET:
         model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)
     state_resize_sizes(model)

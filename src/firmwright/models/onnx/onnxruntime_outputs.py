@@ -13,7 +13,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.small_types import from_bytes, to_bytes
 from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
-from firmwright.models.onnx.accepted_forms import normalize_forms
+from firmwright.models.onnx.accepted_forms import load_evaluable
 from firmwright.models.onnx.graph.session import open_session
 from firmwright.models.onnx.graph_parts import split_model
 from firmwright.models.onnx.unsigned_weights import make_weights_unsigned
@@ -32,8 +32,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     """
     import onnxruntime
 
-    model = onnx.load_model_from_string(data)
-    normalize_forms(model)
+    model = load_evaluable(data)
     make_weights_unsigned(model)
     names = [output.name for output in model.graph.output]
     try:
@@ -91,8 +90,7 @@ def run_onnx_evaluator(
     from firmwright.models.onnx.graph.evaluator import make_evaluator
 
     try:
-        model = onnx.load_model_from_string(data)
-        normalize_forms(model)
+        model = load_evaluable(data)
         evaluator = make_evaluator(model)
         names = list(evaluator.output_names)
         run = take_bytes(partial(evaluator.run, None), model)
@@ -111,8 +109,7 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
 
     Each result becomes an output of the model. Raises UserError if ONNX Runtime rejects the model.
     """
-    model = onnx.load_model_from_string(data)
-    normalize_forms(model)
+    model = load_evaluable(data)
     make_weights_unsigned(model)
     outputs = [value.name for value in model.graph.output]
     written = dict.fromkeys(name for node in model.graph.node for name in node.output if name)

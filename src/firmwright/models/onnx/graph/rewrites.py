@@ -49,6 +49,7 @@ from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.selections import SELECTIONS
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
+from firmwright.models.onnx.graph.suppression import SUPPRESSION
 from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES
 from firmwright.models.onnx.graph.windows import WINDOWS
@@ -352,6 +353,7 @@ REWRITES: dict[str, Rewrite] = {
     **SELECTIONS,
     "STFT": rewrite_stft,
     **STRINGS,
+    **SUPPRESSION,
     "Scan": unroll_scan,
     "Elu": rewrite_by_width(compute_exponential),
     "HardSigmoid": rewrite_if(is_16bit_float, compute_wide),
