@@ -43,8 +43,8 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
     Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
     Raises UserError if the copy ends early. The message begins with ``what`` and contains the last
-    line that the copy printed. Several threads may call this function at once. If the system has no
-    fork, the function is called in this process.
+    line that the copy printed. Several threads may call this function at once. The function is
+    called in this process if the system has no fork.
     """
     if not CAN_FORK:
         return function(*arguments)

@@ -66,8 +66,8 @@ def ask(
 ) -> tuple[Response, bytes]:
     """Return a server's answer and its body, of at most ``most`` bytes. Raises WebError on failure.
 
-    ``sign`` changes a request before it is sent. If ``sign`` is None, the passwords of ``~/.netrc``
-    are used.
+    ``sign`` changes a request before it is sent. The passwords of ``~/.netrc`` are used if ``sign``
+    is None.
     """
     import requests
     import urllib3

@@ -25,7 +25,7 @@ class Graph:
 
     A layer has the arithmetic of small accelerators. The sum of int8 products and an int32 bias is
     computed in int32. The sum is shifted arithmetically to the right by ``shift_bits`` (rounding
-    toward minus infinity) and clipped to int8. If ``act`` is set, negative values become 0 (ReLU).
+    toward minus infinity) and clipped to int8. Negative values become 0 (ReLU) if ``act`` is set.
     Reports and the C code use the ``name`` of each layer. Weights are rejected if an input can make
     a sum leave int32.
 
@@ -123,7 +123,7 @@ class Graph:
     def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
         """Sum each channel over the image, shift and clip the sums. (N, C, H, W) becomes (N, C).
 
-        If H·W is 2 ** ``shift_bits``, the result is the average, rounded toward minus infinity.
+        The result is the average, rounded toward minus infinity, if H·W is 2 ** ``shift_bits``.
         """
         self._expect(x, name, "x", "int8", 4)
         wide = self._emit(relax.op.astype(x, "int32"), name)

@@ -316,7 +316,7 @@ def run_jobs(
     """Yield the result of each job, in the order in which the jobs end.
 
     ``work`` runs on a worker. The arguments are the job and an end of a lifeline. ``fail`` makes
-    the result of a failed job from the job's name and a message. If a worker dies, its job is
+    the result of a failed job from the job's name and a message. The job of a worker that dies is
     assigned to another worker. Raises ClusterError if ``stop`` has a reason, if the scheduler is
     gone or does not answer, or if there is no worker for ``patience`` seconds.
     """

@@ -46,7 +46,8 @@ class Coder:
 class Encoded:
     """An encoded array: its bytes, and the number of instructions of the decoder.
 
-    If ``joined`` is set, the decoded bytes are signed digits, which the C code joins to integers.
+    The decoded bytes are signed digits if ``joined`` is set, and the C code joins the digits to
+    integers.
     """
 
     coder: Coder

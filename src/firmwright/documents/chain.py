@@ -248,7 +248,7 @@ def read_chain(layers: Layers) -> Chain:
 def list_chain(layers: Layers) -> list[Path]:
     """Return all files of layers.
 
-    If there are errors, only the named files and the files with errors are returned.
+    Only the named files and the files with errors are returned if there are errors.
     """
     try:
         return [*read_chain(layers).files]

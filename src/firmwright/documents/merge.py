@@ -32,8 +32,8 @@ class Node:
 class Merger:
     """Merges mappings. Collects the errors, and the ``null`` of each removed key.
 
-    A ``null`` of the first document removes no key. If ``keeps_null`` is set, the value stays null,
-    and the schema checks it.
+    A ``null`` of the first document removes no key. The value stays null if ``keeps_null`` is set,
+    and the schema checks the value.
     """
 
     keeps_null: bool = True

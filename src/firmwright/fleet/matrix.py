@@ -229,8 +229,8 @@ def to_text(value: Any) -> str:
 def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
     """Return the jobs of recipes and platforms. Paths of platforms start at ``start``.
 
-    If ``platforms`` is empty, each recipe is built for the platform that it states. Raises
-    UserError with all errors.
+    Each recipe is built for the stated platform if ``platforms`` is empty. Raises UserError with
+    all errors.
     """
     matrix = Matrix(start)
     for number, platform in enumerate(platforms):

@@ -38,7 +38,7 @@ def skip_clips(
 ) -> tuple[Expr, list[tuple[float, float]]]:
     """Return the value before clips, and the bounds of the clips from the last to the first.
 
-    If ``reshapes`` is set, reshapes may also be before, between and after the clips.
+    Reshapes may also be before, between and after the clips if ``reshapes`` is set.
     """
     bounds: list[tuple[float, float]] = []
     while True:

@@ -113,7 +113,7 @@ class Kernel:
     ``cycles_source`` names its source, such as "the vendor's estimate", if the device's cost model
     is not the source. ``stand_in`` names a closed tool if the code replaces the tool's result.
     ``note`` describes the loops that the device chose. ``definitions`` is C code before the
-    function. If the function only starts a job, ``wait_function`` waits for the end of the job. One
+    function. ``wait_function`` waits for the end of the job if the function only starts a job. One
     of the ``headers`` declares this function. ``events`` maps the wait function of another device
     to a function of this device. This function makes the next job wait for the other device's jobs,
     while the processor continues. ``files`` are sources of the project that the body calls.

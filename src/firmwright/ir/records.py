@@ -1,8 +1,8 @@
 """Reads and writes the JSON files between stages, each of which contains one dataclass.
 
 The dataclass defines the schema of its file: :func:`build_schema` derives the JSON schema from the
-dataclass. Reading checks the type of every value. The dataclasses have slots. If a dataclass
-without slots is read and written, msgspec omits fields with default values.
+dataclass. Reading checks the type of every value. The dataclasses have slots. msgspec omits fields
+with default values if the dataclass has no slots.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Remedy:
 class Suggestion:
     """A change of the model or of the build, and the cycles of a region after the change.
 
-    If ``shrinks`` is true, the changed network computes less. These changes are shown only if no
+    The changed network computes less if ``shrinks`` is true. These changes are shown only if no
     other change improves the bottleneck.
     """
 

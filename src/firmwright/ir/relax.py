@@ -103,7 +103,7 @@ def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
     """Apply ``rewrite`` to every operator call of ``main``, after its arguments are rewritten.
 
     ``rewrite`` may emit bindings into the builder. ``rewrite`` returns the call itself if the call
-    is unchanged. Variables keep their names. If no call changes, the result is the module itself.
+    is unchanged. Variables keep their names. The result is the module itself if no call changes.
     """
     changed = False
 

@@ -28,7 +28,7 @@ MARKS = "`\"'"
 class Tool:
     """A command; ``pattern`` finds it in a line, ``flags`` are the options without a value.
 
-    If ``flags`` is None, only the options in ``valued`` have a value.
+    Only the options in ``valued`` have a value if ``flags`` is None.
     """
 
     pattern: re.Pattern[str]

@@ -51,7 +51,7 @@ def read_options(source: Source) -> list[Setting]:
 def read_platformio(source: Source) -> list[Setting]:
     """Return the values of PlatformIO's sections. Each ``build_flags`` is a separate setting.
 
-    If the file names one default environment, the other environments are ignored.
+    Other environments are ignored if the file names one default environment.
     """
     settings = [*read_ini(source)]
     chosen = [str(s.value).strip() for name, s in settings if s.name == "default_envs"]

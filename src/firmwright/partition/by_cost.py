@@ -227,7 +227,7 @@ class Network:
     ) -> float:
         """Return the price of the transforms of a tensor. Inputs and outputs are plain.
 
-        If a layout allows no transforms, all users of a tensor need one layout. For different
+        All users of a tensor need one layout if a layout allows no transforms. For different
         layouts, the price is inf.
         """
         needed = {reader.layout for reader in readers if reader}

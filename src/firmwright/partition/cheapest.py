@@ -35,8 +35,8 @@ class Table:
 def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[int, int]:
     """Return the choice of each node that minimizes the sum of all tables.
 
-    ``counts`` has the number of choices of each node, at least two. If costs are equal, the first
-    choice of a node is used. Raises TooManyCombinationsError.
+    ``counts`` has the number of choices of each node, at least two. The first choice of a node is
+    used if costs are equal. Raises TooManyCombinationsError.
     """
     left = list(tables)
     neighbors: dict[int, set[int]] = {node: set() for node in counts}

@@ -29,7 +29,7 @@ def insert_transforms(
 ) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and all other regions.
 
-    If several choices need equally few transforms, the choice that moves the fewest bytes is used.
+    The choice that moves the fewest bytes is used if several choices need equally few transforms.
     Functions of other regions in the layout have its shapes. Functions of the device's regions keep
     the plain shapes. ``fallback`` runs the transforms. ``device`` generates their C code. If the
     layout allows no transforms, all tensors that are connected to a region of the device are in the
@@ -243,9 +243,8 @@ def find_source_side(
 ) -> set[Node]:
     """Return the side of the cheapest cut between two nodes that contains the source.
 
-    If several cuts are cheapest, the cut with the smallest source side is used. ``edges`` are
-    (from, to, cost). The cost of a cut is the sum of its edges from the source's side to the other
-    side.
+    The cut with the smallest source side is used if several cuts are cheapest. ``edges`` are (from,
+    to, cost). The cost of a cut is the sum of its edges from the source's side to the other side.
     """
     free: dict[Node, dict[Node, int]] = defaultdict(lambda: defaultdict(int))
     for start, end, cost in edges:

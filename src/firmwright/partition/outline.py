@@ -229,7 +229,7 @@ def count_operator_macs(module: tvm.IRModule) -> dict[relax.Var, int]:
 def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
     """Return the operators of ``main``, in order, and its results: one variable per output.
 
-    If an output is a constant, a variable after the operators is bound to the constant.
+    A variable after the operators is bound to each output that is a constant.
     """
     bindings = main_bindings(module)
     outputs, constants = find_outputs(module["main"], bindings)
@@ -245,7 +245,7 @@ def make_binding_kind(
 ) -> Callable[[relax.VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind.
 
-    If ``fuse_layers`` is False, every operator is a separate group. Operators between a dequantize
+    Every operator is a separate group if ``fuse_layers`` is False. Operators between a dequantize
     and a quantize are an exception, because all of them are one operator of the quantized model,
     with one rounding.
     """

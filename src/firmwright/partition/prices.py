@@ -1,9 +1,10 @@
 """Prices the regions of a network on the devices of a mix: work, layout transforms and copies.
 
-If the platform has ``timing``, prices are microseconds from its table. If a region is not on the
-last device's core, its price includes a call. Without ``timing``, prices are cycles: the device's
-``estimate_cycles``, or the ``cycles`` of the kernel that the device writes. A cycle is assumed to
-be equally long on all devices. The prices do not model the overlap of devices.
+Prices are microseconds from the platform's table if the platform has ``timing``. The price of a
+region includes a call if the region is not on the last device's core. Without ``timing``, prices
+are cycles: the device's ``estimate_cycles``, or the ``cycles`` of the kernel that the device
+writes. A cycle is assumed to be equally long on all devices. The prices do not model the overlap of
+devices.
 """
 
 from __future__ import annotations

@@ -78,9 +78,8 @@ def find_quantized_chains(
 
     Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each operator
     is the only reader of the previous operator. The other operands are also stored tensors. All
-    float operands of a chain are dequantized. No other operator reads a float result of a chain. If
-    an operator violates these conditions, neither the operator nor the operators before it are in a
-    chain.
+    float operands of a chain are dequantized. No other operator reads a float result of a chain.
+    Operators that violate these conditions, and the operators before, are in no chain.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})

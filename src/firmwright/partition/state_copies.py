@@ -18,8 +18,8 @@ def copy_next_values(
     """Insert copies of next values, which ``device`` runs. Later regions read the copies.
 
     A state that becomes another state, such as a tap of a delay line, is copied because all states
-    change at once. If a region makes a next value while the state is still read, the value is
-    copied immediately. Therefore the value needs no memory until the end of the run.
+    change at once. A next value is copied immediately if later regions still read the state.
+    Therefore the value needs no memory until the end of the run.
     """
     functions = {}
     for number, reason in find_copied(partition):

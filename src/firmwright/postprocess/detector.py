@@ -90,7 +90,7 @@ class SamplePart:
 def get_sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
     """Return one sample's part of an output that contains ``size`` samples along ``axis``.
 
-    If ``axis`` is None, all samples share the output.
+    All samples share the output if ``axis`` is None.
     """
     shape = list(tensor.shape)
     steps = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))

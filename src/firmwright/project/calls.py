@@ -31,9 +31,9 @@ class KernelCall:
     ``number`` is the step of the plan, and ``layer`` counts only the calls, from 1. ``function``
     names the C function, which may be an equal function of another region. ``callers`` is the
     number of regions that call this region's function. ``only_calls`` states whether the function
-    only calls functions of the kernel's files. If another ``core`` runs the call, ``command`` is
-    the number of the call among the calls to this core, from 1. ``checks`` are the layers whose
-    checksums are computed before the call.
+    only calls functions of the kernel's files. ``command`` is the number of the call among the
+    calls to another ``core``, from 1. ``checks`` are the layers whose checksums are computed before
+    the call.
     """
 
     number: int

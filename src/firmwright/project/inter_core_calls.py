@@ -28,7 +28,7 @@ class Cores:
     def called_core(self, device: str) -> str:
         """Return the core that the processor calls for a device's regions, or '' for no call.
 
-        If another core runs the network, this core also runs the regions.
+        A core that runs the network also runs the regions.
         """
         return "" if self.runs_whole_network else self.by_device.get(device, "")
 

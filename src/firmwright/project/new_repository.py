@@ -45,8 +45,8 @@ def write_new_repository(
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
     The workflow of the service ``ci`` installs the versions ``pins``. Each version is a line such
-    as ``numpy==2.3.5``. Existing files are not changed. If files exist, the samples are in a file
-    with the recipe's name, and the missing steps of the workflow are printed on stderr. Raises
+    as ``numpy==2.3.5``. Existing files are not changed. The samples are in a file with the recipe's
+    name if files exist. The missing steps of the workflow are then printed on stderr. Raises
     UserError if the platform or a device is unknown, or if the recipe exists.
     """
     known = load_platform(platform)
@@ -100,8 +100,8 @@ def describe_model(
     ``find_ranges`` returns the limits of each network input that is an index, or None.
     ``signature`` selects a network of the model. ``shapes`` are the shapes of inputs with open
     lengths, and ``values`` are the values of inputs that become constants. ``open_shapes`` of the
-    result are the shapes that are still open. If shapes are open, the inputs and outputs are
-    unknown. Raises UserError if the model cannot be read, or if the arguments do not fit the model.
+    result are the shapes that are still open. The inputs and outputs are unknown if shapes are
+    open. Raises UserError if the model cannot be read, or if the arguments do not fit the model.
     """
     if advice := describe_saved_model(Path(model), model):
         raise UserError(f"{model}: {advice}")

@@ -23,7 +23,7 @@ ACTIVATIONS = ("Relu", "Clip")
 def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
     """Return the tensor that is rounded instead of each tensor.
 
-    If the tensor's only reader is a ReLU or clip, the result of this reader is rounded. In other
+    The result of the tensor's only reader is rounded if this reader is a ReLU or clip. In other
     cases, the tensor itself is rounded.
     """
     readers = find_readers(model)

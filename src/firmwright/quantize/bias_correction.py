@@ -109,8 +109,8 @@ def evaluate_layers(
 ) -> Iterator[list[Array]]:
     """Yield the results of each layer, one result per sample. ``layers`` are in the graph's order.
 
-    If constants of a layer change before the next layer is requested, later results use the new
-    values. A layer's input is computed once, and kept as long as a later layer may need it.
+    Later results use the new constants of a layer if the change precedes the request for the next
+    layer. A layer's input is computed once, and kept as long as a later layer may need it.
     """
     describe_tensors(model.graph, [name for n in layers for name in (n.input[0], n.output[0])])
     extractor = Extractor(model)

@@ -30,7 +30,7 @@ BINS = 2048
 Later samples with a larger range add bins.
 """
 WIDENING_RATIO = 64
-"""If a range grows by more than this factor, bins become wider instead of more numerous."""
+"""Bins become wider instead of more numerous if a range grows by more than this factor."""
 ZERO_THRESHOLD = 2.0**-100
 """A tensor counts as zero below this limit, because float32 has no numbers for the edges of its
 bins.
@@ -123,8 +123,8 @@ def flush_to_zero(array: Array) -> Array:
 def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
     """Rebuild a histogram with wider bins if a sample has a much larger range.
 
-    The collector keeps the width of the first sample's bins. If the first sample's values were
-    almost zero, the number of narrow bins would exceed the memory.
+    The collector keeps the width of the first sample's bins. The number of narrow bins would exceed
+    the memory if the first sample's values were almost zero.
     """
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]

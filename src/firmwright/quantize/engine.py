@@ -293,7 +293,10 @@ class IndexedModel(ONNXModel):  # type: ignore[misc]
         self.replace_input(old_input_name, new_input_name, node_names_set)
 
     def replace_input(self, old: str, new: str, names: Collection[str] | None) -> None:
-        """Replace a tensor that nodes read. If ``names`` is not None, only these nodes change."""
+        """Replace a tensor that nodes read.
+
+        Only the nodes in ``names`` change if ``names`` is not None.
+        """
         for node in self.nodes()[self.indexed :]:
             for name in dict.fromkeys(node.input):
                 self.readers[name].append(node)

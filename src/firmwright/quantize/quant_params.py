@@ -104,8 +104,8 @@ FINER_SCALES = 3
 def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:
     """Return parameters whose range ends at the interval's ends, with an exact zero.
 
-    If the interval contains only zero, the scale is 1. The zero point is then the lowest integer,
-    or the middle integer if ``symmetric``.
+    The scale is 1 if the interval contains only zero. The zero point is then the lowest integer, or
+    the middle integer if ``symmetric``.
     """
     info = np.iinfo(dtype)
     width = interval.high - interval.low
@@ -129,7 +129,7 @@ def choose_pow2_params(
     A positive end may be one step beyond the largest integer, and is clamped. Signed integers reach
     that step on the negative side, and probabilities of 1 need no doubled scale. Smaller powers
     clamp the largest values. The powers are compared by the mean squared errors over the
-    distribution. If ``distribution`` is None, the result is the covering power.
+    distribution. The result is the covering power if ``distribution`` is None.
     """
     steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)

@@ -1,8 +1,8 @@
 """Runs ``firmwright vendor``, which copies all inputs of recipes to one folder for offline builds.
 
 The subfolder ``files`` has the recipes with all files that they read, at their relative paths.
-``mirror`` has the files that recipes name by digest. If ``--tools`` is set, ``wheels`` has the
-packages of the installed environment.
+``mirror`` has the files that recipes name by digest. ``wheels`` has the packages of the installed
+environment if ``--tools`` is set.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_command(commands: Any) -> None:
 def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
     """Write the inputs of jobs to the folder, or ``check`` the folder.
 
-    If ``tools`` is set, the inputs include the wheels of the installed Python packages.
+    The inputs include the wheels of the installed Python packages if ``tools`` is set.
     """
     inputs = {**list_copies(jobs), **list_fetched(jobs)}
     packages = {name for job in jobs for name in find_packages(job)} if tools else set()

@@ -2,8 +2,8 @@
 
 A change fulfills the rule that a layer breaks, or replaces an operator that a device does not
 support. The cost models of the devices compute the time that the change saves. This time is the
-layer's work, without the transfers between devices. If no known change helps, slow layers and
-layers that fell back are listed, and their cost is stated.
+layer's work, without the transfers between devices. Slow layers and layers that fell back are
+listed with the costs if no known change helps.
 """
 
 from __future__ import annotations

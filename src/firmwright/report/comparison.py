@@ -110,8 +110,8 @@ def compare_timelines(
 ) -> TimeComparison:
     """Return a comparison of two timelines of one network.
 
-    If only one timeline has cycles, each instruction of the other timeline counts as a cycle. The
-    last row contains the layers after the last named operator.
+    Each instruction counts as a cycle if only the other timeline has cycles. The last row contains
+    the layers after the last named operator.
     """
     rows = tuple(make_time_row(*stretch) for stretch in align_layers(own.layers, other.layers))
     total = make_time_row(own.layers, other.layers)

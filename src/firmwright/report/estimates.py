@@ -2,9 +2,9 @@
 
 The platform states the speed of its devices. The build does not measure the speed. A layer's time
 is the maximum of the time for multiply-accumulates and the time to move inputs, weights and
-outputs. If a device's cost model returns cycles, these cycles are used instead. If a layer is not
-on the run function's core, control and the layer's inputs and outputs cross to the layer's core and
-back. A call of a run function on another core is also a crossing.
+outputs. Cycles of a device's cost model replace the estimate. If a layer is not on the run
+function's core, control and the layer's inputs and outputs cross to the layer's core and back. A
+call of a run function on another core is also a crossing.
 """
 
 from __future__ import annotations

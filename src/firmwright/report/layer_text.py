@@ -37,8 +37,8 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    If no layer has this name, the layers whose names contain it are returned. Raises UserError if
-    no name contains it.
+    Layers whose names contain this name are returned if no name is equal. Raises UserError if no
+    name contains it.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]

@@ -57,10 +57,10 @@ class Counted:
 class TimedLayer:
     """The cycles or instructions in which a region runs. Both ends are inclusive.
 
-    If a region only starts a job in parallel to the processor, both ends belong to the job, and
-    ``counted`` precedes the job. ``sources`` names the region's operators in the model, and
-    ``operators`` are their kinds. ``modelled`` is the number of cycles in the device's cost model,
-    or None if the device has no cost model, such as the CPU.
+    Both ends belong to a job if the region starts a job in parallel to the processor. ``counted``
+    then precedes the job. ``sources`` names the region's operators in the model, and ``operators``
+    are their kinds. ``modelled`` is the number of cycles in the device's cost model, or None if the
+    device has no cost model, such as the CPU.
     """
 
     name: str

@@ -22,7 +22,7 @@ from .rewriting import rewrite_network
 def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``. Raises UserError if a sample does not fit, or if samples interact.
 
-    If the recipe has a comparison, the batch fits both targets.
+    The batch fits both targets if the recipe has a comparison.
     """
     choices = [choose(each) for each in job.all_jobs]
     choice = min(choices, key=lambda choice: choice.actual_batch_size)

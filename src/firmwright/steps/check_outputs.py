@@ -64,8 +64,8 @@ def judge(
     ONNX Runtime adds products in float32, and deep networks increase the rounding errors. Therefore
     outputs beyond the tolerance are accepted in case of agreement with the model in float64. Raises
     UserError if the outputs agree with neither reference. In this case, samples and outputs are
-    written to a file. If rounding does not explain the difference, the message names the first
-    layer that differs.
+    written to a file. The message names the first layer that differs if rounding does not explain
+    the difference.
     """
     case = Case(job, interface, found)
     wrong = False

@@ -79,7 +79,7 @@ ALIGNMENT = 16
 class ShownNetwork:
     """The facts about a network in an application. ``regions`` are in execution order.
 
-    If ``caller_arena`` is set, the application contains the network's working memory.
+    The application contains the network's working memory if ``caller_arena`` is set.
     ``more_arenas`` are the memories other than RAM that contain a part of the working memory.
     """
 

@@ -36,10 +36,10 @@ from firmwright.toolchain.uf2 import write_uf2
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.map``, ``memory.json``, and for bare metal ``.bin`` and ``.hex``.
 
-    If the platform states its UF2 family, ``firmware.uf2`` is also written. If there is a slot,
-    ``network.elf``, ``.bin``, ``.hex`` and ``.map`` are also written. Each additional memory with
-    stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
-    ``network_stack.h`` defines the stack of each network.
+    ``firmware.uf2`` is also written if the platform states a UF2 family. ``network.elf``, ``.bin``,
+    ``.hex`` and ``.map`` are also written if there is a slot. Each additional memory with stored
+    data has a separate image, such as ``firmware.qspi.bin``. A header such as ``network_stack.h``
+    defines the stack of each network.
     """
     elf, archives = folder / FIRMWARE.file, []
     sdk = load_board(job.platform.board).sdk

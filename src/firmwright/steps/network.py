@@ -20,7 +20,7 @@ def find_driven_devices(job: Job) -> list[str]:
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:
-    """Return the network of a job. If ``plan`` is None, the network may not fit the platform."""
+    """Return the network of a job. The network may not fit the platform if ``plan`` is None."""
     partition, kernels = artifacts.PARTITION.read(job), artifacts.KERNELS.read(job)
     return Network(
         name=job.recipe.name,

@@ -130,7 +130,7 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
 def go_on(member: MemberSamples, turns: int) -> MemberSamples:
     """Return the expected outputs if there are more turns than samples and samples repeat.
 
-    If a network has states, the outputs differ for repeated samples.
+    The outputs differ for repeated samples if a network has states.
     """
     if not member.interface.states or len(member.batches) == turns:
         return member

@@ -60,7 +60,7 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
     """Return a source and all files that it includes. ``headers`` maps names to files.
 
     The preprocessor does not run. Therefore includes in inactive branches count, and all headers
-    with an included name count. If an include names a macro, all headers are inputs.
+    with an included name count. All headers are inputs if an include names a macro.
     """
     found = [source]
     for file in found:  # the loop extends the list

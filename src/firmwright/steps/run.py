@@ -50,9 +50,9 @@ Above this number, the firmware counts as hung.
 def run(job: Job, folder: Path) -> None:
     """Write ``run.json``, all outputs (``outputs.npz``), and the first sample (``sample.npz``).
 
-    ``outputs.npz`` has the outputs of the firmware and of the reference. If there is a detection,
-    ``boxes.json`` is also written, and ``boxes-<number>.png`` for every picture, including the
-    pictures of a batch.
+    ``outputs.npz`` has the outputs of the firmware and of the reference. ``boxes.json``, and
+    ``boxes-<number>.png`` for every picture of every batch, are also written if there is a
+    detection.
     """
     if job.recipe.run.board is None:
         with error_at_key(job.recipe, ("run", "emulator")):
@@ -114,9 +114,8 @@ class CountedFunctions:
 
     ``functions`` are the functions of the regions, in the order of the calls. ``waits`` are the
     functions that wait for the jobs of other devices, or that let jobs wait for each other.
-    ``macs`` are the multiply-accumulates of one inference. If ``stand_in`` is set, the processor
-    runs the C code of another core, so the count differs from the instructions of the real
-    processor.
+    ``macs`` are the multiply-accumulates of one inference. The processor runs the C code of another
+    core if ``stand_in`` is set. The count then differs from the instructions of the real processor.
     """
 
     functions: Mapping[str, str]
@@ -230,8 +229,8 @@ def compare_boxes(
 ) -> None:
     """Compare the firmware's boxes with the reference's boxes. Write and draw the boxes.
 
-    ``interface`` describes the compiled network, and ``expected`` has the reference outputs. If the
-    recipe quantizes the network, the float network is the reference instead.
+    ``interface`` describes the compiled network, and ``expected`` has the reference outputs. The
+    float network is the reference if the recipe quantizes the network.
     """
     detection = require(job.recipe.detection)
     if job.recipe.quantize is not None:

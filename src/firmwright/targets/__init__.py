@@ -39,8 +39,8 @@ class Context:
     """The information that a device gets in addition to the network.
 
     ``rounding`` names the conversion of real values to integers, "tflite" or "onnx". ``options``
-    are the options of this device in the target string. If ``fuse_layers`` is false, every operator
-    is a separate function. ``fallback`` is the device of the mix that runs the operators that no
+    are the options of this device in the target string. Every operator is a separate function if
+    ``fuse_layers`` is false. ``fallback`` is the device of the mix that runs the operators that no
     other device accepts. ``fallback`` is None for the fallback device. ``batch`` is the number of
     samples per inference. ``strategies`` are the recipe's strategies for this device. ``variants``
     maps the name of each tuned region to the name of its variant.
@@ -73,9 +73,10 @@ class Target(Protocol):
     quantizes: bool = False
     """Whether the device itself quantizes float layers, with samples of the key ``calibration``."""
     rewrites: Sequence[str] = ()
-    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. The device accepts
-    more operators after these rewrites. If a fallback is the only device, the rewrites reduce
-    the work.
+    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`.
+
+    The device accepts more operators after these rewrites. The rewrites reduce the work if a
+    fallback is the only device.
     """
     packages: Sequence[str] = ()
     """Python packages that affect the device's output, in addition to firmwright's packages. A
@@ -88,8 +89,8 @@ class Target(Protocol):
     copies: bool = False
     """Whether the device copies tensors between memories, such as a DMA engine.
 
-    ``lower`` then gets the regions with the anchor ``copy``. If no copying device reaches both
-    memories, the last device of the mix copies.
+    ``lower`` then gets the regions with the anchor ``copy``. The last device of the mix copies if
+    no copying device reaches both memories.
     """
     keeps_states: bool = True
     """Whether the device may run regions of a network with states between runs.

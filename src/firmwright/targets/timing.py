@@ -23,7 +23,7 @@ def estimate_work_us(
 ) -> float:
     """Return the microseconds of a region's work. ``ports`` are the region's inputs and outputs.
 
-    If ``wide`` is true, the device computes in 16 bits although the types of the ports differ, as
+    The device computes in 16 bits if ``wide`` is true, although the types of the ports differ, as
     for quantized floats.
     """
     if modelled:

@@ -236,7 +236,7 @@ class Counted:
 
 
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]
-    """`doit info`. If the task is unknown, the command suggests the nearest task."""
+    """`doit info`. The command suggests the nearest task if the task is unknown."""
 
     outstream: Any
 

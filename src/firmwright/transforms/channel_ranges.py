@@ -72,7 +72,7 @@ def find_ranges(
 
 
 def sum_ranges(layer: QuantizedLayer, source: Ranges | None) -> Ranges:
-    """Return the ranges of a layer's sums. If ``source`` is None, the data may have any value."""
+    """Return the ranges of a layer's sums. The data may have any value if ``source`` is None."""
     low, high = read_integers(layer, source)
     if layer.is_padded:
         low, high = np.minimum(low, 0), np.maximum(high, 0)

@@ -41,8 +41,8 @@ def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, in which convolutions that forms compute have the layout NHWC.
 
     The forms compute quantized convolutions. The forms also compute float32 convolutions with two
-    dimensions, constant weights, and either one group or as many groups as channels. If no
-    convolution has another layout, the module is returned unchanged.
+    dimensions, constant weights, and either one group or as many groups as channels. The module is
+    returned unchanged if no convolution has another layout.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     if not any(is_movable(value, values) for value in values.values()):
@@ -171,9 +171,8 @@ class ChannelsLast:
     def read_last(self, value: relax.Expr) -> relax.Expr:
         """Return a tensor of three or four axes as a tensor of four axes with channels last.
 
-        If the tensor is the result of a quantize or dequantize, the layout of the operator's
-        operand changes. This order moves fewer bytes, and may undo a change of layout at the start
-        of the model.
+        The layout of the operand changes if the tensor is the result of a quantize or dequantize.
+        This order moves fewer bytes, and may undo a change of layout at the start of the model.
         """
         if not isinstance(value, relax.Var):
             return self.move_last(value)

@@ -1,7 +1,7 @@
 """Removes channels of a quantized network that have one value for every input.
 
 Interval arithmetic proves that a channel is constant, such as a ReLU after a bias far below zero.
-If a layer reads the channel, the channel's part of the sums is added to the layer's bias. The
+The channel's part of the sums is added to the bias of each layer that reads the channel. The
 channel is removed from the layer that computes it. The bits of the outputs do not change for any
 rounding.
 """

@@ -190,8 +190,8 @@ def match_bias(
 def fits_int32(layer: QuantizedLayer) -> bool:
     """Return whether all sums over some of the terms fit 32 bits, for any data.
 
-    If the sums fit, terms may move to the bias, because the layer is computed in integers before
-    and after the change. The layer's bias must also have the float32 scale of the sums.
+    Terms may move to the bias if the sums fit, because the layer is computed in integers before and
+    after the change. The layer's bias must also have the float32 scale of the sums.
     """
     reach = max(abs(limit - layer.params.zero_point) for limit in layer.params.limits)
     terms = layer.weights[0].size

@@ -116,7 +116,7 @@ def make_orders(
 ) -> list[Order]:
     """Return the orders of trials.
 
-    If ``outdir`` is None, each trial builds in a separate folder.
+    Each trial builds in a separate folder if ``outdir`` is None.
     """
     recipe = job.recipe.layers
     arguments = [

@@ -48,7 +48,7 @@ def measure_accuracy(
 ) -> AccuracyRecord:
     """Compare outputs with the first network's outputs, and classes with the labels.
 
-    If there are no labels, the classes of the first network are the expected classes. Raises
+    The classes of the first network are the expected classes if there are no labels. Raises
     UserError if outputs are not finite.
     """
     refuse_not_finite_outputs(evaluated.networks)
@@ -131,7 +131,7 @@ def dequantize_outputs(
 def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
     """Return the class of each sample: the index of the largest value in the first output.
 
-    If the first output has a single integer, as after an argmax, the integer is the class.
+    A single integer in the first output, as after an argmax, is the class.
     """
     first = next(iter(outputs.values()))
     values = first.reshape(len(first), -1)

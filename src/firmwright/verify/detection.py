@@ -113,8 +113,8 @@ def describe_box(box: Box, names: Sequence[str]) -> str:
 class BoxComparer:
     """Compares the boxes of networks with the correct boxes.
 
-    ``labels`` are the correct boxes of each sample. If ``labels`` is None, the first network's
-    boxes count as correct. Two boxes match if their intersection over union is at least ``iou``.
+    ``labels`` are the correct boxes of each sample. The first network's boxes count as correct if
+    ``labels`` is None. Two boxes match if their intersection over union is at least ``iou``.
     """
 
     detector: Detector

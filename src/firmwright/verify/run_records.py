@@ -137,8 +137,8 @@ class AccuracyRecord:
     """The accuracy of networks, compared with a reference network on the samples of `evaluate`.
 
     The first network is the reference of the other networks. The networks are ``float32``,
-    ``quantized`` and ``firmware``. If the build does not quantize the model, the networks are
-    ``reference`` and ``firmware``.
+    ``quantized`` and ``firmware``. The networks are ``reference`` and ``firmware`` if the build
+    does not quantize the model.
 
     ``samples`` are the digests of the samples. ``calibrated`` is the number of samples that the
     calibration also used. ``top1`` is the rate of agreement with the labels or, if there are no

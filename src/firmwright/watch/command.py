@@ -30,9 +30,10 @@ from firmwright.toolchain.compilers import ANSWERS
 from firmwright.watch.warm_process import BuildResult, WarmProcess
 
 PAUSE, REST = 0.1, 0.002
-"""The seconds between two checks of the files, and between two checks that must agree. A check
-of a thousand files needs about REST seconds. If Linux reports a change, the next check is
-immediate. A file that changes during the build causes another build.
+"""The seconds between two checks of the files, and between two checks that must agree.
+
+A check of a thousand files needs about REST seconds. The next check is immediate if Linux reports a
+change. A file that changes during the build causes another build.
 """
 
 WAITING = "waiting for a change; ctrl-C ends"
@@ -43,8 +44,8 @@ def watch(
 ) -> int:
     """Build, and build again after each change of a file, until ctrl-C.
 
-    ``list_paths`` is called after the build, in the process of the build. If no recipe can be read,
-    the ``recipes`` and the files of every build are watched.
+    ``list_paths`` is called after the build, in the process of the build. The ``recipes`` and the
+    files of every build are watched if no recipe can be read.
     """
     if not CAN_FORK:
         message = "this system has no fork, which `watch` needs; run `firmwright build`"
@@ -89,7 +90,7 @@ def build_until_code_changes(
 
 
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> BuildResult:
-    """Build in this process. If a recipe cannot be read, the build ends with a message."""
+    """Build in this process. The build ends with a message if a recipe cannot be read."""
     freshness.BEGUN = time.time_ns()
     known = set(sys.modules)
     try:

@@ -1,10 +1,10 @@
 """Replaces layers of whole numbers in float tensors by layers of integers if ranges prove it.
 
-If the data and the weights are whole numbers and the sums stay below 2^24, the sums are equal in
-float32 and int32. The following elementwise operators, up to a tensor of 8-bit whole numbers, are a
-step function of the sum. A multiplication, an addition and a shift replace these operators if the
-steps are equal for every possible sum (:mod:`firmwright.transforms.integers.fitting`). All ranges
-are proven, not assumed. A float input has no range until the model clips and rounds the input.
+The sums are equal in float32 and int32 if all numbers are whole and the sums stay below 2^24. The
+following elementwise operators, up to a tensor of 8-bit whole numbers, are a step function of the
+sum. A multiplication, an addition and a shift replace these operators if the steps are equal for
+every possible sum (:mod:`firmwright.transforms.integers.fitting`). All ranges are proven, not
+assumed. A float input has no range until the model clips and rounds the input.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ INT32_LIMIT = 2**31
 def use_integers(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with integer operators if equal results are proven.
 
-    If no sum of floats can be replaced, the module is returned unchanged.
+    The module is returned unchanged if no sum of floats can be replaced.
     """
     bindings = main_bindings(module)
     if not any(operator_name(b.value) in SUMS and is_float(b.value) for b in bindings):
@@ -306,7 +306,7 @@ class IntegerNetwork:
         if fitted is None:
             return None
         sums = self.sums.get(start, self.stored.get(start))
-        # If the layer has a bias, the first operator after the sums has the layer's name.
+        # The first operator after the sums has the layer's name if the layer has a bias.
         name = str(first.name)
         shifted = emit_with_name(self.builder, self.apply(sums, fitted, source), name)
         clipped = relax.op.clip(shifted, *(float(limit) for limit in limits))
