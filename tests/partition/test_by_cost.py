@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -17,23 +16,19 @@ from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
-from firmwright.partition.by_cost import Network, partition_by_cost
+from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import (
-    build_regions,
     partition_module,
-    prepare_network,
 )
 from firmwright.partition.prices import CostError, PriceList
 from firmwright.recipe import parse_target
 from firmwright.report.explanation import check_offload, explain, format_table
 from firmwright.targets import Context, Device, Target
-from firmwright.targets.assignment import ask_devices
 from firmwright.targets.load import load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
 from firmwright.toolchain.platforms import Throughput, Timing
 from firmwright.transforms import canonicalize
-from tests.devices.soma_dory.test_boundaries import execute
 
 Imported = tuple[tvm.IRModule, ModelInterface]
 
@@ -85,22 +80,6 @@ def price(built: tuple[tvm.IRModule, object], mix: tuple[Device, ...] = MIX) -> 
     return PriceList(mix, built[0]).price_partition(*built)[1]  # type: ignore[arg-type]
 
 
-def price_all(module: tvm.IRModule, interface: ModelInterface) -> list[float]:
-    """Return the sum of the network's tables for every combination of options, the chosen first."""
-    module, macs = prepare_network(module, interface, MIX)
-    asked = ask_devices(module, MIX)
-    functions, partition, groups = build_regions(module, interface, asked, macs)
-    network = Network(functions, partition, groups, asked, PriceList(MIX, functions))
-    counts = {i: len(options) for i, options in enumerate(network.options) if len(options) > 1}
-    tables = list(network.make_tables(counts))
-    every = [dict(zip(counts, each, strict=True)) for each in product(*map(range, counts.values()))]
-    own = {i: network.options[i].index(network.choose()[i]) for i in counts}
-    return [
-        sum(float(table.costs[tuple(chosen[n] for n in table.nodes)]) for table in tables)
-        for chosen in (own, *every)
-    ]
-
-
 def test_a_small_sum_between_poolings_stays_on_the_core() -> None:
     module, interface = small_sum()
     by_order = partition_module(module, interface, MIX)
@@ -119,21 +98,6 @@ def test_a_large_convolution_runs_on_the_accelerator() -> None:
     assert conv.device == "soma_dory"
     assert "; compared: soma_dory " in conv.reason
     assert conv.reason.endswith(" cycles (its cost model), c 2,949,120 cycles (its cost model)")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_no_choice_of_devices_costs_less(seed: int) -> None:
-    module, interface = random_network(seed)
-    by_order = partition_module(module, interface, MIX)
-    by_cost = partition_by_cost(module, interface, MIX)
-    own, *every = price_all(module, interface)
-    assert own == min(every)
-    assert price(by_cost) <= price(by_order)
-    assert by_cost[1] == partition_by_cost(module, interface, MIX)[1]
-    samples = [random_array(t.shape, seed=seed) for t in interface.inputs]
-    (expected,), (found,) = (execute(*built, samples) for built in (by_order, by_cost))
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_without_transforms_the_layouts_agree() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 from firmwright.ir.nodes import IRModule, Var, VarBinding
 from firmwright.ir.regions import RuleViolation
+from firmwright.ir.relax import main_bindings, read_variables
 from firmwright.targets import Device
 from firmwright.targets.fact_context import kind_of
 from firmwright.targets.placement import Composite
@@ -45,6 +47,48 @@ class DeviceAssignment:
         return tuple(found)
 
 
+CROSSING = RuleViolation(
+    "cycle",
+    "its group and a group of an earlier device would wait for each other; accept fewer operators "
+    "in one group",
+)
+"""The rule that a group breaks if it reads a group, and this group also reads it."""
+
+
+def find_crossing(
+    bindings: Sequence[VarBinding], before: Sequence[Composite], free: Sequence[Composite]
+) -> list[Composite]:
+    """Return the composites that form a cycle with composites of earlier devices.
+
+    A single operator cannot close a cycle.
+    """
+    kept = [c for c in before if len(c.variables) > 1]
+    crossing: list[Composite] = []
+    for composite in free if kept else ():
+        if len(composite.variables) < 2:
+            continue
+        owners = {v: i for i, c in enumerate((*kept, composite)) for v in c.variables}
+        if has_cycle(bindings, owners):
+            crossing.append(composite)
+        else:
+            kept.append(composite)
+    return crossing
+
+
+def has_cycle(bindings: Sequence[VarBinding], owners: Mapping[Var, int]) -> bool:
+    """Return whether groups of operators wait for each other; ``owners`` has their numbers."""
+    reads: dict[object, set[object]] = {}
+    for binding in bindings:
+        own = owners.get(binding.var, binding.var)
+        read = {owners.get(v, v) for v in read_variables(binding.value)}
+        reads.setdefault(own, set()).update(read - {own})
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError:
+        return True
+    return False
+
+
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
     """Ask all devices except the last, in order.
 
@@ -57,8 +101,12 @@ def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
     for device in mix[:-1]:
         placement = device.target.place(module, device.context)
         free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
+        before = [c for composites in taken.values() for c in composites]
+        crossing = find_crossing(main_bindings(module), before, free)
+        free = [c for c in free if c not in crossing]
         gone.update(v for composite in free for v in composite.variables)
-        offered[device.name] = placement.composites
+        offered[device.name] = [c for c in placement.composites if c not in crossing]
         taken[device.name] = free
-        violations[device.name] = placement.violations
+        refused = dict.fromkeys((v for c in crossing for v in c.variables), (CROSSING,))
+        violations[device.name] = {**placement.violations, **refused}
     return DeviceAssignment(mix, offered, taken, violations)

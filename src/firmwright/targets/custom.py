@@ -155,9 +155,16 @@ class CustomTarget:
             except (Exception, SystemExit) as error:
                 raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
-            problem = f"returned a {type(result).__name__}; expected a {kinds[0].__name__}"
+            problem = f"returned a {type(result).__name__}; expected {name_kinds(kinds)}"
             self._refuse(method, problem)
         return result
+
+
+def name_kinds(kinds: tuple[type, ...]) -> str:
+    """Return e.g. ``an int or None``."""
+    names = [kind.__name__.replace("NoneType", "None") for kind in kinds]
+    article = "an" if names[0][0] in "aeio" else "a"
+    return f"{article} {' or '.join(names)}"
 
 
 def guard_installed(target: Target, package: str) -> CustomTarget:
