@@ -148,7 +148,7 @@ class Partition:
     """Regions in execution order over named tensors. Every tensor is written once.
 
     ``tensor_memories`` has the memory of each tensor that is not in RAM. The last ``states`` inputs
-    are kept between runs. The last ``states`` outputs are their next values.
+    are kept between runs. The last ``states`` outputs are the next values.
     """
 
     inputs: tuple[str, ...]

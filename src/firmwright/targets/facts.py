@@ -36,7 +36,10 @@ def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts. ``pad_width`` has the elements before and after each axis of the model."""
+    """Return a pad's facts.
+
+    ``pad_width`` has the elements before and after each axis of the model.
+    """
     widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
     image = {axis for axis in range(count) if network.nchw_position(axis, count) >= count - 2}
@@ -50,7 +53,10 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts. ``length_before`` is the number of elements before the gathered axis."""
+    """Return a gather's facts.
+
+    ``length_before`` is the number of elements before the gathered axis.
+    """
     data, index = call.args
     flat = call.attrs.axis is None
     axis_facts: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
@@ -107,7 +113,7 @@ def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; kernel, strides and dilation are (height, width), in elements.
+    """Return a convolution's facts. Kernel, strides and dilation are (height, width) in elements.
 
     ``padding`` is (top, left, bottom, right). ``more_padding_behind`` is (bottom - top, right -
     left).
@@ -136,7 +142,7 @@ def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """Return facts; kernel, strides and dilation are (height, width).
+    """Return a pooling's facts. Kernel, strides and dilation are (height, width).
 
     ``plane`` is the number of elements of an image.
     """
@@ -200,7 +206,10 @@ def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """Return facts. A scale is the length of the output divided by the length of the input."""
+    """Return a resize's facts.
+
+    A scale is the length of the output divided by the length of the input.
+    """
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
@@ -251,7 +260,7 @@ def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts. ``exponent`` is a number if the exponent is one constant, else None."""
+    """Return a power's facts. ``exponent`` is a number if the exponent is a constant."""
     exponent = call.args[1]
     exponent = (
         network.values.get(exponent, exponent) if isinstance(exponent, relax.Var) else exponent
