@@ -40,7 +40,9 @@ def test_an_elementwise_region_loads_its_blocks(
 ) -> None:
     def use_chip_code(sources: Path) -> None:
         host = load_platform("host")
-        numbers_of = {**host.accelerators["c7x"], "firmware_dma": firmware_dma}
+        numbers_of = {**host.accelerators["c7x"]}
+        if firmware_dma:
+            numbers_of["firmware_dma"] = True
         platform = replace(host, accelerators={"c7x": numbers_of})
         text = render(make_environment(), "c7x/cl7x/fw_c7x.c.j2", {"platform": platform})
         (emulation,) = sources.rglob("fw_c7x.c")
