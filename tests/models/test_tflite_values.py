@@ -117,3 +117,24 @@ def test_integers_without_scales_are_not_quantized_again() -> None:
     builder.operator("QUANTIZE", [source], [builder.output((4,), "uint8", None)], version=1)
     with pytest.raises(UserError, match="converts int8 to uint8 without scales: quantize"):
         tflite.import_model(builder.build(), "model", {})
+
+
+def test_maxima_of_tensors_with_other_scales_are_rejected() -> None:
+    """LiteRT compares the stored integers."""
+    builder = ModelBuilder()
+    sources = [builder.input((4,), "int8", Quantization(scale, 0)) for scale in (0.1, 0.2)]
+    result = builder.output((4,), "int8", Quantization(0.1, 0))
+    builder.operator("MAXIMUM", sources, [result], "MaximumMinimumOptions", 1)
+    with pytest.raises(UserError, match=r"MAXIMUM \(tensor 't2'\) compares stored integers"):
+        tflite.import_model(builder.build(), "model", {})
+
+
+@pytest.mark.needs("gcc")
+def test_softmax_of_small_scales(tmp_path: Path) -> None:
+    builder = ModelBuilder()
+    for scale in (1e-6, 1e-9, 1e-12, 1e-30):
+        source = builder.input((2, 5), "int8", Quantization(scale, 0))
+        result = builder.output((2, 5), "int8", Quantization(1 / 256, -128))
+        builder.operator("SOFTMAX", [source], [result], "SoftmaxOptions", 1, beta=1.0)
+    data = builder.build()
+    assert_exact(data, tmp_path, random_samples(data, 2, 3))

@@ -23,6 +23,7 @@ from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
     LARGEST_SHIFT,
     Integer,
+    apply_multiplier,
     apply_scale,
     call_fixed_point,
     quantize_multiplier,
@@ -151,7 +152,7 @@ def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
     farthest = math.floor(whole / 2.0**shift)
     return np.array(
         [
-            exp_on_negative_values(rounding_multiply_high(-distance * 2**shift, mantissa))
+            exp_on_negative_values(apply_multiplier(-distance, mantissa, shift))
             if distance <= farthest
             else 0
             for distance in range(256)

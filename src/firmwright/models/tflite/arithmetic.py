@@ -69,9 +69,11 @@ def convert_floor_mod(converter: Any, op: Any) -> relax.Expr:
     return converter.bb.emit_te(compute, *pair, primfunc_name_hint="floor_mod")
 
 
-def is_symmetric(converter: Any, tensors: Sequence[Any]) -> bool:
-    """Return whether tensors have equal scales, and zero points of 0."""
-    return has_same_qnn_params(converter, tensors) and not read_zero_point(tensors[0])
+def keeps_meaning(converter: Any, kind: str, tensors: Sequence[Any]) -> bool:
+    """Return whether an operator on stored integers is also the operator on real numbers."""
+    if not has_same_qnn_params(converter, tensors):
+        return False
+    return kind in ("MAXIMUM", "MINIMUM") or (kind == "NEG" and not read_zero_point(tensors[0]))
 
 
 def convert_negative(converter: Any, op: Any) -> relax.Expr:

@@ -29,6 +29,8 @@ ON_STORED_INTEGERS = {
     "BITWISE_XOR": "combines",
     "FLOOR_DIV": "divides",
     "FLOOR_MOD": "divides",
+    "MAXIMUM": "compares",
+    "MINIMUM": "compares",
     "NEG": "negates",
     "STABLEHLO_ADD": "adds",
     "STABLEHLO_MULTIPLY": "multiplies",
@@ -125,7 +127,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         if (
             kind in ON_STORED_INTEGERS
             and quantized[0]
-            and not (kind == "NEG" and arithmetic.is_symmetric(self, inputs + outputs))
+            and not arithmetic.keeps_meaning(self, kind, inputs + outputs)
         ):
             return (
                 f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT and ignores their scale and "

@@ -255,14 +255,10 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """Convert MINIMUM or MAXIMUM, because TVM dequantizes tensors with equal parameters.
 
-        With equal parameters, the order of the integers is the order of the real numbers.
+        With equal parameters, the order of the integers is the order of the real numbers. The
+        converter rejects other parameters.
         """
-        tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
-        if tensors[0].qnn_params is None or not data_movement.has_same_qnn_params(
-            converter, tensors
-        ):
-            return converter._convert_elemwise(op, relax_op=find)
-        return find(*(converter.get_tensor_expr(t) for t in tensors[:2]))
+        return find(*(converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)))
 
     return convert
 
