@@ -16,9 +16,10 @@ from tests.networks.tflite_operators import infer_shapes
 
 KINDS = frozenset(
     """
-    BATCH_MATMUL BITCAST CAST DYNAMIC_UPDATE_SLICE FILL FLOOR_MOD HASHTABLE_LOOKUP NEG ONE_HOT POW
-    RANGE RELU_0_TO_1 REVERSE_SEQUENCE SELECT SPARSE_TO_DENSE STABLEHLO_MULTIPLY
-    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM ZEROS_LIKE
+    BATCH_MATMUL BITCAST CAST DYNAMIC_UPDATE_SLICE FAKE_QUANT FILL FLOOR_MOD HASHTABLE_LOOKUP NEG
+    ONE_HOT POW RANGE RELU_0_TO_1 REVERSE_SEQUENCE SELECT SPARSE_TO_DENSE STABLEHLO_MULTIPLY
+    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM
+    ZEROS_LIKE
     """.split()
 )
 
@@ -138,3 +139,16 @@ def test_softmax_of_small_scales(tmp_path: Path) -> None:
         builder.operator("SOFTMAX", [source], [result], "SoftmaxOptions", 1, beta=1.0)
     data = builder.build()
     assert_exact(data, tmp_path, random_samples(data, 2, 3))
+
+
+@pytest.mark.needs("gcc")
+def test_a_quotient_just_below_an_integer(tmp_path: Path) -> None:
+    """The quotient is 3 in float32, but less than 3 in double."""
+    builder = ModelBuilder()
+    sources = [builder.input((2,), "float32", None) for _ in range(2)]
+    result = builder.output((2,), "float32", None)
+    builder.operator("FLOOR_DIV", sources, [result], "FloorDivOptions", 1)
+    values = [[3.8722432, -3.8722432], [1.2907478, 1.2907478]]
+    sample = {f"t{i}": np.array(v, "float32") for i, v in zip(sources, values, strict=True)}
+    ((found,),) = assert_exact(builder.build(), tmp_path, [sample])
+    np.testing.assert_array_equal(found, [2, -3])

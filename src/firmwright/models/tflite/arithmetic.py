@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import tflite
 from tvm import relax, te, tirx
 
 from firmwright.ir.relax import static_shape
@@ -43,6 +45,17 @@ def convert_segments(converter: Any, op: Any) -> relax.Expr:
         return te.compute(shape, element, "segments")
 
     return converter.bb.emit_te(compute, data, rows, primfunc_name_hint="segments")
+
+
+def convert_floor_division(converter: Any, op: Any) -> relax.Expr:
+    """Convert FLOOR_DIV, because TVM divides floats in float32, but LiteRT divides in double."""
+    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    (target,) = converter.get_output_tensors(op)
+    if converter.get_tensor_type_str(target.tensor.Type()) != "float32":
+        return relax.op.floor_divide(*pair)
+    quotient = relax.op.divide(*(relax.op.astype(value, "float64") for value in pair))
+    whole = converter.bb.normalize(relax.op.floor(converter.bb.normalize(quotient)))
+    return relax.op.astype(whole, "float32")
 
 
 def convert_floor_mod(converter: Any, op: Any) -> relax.Expr:
@@ -99,3 +112,30 @@ def convert_stablehlo_product(converter: Any, op: Any) -> relax.Expr:
     (target,) = converter.get_output_tensors(op)
     is_truth = converter.get_tensor_type_str(target.tensor.Type()) == "bool"
     return relax.op.logical_and(*pair) if is_truth else relax.op.multiply(*pair)
+
+
+def convert_fake_quant(converter: Any, op: Any) -> relax.Expr:
+    """Convert FAKE_QUANT, because TVM rounds halves to even numbers, LiteRT away from zero.
+
+    Source: tensorflow/lite/kernels/internal/reference/fake_quant.h, in float32.
+    """
+    (source,) = converter.get_input_tensors(op)
+    options = converter._get_builtin_options(op, tflite.FakeQuantOptions)
+    low, high = np.float32(options.Min()), np.float32(options.Max())
+    steps = np.float32((1 << options.NumBits()) - 1)
+    scale = (high - low) / steps
+    zero = np.floor(np.clip(-low / scale, 0, steps) + np.float32(0.5))
+    lowest, highest = (float(np.float32((end - zero) * scale)) for end in (0, steps))
+    data = converter.bb.emit(converter.get_tensor_expr(source))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def element(*at: Any) -> Any:
+            bounds = [tirx.const(end, "float32") for end in (lowest, highest)]
+            above = tirx.min(tirx.max(data(*at), bounds[0]), bounds[1]) - bounds[0]
+            inverse = tirx.const(float(np.float32(1) / scale), "float32")
+            whole = tirx.call_pure_extern("float32", "roundf", above * inverse)
+            return whole * tirx.const(float(scale), "float32") + bounds[0]
+
+        return te.compute(data.shape, element, "fake_quantized")
+
+    return converter.bb.emit_te(compute, data, primfunc_name_hint="fake_quant")
