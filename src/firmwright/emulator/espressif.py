@@ -16,6 +16,10 @@ _UART = 0x60000000
 _UART_FIFO = 0x00
 _UART_STATUS = 0x1C
 
+_TIMER_WATCHDOG = 0x48
+_UPDATE = 1 << 22
+"""The offset of TIMG_WDTCONFIG0_REG, and its bit WDT_CONF_UPDATE_EN."""
+
 _ENDED = 0xF1E00000
 """The upper bits of the register into which the program writes its exit code."""
 
@@ -33,7 +37,7 @@ class Esp32C3(QemuVirtRv32):
         first, *others = self.registers
         self.engine.mmio_map(first, _PAGE, self._read_nothing, None, self._write_exit_code, None)
         for page in others:
-            self.engine.mmio_map(page, _PAGE, self._read_nothing, None, self._ignore, None)
+            self.engine.mmio_map(page, _PAGE, self._read_nothing, None, self._write_timer, None)
 
     def _read_port(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         if offset == _UART_FIFO:
@@ -52,8 +56,10 @@ class Esp32C3(QemuVirtRv32):
     def _read_nothing(self, _engine: Any, _offset: int, _size: int, _data: Any) -> int:
         return 0
 
-    def _ignore(self, _engine: Any, _offset: int, _size: int, _value: int, _data: Any) -> None:
-        """Accept a write to a watchdog."""
+    def _write_timer(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        """Accept a write to a timer group. Its watchdog takes a configuration only with a bit."""
+        if offset == _TIMER_WATCHDOG and not value & _UPDATE:
+            self.stop(Stop(fault="the timer watchdog ignores a write without WDT_CONF_UPDATE_EN"))
 
     def _write_exit_code(
         self, _engine: Any, offset: int, _size: int, value: int, _data: Any
