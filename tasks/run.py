@@ -43,6 +43,7 @@ STAGE = Stage(
         "c_prefix",
         "inputs",
         "slot",
+        "hooks",
     ),
     platform=ALL,
     facts={"board": describe_board},

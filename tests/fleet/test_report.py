@@ -26,7 +26,7 @@ AFTER = {
         "new", "", "ee", "within the tolerance", 12345, "instructions", "counted", batch=8
     ),
     "slower": Outcome(
-        "slower", "", "ff", "exact", 1100, "cycles", "a table", 0.55, None, 500, 64, None, 50.0
+        "slower", "", "ff", "exact", 1100, "cycles", "a table", 0.55, 38.4, 500, 64, None, 50.0
     ),
     "same": BEFORE["same"],
     "broken": Outcome("broken", "my|net.yaml:1:1: <b>wrong</b>\nand more"),
@@ -39,7 +39,7 @@ TABLE = """\
 
 | job | exact? | time | flash | RAM | batch | offload | since the last run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
-| slower | exact | 0.550 ms | 500 | 64 | – | 50.0 % | cycles 1,000 → 1,100 (+10.0 %); \
+| slower | exact | 0.550 ms, 38.4 µJ | 500 | 64 | – | 50.0 % | cycles 1,000 → 1,100 (+10.0 %); \
 RAM 60 → 64 (+6.7 %); offload 75.0 % → 50.0 % |
 | same | not run | – | – | – | – | – |  |
 | broken | failed |  |  |  |  |  | was built before |

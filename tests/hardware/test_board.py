@@ -21,9 +21,11 @@ import numpy as np
 import pytest
 import yaml
 
+from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.hardware.access import BoardAccess, SerialPort
 from firmwright.hardware.run import run_on_board
+from firmwright.toolchain import load_platform
 from tests.e2e.conftest import Repository, new_repository
 
 QEMU = ("qemu-system-arm", "-machine", "mps2-an386", "-display", "none", "-monitor", "none",
@@ -93,14 +95,103 @@ def test_a_debugger_flashes_and_a_serial_line_answers(repository: Repository) ->
             "serial": {"port": os.ttyname(line)},
         }
         repository.write("board.yaml", yaml.safe_dump(access))
-        words = ("recipe=digits.yaml", "platform=cortex-m4-bare", "board=board.yaml")
-        assert {"run", "bundle"} <= set(repository.build(*words))
+        words = ("platform=cortex-m4-bare", "board=board.yaml", "outdir=boards")
+        done = repository.doit("build", "recipe=digits.yaml", *words)
+    assert done.returncode == 0, done.stderr
+    assert "the board has no cycle counter" in done.stdout  # QEMU has none
     os.close(ours)
     os.close(line)
-    manifest = repository.manifest("build/digits/digits-cortex-m4-bare.tar.gz")
+    manifest = repository.manifest("boards/digits-cortex-m4-bare.tar.gz")
     assert manifest["run"]["emulator"] == "QEMU behind a terminal"
     assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (3, 0)
     assert manifest["run"]["instructions"] is None
+    assert manifest["timeline"] is None
+
+
+@contextmanager
+def playing(record: Callable[[], bytes]) -> Iterator[str]:
+    """Answer on a terminal with a recorded console, after the number of samples has arrived."""
+    ours, line = pty.openpty()
+    tty.setraw(line)
+
+    def play() -> None:
+        with suppress(OSError):
+            os.read(ours, 4)
+            os.write(ours, record())
+            while os.read(ours, 4096):
+                pass
+
+    Thread(target=play, daemon=True).start()
+    yield os.ttyname(line)
+    os.close(line)
+    os.close(ours)
+
+
+def play_board(
+    repository: Repository, record: Callable[[], bytes], patience: int
+) -> subprocess.CompletedProcess[str]:
+    with playing(record) as port:
+        access = {"description": "a recorded M4", "patience": patience, "serial": {"port": port}}
+        repository.write("recorded.yaml", yaml.safe_dump(access))
+        words = ("platform=cortex-m4-bare", "board=recorded.yaml", "outdir=boards")
+        return repository.doit("build", "recipe=digits.yaml", *words)
+
+
+Recorded = tuple[subprocess.CompletedProcess[str], bytes]
+
+
+@pytest.fixture(scope="module")
+def recorded(repository: Repository) -> Recorded:
+    """A build with a board, and the board's console, which an emulator has recorded.
+
+    The emulator counts the cycles of a Cortex-M4, so the firmware reads a real counter.
+    """
+    consoles: list[bytes] = []
+
+    def record() -> bytes:
+        elf = repository.folder / "boards/cortex-m4-bare/firmware/firmware.elf"
+        given = b"".join([len(SAMPLES).to_bytes(4, "little"), *(s for (s,) in SAMPLES)])
+        m4 = load_platform("cortex-m4-bare")
+        ran = run_firmware(elf, m4, "unicorn", given, "network_run", 10**9)
+        consoles.append(ran.console)
+        return ran.console
+
+    return play_board(repository, record, patience=60), consoles[0]
+
+
+def test_a_board_with_a_counter_measures_each_layer(
+    repository: Repository, recorded: Recorded
+) -> None:
+    done, _ = recorded
+    assert done.returncode == 0, done.stderr
+    assert " at 64 MHz (measured by the cycle counter of a recorded M4)" in done.stdout
+    timeline = repository.manifest("boards/digits-cortex-m4-bare.tar.gz")["timeline"]
+    table = repository.manifest("build/digits/digits-cortex-m4-bare.tar.gz")["timeline"]
+    assert [layer["name"] for layer in timeline["layers"]] == [
+        layer["name"] for layer in table["layers"]
+    ]
+    for measured, counted in zip(timeline["layers"][:-1], table["layers"], strict=False):
+        assert measured["counted"]["instructions"] is None
+        cycles = counted["counted"]["cycles"]
+        assert cycles < measured["counted"]["cycles"] < 1.02 * cycles + 60
+    assert timeline["total"] == sum(layer["counted"]["cycles"] for layer in timeline["layers"])
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (60, "no answer to sample 0 in 1 s; it began with b'@cy"),
+        (-8, "no answer to the last sample in 1 s"),
+    ],
+)
+def test_a_cut_log_of_a_board_is_an_error(
+    repository: Repository, recorded: Recorded, end: int, message: str
+) -> None:
+    with playing(lambda: recorded[1][:end]) as port:
+        access = BoardAccess("cut", 0, 1, serial=SerialPort(port, 115200))
+        folder = repository.folder / "boards/cortex-m4-bare/firmware"
+        with pytest.raises(UserError, match=re.escape(message)):
+            run_on_board(access, folder, SAMPLES, [1 + 7])
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.hardware.cycle_log import CycleLog, MeasuredCycles
+from firmwright.verify.protocol import decode_cycles
 
 BUILD = "0123456789" * 4
 PASS = f"""\
@@ -60,3 +61,22 @@ def test_faults(old: str, new: str, message: str) -> None:
     assert old in log
     with pytest.raises(UserError, match=message):
         read(log.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["0 0 120", "0 1 90"], "sample 0: the firmware did not write the cycles of layer 2"),
+        (["0 0 100", "0 1 90", "0 2 20"], "the inference has 100 cycles, less than the 110"),
+    ],
+)
+def test_faults_of_the_cycles_of_a_run(lines: list[str], message: str) -> None:
+    console = "".join(f"@cycles {line}\n" for line in lines).encode()
+    with pytest.raises(UserError, match=message):
+        decode_cycles(console, 1, 2)
+
+
+def test_the_cycles_of_all_samples_of_a_run() -> None:
+    lines = ["0 0 120", "0 1 90", "0 2 20", "1 0 130", "1 1 95", "1 2 20"]
+    console = "".join(f"@cycles {line}\n" for line in lines).encode()
+    assert decode_cycles(console, 2, 2) == [250, 185, 40]

@@ -190,6 +190,23 @@ def test_the_accelerator_takes_what_was_changed_and_saves_the_cycles(
     assert change not in after.advice
 
 
+@pytest.mark.parametrize("size", [4, 8])
+def test_no_advice_costs_cycles(size: int) -> None:
+    """In a small layer, starting the accelerator costs more cycles than the layer."""
+    made = Graph()
+    x = made.input("x", (1, 2, size, size))
+    strided = made.conv2d(x, "strided", random_array((2, 2, 3, 3), seed=1), strides=(1, 2))
+    network = made.output(strided, add_clipped(made, x, 100))
+    module, interface = import_model(portable_json(network.module()), "small", {})
+    mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
+    prepared = prepare_module(module, find_rewrites(mix))
+    regions, _, partition = partition_network(prepared, interface, mix)
+    advice = {layer: a for a in advise(partition, regions, mix, None) for layer in a.layers}
+    assert all(a.saves is None or a.saves > 0 for a in advice.values())
+    assert advice["one"].stays == (size == 4)
+    assert not advice["strided"].stays
+
+
 def test_what_nothing_known_helps_is_told_with_what_it_takes(before: Measured) -> None:
     advice = before.advice["no substitute is known for concat, which soma_dory does not have"]
     assert (advice.layers, advice.device, advice.stays) == (("joined",), "c", True)

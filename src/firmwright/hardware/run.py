@@ -21,7 +21,9 @@ TAIL = 5
 def run_on_board(
     access: BoardAccess, firmware: Path, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]
 ) -> Execution:
-    """Flash the board, reset it, and run the samples. Instructions are not counted.
+    """Flash the board, reset it, and run the samples.
+
+    Instructions are not counted. If the firmware measures its cycles, they are on the console.
 
     ``firmware`` is the folder of the images. Each sample contains the input bytes of each network
     of the firmware, in order. ``outputs`` has the number of lines in each network's answer. Raises

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DONE = b"@done"
 ENDS = (b"@status", b"@trap")
 """The start of the line that a firmware prints if it ends early."""
-OUTPUT = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*")
-"""A line that answers a sample (``templates/application/outputs.j2``)."""
+ANSWER = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*|@cycles \d+ \d+ \d+")
+"""A line that answers a sample (``templates/application/main.c.j2``)."""
 
 
 class SerialConsole:
@@ -66,7 +66,7 @@ class SerialConsole:
         """Return the next line of an answer. Raises UserError if the line contains noise."""
         while not (line := self._read_line(what)).startswith(b"@"):
             pass
-        if line.startswith(b"@output") and not OUTPUT.fullmatch(line):
+        if line.startswith((b"@output", b"@cycles")) and not ANSWER.fullmatch(line):
             raise UserError(
                 f"{self._port.port}: noise in the answer to {what}: {line[:60]!r}; check the "
                 "cable and `baud`"

@@ -33,6 +33,12 @@ class Folders(Protocol):
     def folder(self, stage: str, /) -> Path: ...
 
 
+class Stages(Folders, Protocol):
+    """The interface of a job that knows which stages apply."""
+
+    def has_stage(self, stage: str, /) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Artifact(Generic[T]):
     """A file that a stage writes into its folder.
@@ -60,6 +66,11 @@ class Artifact(Generic[T]):
         """
         result: T = read_file(self.path(job), self.kind)
         return result
+
+    def find(self, job: Stages) -> T | None:
+        """Return the value; None if the stage does not apply or did not write the file."""
+        exists = job.has_stage(self.stage) and self.path(job).exists()
+        return self.read(job) if exists else None
 
     def pack(self, job: Folders, prefix: str = "") -> dict[str, Path]:
         """Return a mapping from names below ``prefix`` in the bundle to the artifact's files."""

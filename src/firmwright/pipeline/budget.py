@@ -39,12 +39,12 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:
         return f"no firmware runs on '{name}'", remedy
-    if not job.counts_instructions:
+    if not job.counts_instructions and (key == "instructions" or not job.measures_cycles):
         runner = "a board" if job.recipe.run.board else f"the emulator '{job.emulator}'"
         return f"{runner} does not count instructions on '{name}'", remedy
     if key == "instructions":
         return "", ""
-    if not job.counts_cycles:
+    if not job.counts_cycles and not job.measures_cycles:
         reason = "the platform states no cycle table"
         if job.platform.cycles is not None:
             reason = f"the emulator '{job.emulator}' does not apply the cycle table"

@@ -257,6 +257,16 @@ class Job:
         return emulated and self._chosen_emulator.counts_instructions(self.platform)
 
     @property
+    def measures_cycles(self) -> bool:
+        """Whether the firmware runs on a board and reads the core's counter around each layer.
+
+        A network in a slot calls no functions of the firmware. Hooks of the recipe call the user's
+        functions.
+        """
+        on_board = self.is_run and self.recipe.run.board is not None
+        return on_board and not (self.recipe.slot or self.recipe.hooks or self.members)
+
+    @property
     def counts_cycles(self) -> bool:
         """Return whether the emulator or a cost model provides the cycles of an inference."""
         if not self.counts_instructions:

@@ -54,10 +54,9 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 
 def describe_time(job: Job) -> Iterator[Row]:
-    if job.has_stage("stats"):
-        timeline = artifacts.TIMELINE.read(job)
-        if timeline.unit == CYCLES:
-            yield make_row("time", str(timeline))
+    timeline = artifacts.TIMELINE.find(job)
+    if timeline is not None and timeline.unit == CYCLES:
+        yield make_row("time", str(timeline))
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
@@ -121,8 +120,8 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 def describe_layers(job: Job) -> Iterator[Row]:
     """Yield the layers with the highest costs in the timeline, or in MACs without a timeline."""
-    if job.has_stage("stats"):
-        found = artifacts.TIMELINE.read(job)
+    found = artifacts.TIMELINE.find(job)
+    if found is not None:
         unit, total = found.unit, found.total
         costs = [(layer.length, layer.name) for layer in found.layers]
     else:
@@ -159,9 +158,9 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
 
 def describe_float_cost(job: Job, kernels: Kernels) -> str:
     """Return ``, in layers of 12.3 % of the cycles``, or '' without a timeline."""
-    if not job.has_stage("stats"):
+    timeline = artifacts.TIMELINE.find(job)
+    if timeline is None:
         return ""
-    timeline = artifacts.TIMELINE.read(job)
     floats = {kernel.region for kernel in kernels.kernels if kernel.float_operators}
     length = sum(layer.length for layer in timeline.layers if layer.name in floats)
     return f", in layers of {100 * length / timeline.total:.1f} % of the {timeline.unit}"

@@ -65,6 +65,8 @@ class Network:
     """Whether the program provides the working memory, so that several instances are possible."""
     hooks: bool = False
     """Whether functions of the program are called around each layer."""
+    measured: bool = False
+    """Whether the firmware prints the cycles of each layer; its program has the hooks."""
     checks: tuple[LayerCheck, ...] | None = None
     """The layers whose results have checksums; None if there are no checksums."""
     golden: Mapping[str, npt.NDArray[Any]] | None = None

@@ -46,9 +46,7 @@ class Advice:
     def gain(self) -> str:
         if self.saves is None:
             return self.price if self.stays else self.unknown
-        if self.saves > 0:
-            return f"saves about {self.format(self.saves)}"
-        return f"needs about {self.format(-self.saves)} more" if self.saves else "saves nothing"
+        return f"saves about {self.format(self.saves)}"
 
     @property
     def unknown(self) -> str:

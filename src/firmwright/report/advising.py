@@ -192,19 +192,26 @@ def merge(found: Sequence[Advice]) -> Advice:
 def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
     """Yield the changes after which each rejecting device accepts a region.
 
-    Yields a note if no changes are known for any device.
+    Yields a note if no changes are known for any device, or if all known changes cost time.
     """
     blocked: list[RuleViolation] = []
+    costly: list[RuleViolation] = []
     lifted = False
     for device in network.mix:
         broken = [r for r in region.refusals if r.device == device.name and r.rule != COST_RULE]
         lifts = {v: v.changes or find_remedy(v, region, device, network) for v in broken}
         blocked += [violation for violation, lift in lifts.items() if not lift]
         if broken and all(lifts.values()):
+            advice = lift_broken(list(lifts.values()), region, device, network)
+            if advice.saves is not None and advice.saves <= 0:
+                costly += broken
+                continue
             lifted = True
-            yield lift_broken(list(lifts.values()), region, device, network)
+            yield advice
     if blocked and not lifted:
         yield network.make_remark(describe_block(blocked[0]), region)
+    elif costly and not lifted:
+        yield network.make_remark(describe_rule(costly[0]), region)
 
 
 Lift = tuple[Change, ...] | Remedy | None
@@ -243,7 +250,12 @@ def describe_block(violation: RuleViolation) -> str:
     device, kind = violation.device, violation.operator
     if violation.rule == "operator":
         return f"no substitute is known for {kind}, which {device} does not have"
-    return f"no known change that saves time fulfills the rule '{violation.rule}' of {device}"
+    return describe_rule(violation)
+
+
+def describe_rule(violation: RuleViolation) -> str:
+    device, rule = violation.device, violation.rule
+    return f"no known change that saves time fulfills the rule '{rule}' of {device}"
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,15 @@ HEADER = """\
 # In all: {time}.
 # start_{one} and end_{one} are inclusive: a layer has end_{one} - start_{one} + 1 {unit}.
 # modelled: cycles of the cost model of the layer's device.
-# counted: the instructions that the CPU executed in the layer's function and in functions that it
-#   calls, the mean of {runs} in {emulator}.{cycles}
-# The last entry is the run function itself: the instructions between its calls.
+# counted: {counted}
+# The last entry is the run function itself: the {unit} between its calls.
 """
+COUNTED = """\
+the instructions that the CPU executed in the layer's function and in functions that it
+#   calls, the mean of {runs} in {emulator}.{cycles}"""
+MEASURED = """\
+the cycles from the call of the layer's function to its return, by the counter of the
+#   core, the mean of {runs} on {emulator}. The time of accelerators is included."""
 PARALLEL_JOBS_HEADER = """\
 # Layers on {devices} are jobs in parallel with the processor: start_cycle and end_cycle are the
 #   job's, after the instructions that start it. Jobs overlap other work in {beside} cycles.
@@ -43,14 +48,19 @@ CYCLES, INSTRUCTIONS = "cycles", "instructions"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Instructions of the CPU, and their clock cycles; None if there is no cycle table."""
+    """Instructions of the CPU, and their clock cycles; None if the number is not known.
 
-    instructions: int
+    An emulator without a cycle table counts no cycles, and a board counts no instructions.
+    """
+
+    instructions: int | None
     cycles: int | None
 
     @property
     def amount(self) -> int:
-        return self.instructions if self.cycles is None else self.cycles
+        known = self.instructions if self.cycles is None else self.cycles
+        assert known is not None, "one of both is counted"
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +138,14 @@ def make_timeline(
 ) -> Timeline:
     """Return the timeline of one inference.
 
-    ``clock`` is the platform's clock in Hz. ``energy`` is the platform's energy per cycle in pJ.
-    Raises UserError if no instructions were counted in the run.
+    ``clock`` is the platform's in Hz, and ``energy`` its energy per cycle in pJ.
+
+    Raises UserError if neither instructions nor cycles were counted in the run.
     """
-    if record.instructions_total is None:
+    if record.instructions_total is None and record.cycles_total is None:
         raise UserError(f"{record.emulator} counts no instructions")
+    if record.instructions_total is None:
+        schedule, kernels = include_devices(schedule, kernels)
     regions = {region.name: region for region in partition.regions}
     steps = [step for step in schedule.steps if not regions[step.region].view]
     counted = count_layers([step.region for step in steps], record)
@@ -176,19 +189,25 @@ def make_timeline(
     )
 
 
+def include_devices(schedule: Schedule, kernels: Kernels) -> tuple[Schedule, Kernels]:
+    """Return both without modelled cycles and waits, because a board's counter includes them."""
+    steps = tuple(replace(step, waits=(), events=()) for step in schedule.steps)
+    without = tuple(replace(k, cycles=None, wait_function=None) for k in kernels.kernels)
+    return replace(schedule, steps=steps, last_waits=()), replace(kernels, kernels=without)
+
+
 def count_layers(regions: Sequence[str], record: RunRecord) -> list[Counted]:
     """Return the means of one inference: of each region, and of the run function at the end."""
-    assert record.instructions_total is not None  # the caller has checked this condition
     instructions = divide(record.instructions_total, record.instructions_by_region, regions, record)
-    if record.cycles_total is None:
-        return [Counted(number, None) for number in instructions]
     cycles = divide(record.cycles_total, record.cycles_by_region, regions, record)
     return [Counted(*each) for each in zip(instructions, cycles, strict=True)]
 
 
 def divide(
-    total: int, by_region: Mapping[str, int], regions: Sequence[str], record: RunRecord
-) -> list[int]:
+    total: int | None, by_region: Mapping[str, int], regions: Sequence[str], record: RunRecord
+) -> Sequence[int | None]:
+    if total is None:
+        return [None] * (len(regions) + 1)
     executed = [by_region[name] for name in regions]
     return compute_means([*executed, total - sum(executed)], record.samples)
 

@@ -33,6 +33,8 @@ def check_budget(job: Job) -> None:
     ]
     known = {key for key, *_ in uses}
     no_cycles = "the cycles of no layer are known; state `instructions` instead"
+    if job.has_stage("stats") and TIMELINE.find(job) is None:
+        no_cycles = "the board has no cycle counter; remove the key"
     stack = FIRMWARE_SIZE.read(job).stacks.get(job.recipe.c_prefix)
     reasons = {
         "cycles": no_cycles,
@@ -60,13 +62,16 @@ def measure(job: Job) -> Iterator[Use]:
     if stack is not None and stack.bytes is not None:
         frames = order_parts([frame for frame in stack.frames if frame[1]])
         yield "stack", stack.bytes, "bytes", frames
-    if job.has_stage("stats"):
-        yield from measure_time(TIMELINE.read(job))
+    timeline = TIMELINE.find(job)
+    if timeline is not None:
+        yield from measure_time(timeline)
 
 
 def measure_time(timeline: Timeline) -> Iterator[Use]:
-    executed = [(layer.name, layer.counted.instructions) for layer in timeline.layers]
-    yield "instructions", sum(n for _, n in executed), "instructions", order_parts(executed)
+    counted = [(layer.name, layer.counted.instructions) for layer in timeline.layers]
+    executed = [(name, number) for name, number in counted if number is not None]
+    if executed:
+        yield "instructions", sum(n for _, n in executed), "instructions", order_parts(executed)
     if timeline.unit != CYCLES:
         return
     parts = order_parts([(layer.name, layer.length) for layer in timeline.layers])

@@ -27,7 +27,6 @@ from firmwright.steps.report import (
     collect_code,
     collect_report,
     read_constants,
-    read_optional,
     read_stack,
 )
 from firmwright.steps.sbom import write_sboms
@@ -106,8 +105,8 @@ def make_manifest(
             if not r.view
         ),
         memory=make_memory_report(job),
-        batch=read_optional(job, artifacts.BATCH),
-        run=read_optional(job, artifacts.RUN),
+        batch=artifacts.BATCH.find(job),
+        run=artifacts.RUN.find(job),
         not_run=None if job.has_stage("run") else explain_no_run(job),
         not_built=job.not_built or None,
         inputs=read,
@@ -115,12 +114,12 @@ def make_manifest(
         versions=read.versions,
         stages={s.name: s.sentence for s in list_stages(job)},
         detection=artifacts.BOXES.read(job) if job.recipe.detection else None,
-        quantization=read_optional(job, artifacts.QUANTIZATION),
-        accuracy=read_optional(job, artifacts.ACCURACY),
-        timeline=read_optional(job, artifacts.TIMELINE),
-        comparison=read_optional(job, artifacts.COMPARISON),
-        mapping=read_optional(job, artifacts.MAPPING),
-        artifacts=read_optional(job, ARTIFACTS),
+        quantization=artifacts.QUANTIZATION.find(job),
+        accuracy=artifacts.ACCURACY.find(job),
+        timeline=artifacts.TIMELINE.find(job),
+        comparison=artifacts.COMPARISON.find(job),
+        mapping=artifacts.MAPPING.find(job),
+        artifacts=ARTIFACTS.find(job),
         model_signature=(
             artifacts.MODEL_SIGNATURE.read(job) if job.recipe.model.signature else msgspec.UNSET
         ),
@@ -139,7 +138,7 @@ def describe_result(job: Job) -> str:
     """Return a line about the exactness of the firmware, or the reason why it is unknown."""
     if job.not_built:
         return f"no firmware was compiled or run: {job.not_built}"
-    run = read_optional(job, artifacts.RUN)
+    run = artifacts.RUN.find(job)
     if run is None:
         return f"not run: {explain_no_run(job)}"
     exact = f"{run.exact_samples} of {run.samples} samples exact"
@@ -152,7 +151,7 @@ def explain_no_run(job: Job) -> str:
 
 
 def make_memory_report(job: Job) -> manifest.MemoryReport:
-    linked, plan = read_optional(job, artifacts.FIRMWARE_SIZE), artifacts.PLAN.read(job)
+    linked, plan = artifacts.FIRMWARE_SIZE.find(job), artifacts.PLAN.read(job)
     return manifest.MemoryReport(
         flash_bytes=linked.flash_bytes if linked else None,
         ram_bytes=linked.ram_bytes if linked else None,

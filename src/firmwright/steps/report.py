@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TypeVar
 
 import msgspec
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.explain import find_job_memories
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories
@@ -25,8 +23,6 @@ from firmwright.steps.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
 from firmwright.toolchain.stack_depth import StackDepth
 
-T = TypeVar("T")
-
 MAX_CODE = 2**20
 """The maximum number of characters of C code on the page."""
 MAX_SYMBOLS = 100
@@ -36,10 +32,10 @@ MAX_SYMBOLS = 100
 def collect_report(job: Job, read: Lock) -> Report:
     """Return the report of a job. ``read`` are the inputs of the build."""
     interface = artifacts.MODEL_INTERFACE.read(job)
-    accuracy = read_optional(job, artifacts.ACCURACY)
+    accuracy = artifacts.ACCURACY.find(job)
     facts = replace(
         read_layer_facts(job),
-        timeline=read_optional(job, artifacts.TIMELINE),
+        timeline=artifacts.TIMELINE.find(job),
         accuracy=(accuracy.layers if accuracy else None) or (),
     )
     return Report(
@@ -60,11 +56,6 @@ def collect_report(job: Job, read: Lock) -> Report:
         recipe=job.recipe.canonical,
         inputs=read,
     )
-
-
-def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
-    """Return the record of a stage, or None if the stage does not apply."""
-    return artifact.read(job) if job.has_stage(artifact.stage) else None
 
 
 def read_layer_facts(job: Job) -> LayerFacts:
@@ -120,7 +111,7 @@ def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
 
 
 def read_proof(job: Job) -> Proof | None:
-    record = read_optional(job, artifacts.RUN)
+    record = artifacts.RUN.find(job)
     if record is None:
         return None
     return Proof(
@@ -136,14 +127,14 @@ def read_proof(job: Job) -> Proof | None:
 
 
 def read_total(job: Job) -> Total | None:
-    timeline = read_optional(job, artifacts.TIMELINE)
+    timeline = artifacts.TIMELINE.find(job)
     if timeline is None:
         return None
     return Total(**{field.name: getattr(timeline, field.name) for field in fields(Total)})
 
 
 def read_memory(job: Job) -> Memory:
-    plan, linked = artifacts.PLAN.read(job), read_optional(job, artifacts.FIRMWARE_SIZE)
+    plan, linked = artifacts.PLAN.read(job), artifacts.FIRMWARE_SIZE.find(job)
     symbols = list_symbols(artifacts.FIRMWARE.read(job)) if linked else []
     return Memory(
         flash=linked.flash_bytes if linked else None,
@@ -163,7 +154,7 @@ def read_memory(job: Job) -> Memory:
 
 def read_stack(job: Job) -> StackDepth | msgspec.UnsetType:
     """Return the stack of the run function, or UNSET if an operating system provides the stack."""
-    linked = read_optional(job, artifacts.FIRMWARE_SIZE)
+    linked = artifacts.FIRMWARE_SIZE.find(job)
     return linked.stacks.get(job.recipe.c_prefix, msgspec.UNSET) if linked else msgspec.UNSET
 
 

@@ -33,6 +33,7 @@ from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_sa
 from firmwright.verify.protocol import (
     decode_boxes,
     decode_counts,
+    decode_cycles,
     decode_outputs,
     encode_inputs,
     encode_samples,
@@ -72,6 +73,9 @@ def run(job: Job, folder: Path) -> None:
     arrays = stack_sides({"firmware": found, "reference": expected})
     artifacts.RUN_OUTPUTS.write(folder, arrays)
     total = count_on_processor(execution.instructions, execution.by_part, layers)
+    cycles = execution.cycles
+    if job.measures_cycles:
+        cycles = read_board_cycles(job, execution, len(chosen), layers)
     record = RunRecord(
         emulator=execution.emulator,
         reference=reference.runtime,
@@ -87,10 +91,12 @@ def run(job: Job, folder: Path) -> None:
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
-        **name_cycles(execution.cycles, layers),
+        **name_cycles(cycles, layers),
     )
     artifacts.RUN.write(folder, record)
     remarks = [*execution.notes, *list_remarks(record)]
+    if job.measures_cycles and cycles is None:
+        remarks.append("the board has no cycle counter, so no cycles are measured")
     if are_all_equal(found):
         remarks.append("all samples have equal outputs; use real samples (`run.inputs`)")
     if remarks:
@@ -145,7 +151,8 @@ def execute_firmware(
         given = [[encode_inputs(interface.inputs, batch)] for batch in batches]
         access = load_access(job.recipe.resolve(board))
         with error_at_key(job.recipe, ("run", "board")):
-            answers = [len(interface.outputs) + boxes]
+            counts = len(layers.functions) + 1 if job.measures_cycles else 0
+            answers = [len(interface.outputs) + boxes + counts]
             return run_on_board(access, job.folder("firmware"), given, answers)
     images = ["firmware.elf", "network.elf"] if job.recipe.slot else ["firmware.elf"]
 
@@ -167,6 +174,16 @@ def execute_firmware(
 
 def count_box_lines(job: Job, batch: int) -> int:
     return batch if job.recipe.detection else 0
+
+
+def read_board_cycles(
+    job: Job, ran: Execution, samples: int, layers: CountedFunctions
+) -> ClockCycles | None:
+    """Return the cycles by the counter of the board's core; None without a counter."""
+    with error_at_key(job.recipe, ("run", "board")):
+        whole, *parts = decode_cycles(ran.console, samples, len(layers.functions))
+    source = f"measured by the cycle counter of {ran.emulator}"
+    return ClockCycles(source, whole, tuple(parts)) if whole else None
 
 
 def count_on_processor(

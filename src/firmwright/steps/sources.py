@@ -137,7 +137,7 @@ def find_slot(job: Job) -> NetworkSlot | None:
 
 
 def run(job: Job, folder: Path) -> None:
-    network = read_whole_network(job)
+    network = replace(read_whole_network(job), measured=job.measures_cycles)
     own_templates = tuple(template_folders(job.recipe).values())
     with locate_library_errors(job):
         variables = write_project(network, job.build, folder, own_templates)

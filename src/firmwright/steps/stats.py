@@ -9,7 +9,9 @@ from firmwright.ir.regions import Partition
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, PLAN, RUN, TIMELINE
 from firmwright.pipeline.job import Job
 from firmwright.report.timeline import (
+    COUNTED,
     HEADER,
+    MEASURED,
     PARALLEL_JOBS_HEADER,
     draw_tracks,
     make_timeline,
@@ -25,6 +27,8 @@ OF_CYCLES = " Their cycles are {source}."
 def run(job: Job, folder: Path) -> None:
     """Write ``stats.json`` and, for users and their scripts, ``<recipe>_stats.yaml``."""
     record = RUN.read(job)
+    if record.instructions_total is None and record.cycles_total is None:
+        return  # the board has no counter, as the stage `run` has noted
     partition = PARTITION.read(job)
     kernels = KERNELS.read(job)
     schedule = PLAN.read(job).schedule
@@ -33,19 +37,19 @@ def run(job: Job, folder: Path) -> None:
     found = make_timeline(
         schedule, partition, kernels, record, run_function, source, job.clock, job.platform.energy
     )
-    unknown = record.cycles_total is None
+    cycles = OF_CYCLES.format(source=record.cycles_source) if record.cycles_source else ""
+    counted = COUNTED if record.instructions_total is not None else MEASURED
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
         name=job.recipe.name,
         platform=job.platform.name,
-        runs=runs,
-        emulator=record.emulator,
+        counted=counted.format(runs=runs, emulator=record.emulator, cycles=cycles),
         unit=found.unit,
         one=name_one(found),
         time=found,
-        cycles="" if unknown else OF_CYCLES.format(source=record.cycles_source),
     )
-    waited = {k.region for k in kernels.kernels if k.wait_function}
+    modelled = record.instructions_total is not None
+    waited = {k.region for k in kernels.kernels if k.wait_function and modelled}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
     beside = found.modelled + found.counted - found.total
     if devices:
@@ -69,6 +73,8 @@ def describe_source(
     platform: Platform, kernels: Kernels, partition: Partition, record: RunRecord
 ) -> str:
     """Return the method that determines the numbers of a timeline."""
+    if record.instructions_total is None:
+        return str(record.cycles_source)
     sources = {k.region: k.cycles_source for k in kernels.kernels if k.cycles is not None}
     devices = sorted({r.device for r in partition.regions if sources.get(r.name) == ""})
     models = f"the cost model{'s' if len(devices) > 1 else ''} of {' and '.join(devices)}"

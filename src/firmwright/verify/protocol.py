@@ -86,6 +86,31 @@ def decode_counts(console: bytes) -> dict[str, int]:
     return dict(sorted((name, int(number)) for _, name, number in counted))
 
 
+def decode_cycles(console: bytes, samples: int, layers: int) -> list[int]:
+    """Return the cycles over all samples: of the whole inferences, then of each layer.
+
+    All numbers are 0 if the board has no counter. Raises UserError for missing lines, and for a
+    counter with wrong values.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for line in console.decode("ascii", "replace").splitlines():
+        if line.startswith("@cycles "):
+            sample, layer, cycles = map(int, line.split(" ")[1:])
+            found[sample, layer] = cycles
+    for sample in range(samples):
+        missing = [i for i in range(layers + 1) if (sample, i) not in found]
+        if missing:
+            problem = f"sample {sample}: the firmware did not write the cycles of layer"
+            raise UserError(f"{problem} {missing[0]}: {CHECK_PROGRAM}")
+        whole, parts = found[sample, 0], sum(found[sample, i + 1] for i in range(layers))
+        if whole < parts:
+            problem = (
+                f"sample {sample}: the inference has {whole:,} cycles, less than the {parts:,}"
+            )
+            raise UserError(f"{problem} of its layers; check `fw_hal_cycles` of the board")
+    return [sum(found[s, i] for s in range(samples)) for i in range(layers + 1)]
+
+
 BOX_STRUCT = struct.Struct("<5fi")
 """A box as templates/postprocess/detection.h.j2 declares it, little-endian."""
 
