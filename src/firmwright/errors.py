@@ -76,12 +76,16 @@ SCHEDULE_ERROR = re.compile(r"schedule primitive '([\w-]+)'.*^Error message: (.+
 """Matches TVM's messages about a schedule: the failed primitive and, at the end, the reason."""
 
 
+LONGEST_LINE = 1000
+"""The maximum length of a message, because a name in a damaged file can have megabytes."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the short message of another library's error, without the details that may follow."""
     of_schedule = SCHEDULE_ERROR.search(str(error))
     if of_schedule:
         return f"{of_schedule[1]}: {of_schedule[2]}"
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    line = (str(error).strip() or type(error).__name__).splitlines()[0][:LONGEST_LINE]
     return TVM_OPERATOR.sub(r"\1", line)
 
 

@@ -58,6 +58,18 @@ def test_data_is_embedded_and_imported(tmp_path: Path) -> None:
     import_model(data, "model.onnx", {})
 
 
+def test_constants_may_share_bytes_of_the_file(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    stored = onnx.load(path, load_external_data=False)
+    for tensor in stored.graph.initializer:
+        numbers = {entry.key: entry for entry in tensor.external_data}
+        numbers["offset"].value = "0"
+    path.write_bytes(stored.SerializeToString())
+    model = onnx.load_model_from_string(load(path))
+    found = [numpy_helper.to_array(t).tolist() for t in model.graph.initializer]
+    assert found == [WEIGHTS.tolist(), WEIGHTS.tolist()]
+
+
 def test_data_in_a_folder_below(tmp_path: Path) -> None:
     path = saved(tmp_path, "data/weights.bin")
     (tmp_path / "data").mkdir()

@@ -195,6 +195,8 @@ def damaged(data: bytes, place: bytes, content: bytes) -> bytes:
 
 
 WHOLE = exported(MLP, torch.zeros(1, 12))
+EMPTY = archive(WHOLE, archive_format=b"")
+OUTSIDE = archive(WHOLE, **{"../../outside": b""})
 NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
 
 
@@ -208,6 +210,8 @@ NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
         (WHOLE[:2000], "not an exported program but a damaged file"),
         (WHOLE.replace(b"archive/", b"\x80rchive/"), "not an exported program but a damaged file"),
         (damaged(WHOLE, b'"graph_module"', b"?"), "a damaged archive: .*; fetch the file again"),
+        (EMPTY, "its archive lacks a member of an exported program, or has a member outside"),
+        (OUTSIDE, "its archive lacks a member of an exported program, or has a member outside"),
         (NO_GRAPH, r"is damaged, or from another version of torch \(\w+: .*; fetch the file again"),
     ],
     ids=[
@@ -218,6 +222,8 @@ NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
         "truncated",
         "name",
         "checksum",
+        "empty member",
+        "member outside",
         "description",
     ],
 )

@@ -20,6 +20,7 @@ from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
 from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
 from firmwright.models.onnx.qonnx import expand_quantizers
+from firmwright.models.onnx.sparse import replace_sparse
 from firmwright.models.onnx.suppression import bound_suppressions, expand_suppressions
 
 LIST_FIELDS = {
@@ -49,6 +50,8 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines, and return notes for the user."""
     if 0 < model.ir_version < SEPARATE_CONSTANTS:
         model.ir_version = SEPARATE_CONSTANTS
+    graphs = list(find_graphs(model.graph))
+    replace_sparse(graphs, [n for body in (*graphs, *model.functions) for n in body.node])
     expand_dialects(model)
     quantizers = expand_quantizers(model)
     for graph in find_graphs(model.graph):

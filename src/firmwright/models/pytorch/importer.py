@@ -167,6 +167,11 @@ def explain_load(error: Exception) -> str:
         )
     if not found and "Weights only load failed" in str(error):
         return f"its tensors are damaged; {ANOTHER_FILE}"
+    if not found and "error when deserializing" in str(error):
+        return (
+            "its archive lacks a member of an exported program, or has a member outside of its "
+            f"folder; {ANOTHER_FILE}"
+        )
     if not found:
         return f"{ESCAPE_CODE.sub('', first_line(error))}; {ANOTHER_FILE}"
     pickled = found[1]

@@ -41,7 +41,7 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
     shapes = {name: array.shape for name, array in inputs[0].items()}
     program, _ = fix_shapes(load_program(data, "model"), shapes, "model")
     core, handed = simplify(program, "model")
-    values = {name: torch.from_numpy(read_initial(state)) for name, state in handed.items()}
+    values = {name: to_torch(read_initial(state)) for name, state in handed.items()}
     tensors: TensorValues = []
     for sample in inputs:
         given = {name: to_torch(array) for name, array in sample.items()} | values
