@@ -49,7 +49,7 @@ RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Read and check a Relax module as :class:`firmwright.models.formats.Importer` describes."""
-    module = tvm.ir.load_json(data.decode())
+    module = read_module(data, name)
     params_of, stated = find_in_relax(module), find_outputs_in_relax(module)
     check_functions(module, name)
     module = bind_shapes(module, shapes, name)
@@ -69,6 +69,22 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         ),
     )
     return module, derive_params(module, interface)
+
+
+def read_module(data: bytes, name: str) -> tvm.IRModule:
+    """Return the module of a file. Raises UserError if the file has no module."""
+    try:
+        module = tvm.ir.load_json(data.decode())
+    except (RuntimeError, TypeError, ValueError, KeyError, IndexError) as error:
+        reason = first_line(error)
+    else:
+        if isinstance(module, tvm.IRModule):
+            return module
+        reason = f"it has a {type(module).__name__}"
+    raise UserError(
+        f"{name}: this file is not a Relax module as JSON ({reason}); write one with "
+        "`tvm.ir.save_json(module)`"
+    )
 
 
 def check_functions(module: tvm.IRModule, name: str) -> None:
