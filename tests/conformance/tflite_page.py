@@ -17,7 +17,7 @@ from firmwright.models.tflite.litert_outputs import MISSING_KERNEL
 from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
 from firmwright.models.tflite.subgraphs import INLINED
 from tests.conformance.tflite_entries import RESULTS, TYPES
-from tests.conformance.tflite_sweep import COLUMNS
+from tests.conformance.tflite_sweep import COLUMNS, GROUP
 from tests.networks.tflite_models import ModelBuilder
 
 PAGE = Path(__file__).parents[2] / "docs/reference/tflite-operators.md"
@@ -29,9 +29,9 @@ INTRODUCTION = """\
 
 `python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
 weights and quantization parameters. It compiles them to C, runs the C on the host and compares the
-results with LiteRT. The last complete sweep had {count:,} operators: {totals}.
-CI runs 2,000 other operators, 50 in one network, and fails if one is wrong. They include each
-operator and type for which LiteRT has a kernel.
+results with LiteRT. The table below has {count:,} operators: {totals}.
+CI runs 2,000 other operators, {group} in one network, and fails if one is wrong. They include each
+operator and type that is exact or near. In CI, the networks with states or subgraphs are separate.
 
 - *exact*: every value is LiteRT's, bit for bit. Integers are exact or wrong.
 - *near*: floats differ by at most 1e-5 of the largest result.
@@ -105,7 +105,7 @@ def render(rows: Rows) -> str:
     swept = sorted({operator for operator, _ in rows})
     reasons = list_rejected() | dict.fromkeys(find_missing(swept), "")
     parts = [
-        INTRODUCTION.format(count=total.total(), totals=totals),
+        INTRODUCTION.format(count=total.total(), totals=totals, group=GROUP),
         f"| operator | {' | '.join(TYPES)} |",
         "|---|" + "---|" * len(TYPES),
         *(f"| {o} | {' | '.join(cell(rows, o, t) for t in TYPES)} |" for o in swept),

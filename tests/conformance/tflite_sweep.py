@@ -47,7 +47,7 @@ Limits = Mapping[str, tuple[float, float]]
 NEAR = 1e-5
 """The maximum distance of floats that counts as near, as a part of the largest result."""
 
-GROUP = 50
+GROUP = 100
 """The number of operators in one network."""
 
 UNOPTIMIZED = ("-O0",)
@@ -93,11 +93,11 @@ def sweep(
 ) -> Iterator[Results]:
     """Yield the results so far, after each network of operators.
 
-    A complete sweep includes the operators and types for which the last sweep found no kernel, and
+    A complete sweep includes the operators and types that the last complete sweep did not run, and
     the networks with states or subgraphs.
     """
     results = Results()
-    missing = () if complete else read_pairs("no kernel", exclusive=True)
+    missing = () if complete else list_missing()
     entries = [*draw(count, seed, types, missing)]
     if complete:
         entries += draw_whole(count, types)
@@ -105,6 +105,11 @@ def sweep(
     for group in make_groups(judged):
         run_group(group, results)
         yield results
+
+
+def list_missing() -> set[tuple[str, str]]:
+    """Return the operators and types that the last complete sweep did not run."""
+    return read_pairs("no kernel", exclusive=True) | read_pairs("rejected", exclusive=True)
 
 
 def divide(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
@@ -300,7 +305,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="NUMBER", help="print one operator's outcome")
     stated = parser.parse_args()
     if stated.only is not None:
-        missing = () if stated.complete else read_pairs("no kernel", exclusive=True)
+        missing = () if stated.complete else list_missing()
         return run_one([*draw(stated.count, stated.seed, stated.types, missing)][stated.only])
     total: Counter[str] = Counter()
     for results in sweep(stated.count, stated.seed, stated.types, stated.complete):
