@@ -25,6 +25,10 @@ LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uin
 KINDS = {"int4": TensorProto.INT4, "uint4": TensorProto.UINT4}
 
 
+LARGEST = 1e30
+"""The largest end of a range, so that every scale is finite."""
+
+
 class Quantizer:
     """Writes the quantized form of a model; opset 21 has the types of 4 and 16 bits."""
 
@@ -68,7 +72,8 @@ class Quantizer:
         """Append the pair of a float tensor; a tensor of another type stays as it is."""
         if name not in self.ranges:
             return
-        draw, (low, high) = self.draw, self.ranges[name]
+        draw = self.draw
+        low, high = np.clip(self.ranges[name], -LARGEST, LARGEST)  # Exp overflows
         wide = ["int16", "uint16"] if self.opset >= 21 and draw.whole(0, 7) == 0 else []
         kind = draw.among(wide or ["int8", "int8", "uint8"])
         least, most = LIMITS[kind]
