@@ -70,6 +70,10 @@ def compile_network(
 def prepare_module(
     module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
 ) -> tvm.IRModule:
+    """Apply the optional rewrites with these names, then the custom and the canonical rewrites.
+
+    The optional rewrites in :data:`AFTER_CANONICAL` are last.
+    """
     module = apply_transforms(module, set(rewrites) - AFTER_CANONICAL)
     for rewrite in custom:
         module = rewrite(module)

@@ -207,7 +207,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def read_listed(folder: Path) -> frozenset[str]:
-    """Return the files that the index of a folder lists, if the index is valid."""
+    """Return the files that the index of a folder lists, or an empty set without a valid index."""
     index = folder / INDEX_FILE
     try:
         listed = json.loads(b"" if index.is_symlink() else index.read_bytes())["files"]

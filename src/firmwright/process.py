@@ -125,7 +125,7 @@ def catch_signals(kept: str = "") -> None:
 
 
 def tell_end(error: Exception) -> int:
-    """Print one line for an unhandled error."""
+    """Print one line for an unhandled error, and return the exit code."""
     with suppress(OSError):
         sys.stdout.flush()
     sys.stdout = open_sink(1)  # Python flushes at exit, and this flush would fail again

@@ -58,6 +58,7 @@ def report(unit: str, done: int, total: int) -> None:
 
 
 def track(items: Collection[T], unit: str) -> Iterator[T]:
+    """Yield the items, and report the number of finished items."""
     for done, item in enumerate(items):
         report(unit, done, len(items))
         yield item

@@ -70,7 +70,7 @@ def lock_file(stream: IO[Any], wait: bool = True) -> None:
 
 
 def find_file_limit() -> int | None:
-    """Return the maximum number of bytes in a file that this process may write, or None."""
+    """Return the maximum bytes of a file that this process may write, or None if unlimited."""
     if resource is None:
         return None
     size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -107,6 +107,7 @@ def read_license(name: str) -> License:
 
 
 def digest_all(digests: Mapping[str, str] | tuple[str, ...]) -> str:
+    """Return one SHA-256 of several digests, in the order of the digests."""
     listed = digests.items() if isinstance(digests, Mapping) else ((d, "") for d in digests)
     text = "".join(f"{name} {digest}\n" for name, digest in listed)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -75,7 +75,7 @@ class CFunction:
     ``scratch`` has (name, dtype, elements) of each temporary that the caller provides.
     ``functions`` are the called functions of the C library and of the project's headers, and the
     macros for infinity and NaN. ``library_functions`` are the called functions of the user's
-    libraries.
+    libraries. ``unused`` are the unused parameters.
     """
 
     body: str
@@ -137,6 +137,7 @@ def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, dict[tirx.Var, tuple[str, str, int]]]:
+    """Remove the large local arrays. Return their names, dtypes and elements for the caller."""
     scratch: dict[tirx.Var, tuple[str, str, int]] = {}
 
     def lift(allocation: tirx.AllocBuffer) -> tirx.Stmt:

@@ -78,6 +78,7 @@ class Statements:
                 self.print(statement)
 
     def declare(self, array: tirx.Var, rest: list[tirx.Stmt]) -> None:
+        """Declare a local array, unless the first store of ``rest`` declares the array."""
         if array in self.scalars and rest and is_first_value(rest[0], array):
             self.undeclared.add(array)
             return

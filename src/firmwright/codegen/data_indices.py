@@ -48,7 +48,10 @@ def bound_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_bounded(index: tirx.Expr) -> tirx.Expr:
-    """Mark an index that its kernel keeps within the array."""
+    """Mark an index that its kernel keeps within the array.
+
+    The mark does not appear in the C code.
+    """
     return tirx.call_pure_extern(str(index.ty.dtype), BOUNDED, index)
 
 

@@ -69,6 +69,8 @@ def limit_cast(cast: tirx.Cast) -> tirx.Expr:
 
 
 class Span(NamedTuple):
+    """The minimum and the maximum of a float, and whether the float may be NaN."""
+
     low: float = -inf
     high: float = inf
     nan: bool = True

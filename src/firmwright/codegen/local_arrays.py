@@ -27,6 +27,7 @@ def is_pointer(value: tvm.ir.Expr) -> bool:
 
 
 def find_array(pointer: tvm.ir.Call) -> tirx.Var:
+    """Return the array to which a pointer points."""
     (target,) = pointer.args
     return target.source if isinstance(target, tvm.ir.TensorLoad) else target
 

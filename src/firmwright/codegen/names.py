@@ -65,6 +65,7 @@ MAX_LENGTH = 60
 
 
 def is_reserved(name: str) -> bool:
+    """Return whether a name is a keyword, or a common macro of the C library or Arduino."""
     if name in KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS | AVR_MACROS:
         return True
     return bool(NUMBER_MACRO.fullmatch(name) or REGISTER_MACRO.fullmatch(name))

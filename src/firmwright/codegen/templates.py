@@ -128,7 +128,10 @@ def new_environment(
 
 @cache
 def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
-    """Return the environment of all templates, which parses each template once."""
+    """Return the environment of all templates, which parses each template once.
+
+    An undefined name is an error.
+    """
     # A late import, because the page of a fleet needs neither C nor numpy.
     import numpy as np
 

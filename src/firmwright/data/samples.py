@@ -98,6 +98,7 @@ def to_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
 def requantize_columns(
     columns: Mapping[str, Column], before: Sequence[Tensor], after: Sequence[Tensor]
 ) -> dict[str, Column]:
+    """Convert the data of inputs from the tensors ``before`` to the tensors ``after``."""
     result = dict(columns)
     for old, new in zip(before, after, strict=True):
         if old != new:

@@ -81,6 +81,7 @@ def parse_size(size: int | str) -> int:
 
 
 def read_sizes(value: Any) -> Any:
+    """Return a description with every size in bytes."""
     if isinstance(value, dict):
         return {key: read_sizes(part) for key, part in value.items()}
     return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value

@@ -257,6 +257,7 @@ def _shorten(text: str, limit: int = 80) -> str:
 
 
 def fill_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
+    """Return a copy of a valid ``value`` with every default of ``schema``."""
     root = schema if root is None else root
     schema = resolve_reference(schema, root)
     for part in schema.get("allOf", ()):
@@ -289,6 +290,7 @@ def _fill_object_defaults(value: dict[str, Any], schema: Schema, root: Schema) -
 
 
 def knows(pointer: Pointer, schema: Schema, root: Schema) -> bool:
+    """Return whether a value at the pointer is possible in the schema."""
     whole = resolve_reference(schema, root)
     if not pointer:
         return True

@@ -40,6 +40,7 @@ def parse_key(key: str) -> Pointer:
 
 
 def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
+    """Return a document with the YAML values of these keys, and its errors."""
     findings: list[Diagnostic] = []
     positions: dict[Pointer, Position] = {(): make_position(0)}
     data: dict[str, Any] = {}

@@ -176,6 +176,7 @@ class BlockCounter:
 
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
+    """Return the time model of the platform. The model counts no cycles without a cycle table."""
     table = platform.cycle_table
     if table is None or cycles is None:
         return _Timing()

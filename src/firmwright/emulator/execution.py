@@ -76,6 +76,7 @@ class Emulator(ABC):
     """A plug-in that runs firmware, registered in the entry-point group ``firmwright.emulators``.
 
     A build that names the emulator imports the plug-in's module, even if the build is up to date.
+    Therefore the module should import other modules late.
     """
 
     @abstractmethod

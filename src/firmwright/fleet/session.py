@@ -63,7 +63,7 @@ class Fleet:
 
 
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
-    """Build the jobs that ``read_jobs`` returns.
+    """Build the jobs that ``read_jobs`` returns, and return the exit code.
 
     Errors of ``read_jobs`` are printed like all other user errors.
     """

@@ -161,5 +161,6 @@ def short_name(value: relax.Expr) -> str:
 
 
 def is_same_kind(source: str, relax_name: str) -> bool:
+    """Return whether a source operator's kind, such as ``TOPK_V2``, is this Relax operator."""
     plain = re.sub(r"_|[123]d$", "", relax_name).lower()
     return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain

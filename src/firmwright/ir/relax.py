@@ -250,6 +250,7 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
 
 
 def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
+    """Return the TIR functions that the operators of a function call, in order."""
     values = (b.value for b in list_bindings(function))
     called = (v.args[0] for v in values if operator_name(v) == "relax.call_tir")
     return [*dict.fromkeys(called)]
@@ -276,6 +277,7 @@ def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function])
 
 
 def list_result_types(function: relax.Function) -> list[tvm.ir.Type]:
+    """Return the types of the results of a function, one per output."""
     returned = function.ret_ty
     return list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
 

@@ -73,6 +73,7 @@ def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
 
 
 def is_alike(one: Parameter, other: Parameter) -> bool:
+    """Return whether two parameters may share memory: equal sizes and compatible C types."""
     same = one.dtype == other.dtype or {one.dtype, other.dtype} <= BYTES
     return same and one.elements == other.elements
 

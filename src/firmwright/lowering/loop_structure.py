@@ -105,6 +105,7 @@ def is_cheap(block: SBlock) -> bool:
 
 
 def callee_name(call: tvm.ir.Call) -> str:
+    """Return the name of a C function or of a TIR operation."""
     name = str(call.op.name)
     return str(call.args[0].value) if name.endswith("call_pure_extern") else name
 

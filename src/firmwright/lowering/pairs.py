@@ -114,6 +114,7 @@ def make_product(
 
 
 def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
+    """Return all values of a tensor's type, minus the zero point."""
     limits = np.iinfo(dtype_of(term.data))
     return np.arange(limits.min, limits.max + 1) - int(term.zero_point[0])
 

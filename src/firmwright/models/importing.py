@@ -62,12 +62,14 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
 
 
 def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
+    """Raise UserError with the operators that cannot be compiled, and with advice."""
     heading = f"{name}: operators that cannot be compiled:"
     advice = advice or "export the model with other operators, or end it before these operators"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))
 
 
 def check_input_names(name: str, stated: Iterable[str], inputs: Iterable[str]) -> None:
+    """Raise UserError if the recipe states the shape of an unknown input."""
     known = set(inputs)
     for label in sorted(set(stated) - known):
         hint = did_you_mean(label, known)
@@ -81,6 +83,7 @@ def refuse_shape(
     declared: object,
     advice: str = "the recipe can fix only dimensions that have a name",
 ) -> NoReturn:
+    """Raise UserError, because the recipe's shape does not fit the model's input."""
     problem = f"shape {list(shape)} does not fit the model's {declared}"
     raise UserError(f"{name}: inputs: {label}: {problem}; {advice}")
 

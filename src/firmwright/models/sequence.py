@@ -39,5 +39,6 @@ def run_in_sequence(
 
 
 def read_initial(state: State) -> Array:
+    """Return the value of a state before the first run."""
     kind = np.dtype(state.tensor.dtype).newbyteorder("<")
     return np.frombuffer(state.initial, kind).reshape(state.tensor.shape).astype(state.tensor.dtype)

@@ -69,6 +69,7 @@ def pair_states(
 def check_pair(
     name: str, result: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> None:
+    """Raise StateError if the output ``result`` cannot be the next value of the input ``name``."""
     for label, known, what in ((name, inputs, "input"), (result, outputs, "output")):
         if label not in known:
             hint = did_you_mean(label, known)

@@ -3,7 +3,8 @@
 The operators of an ONNX graph or a Relax module usually determine these parameters: a dequantize
 operator reads an input, and a quantize operator writes an output. A network that firmwright
 quantized may have neither operator. Then metadata of the graph contain the parameters, so that a
-later build can use the network as a model.
+later build can use the network as a model. ONNX and Relax have no field for the scale and zero
+point of an input or output.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from firmwright.ir.relax import (
 from firmwright.ir.tensors import ModelInterface, Tensor
 
 KEY = "firmwright.grids"
+"""The key in ONNX's ``metadata_props``, and in the attributes of a Relax module."""
 OUTPUTS_KEY = "firmwright.outputs"
 
 StatedParams = Mapping[str, tuple[float, int]]

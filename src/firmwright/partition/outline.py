@@ -147,6 +147,7 @@ def build_regions(
 def cut_region(
     region: Region, module: tvm.IRModule, device: Device
 ) -> tuple[tvm.IRModule, Partition]:
+    """Cut a region into the regions of one device that runs all operators."""
     main = module[region.name].without_attr("global_symbol")
     whole = set_functions(keep_tir(module), {"main": main})
     return partition_module(whole, make_interface(main), (device,))
@@ -183,6 +184,7 @@ def find_views(
 
 
 def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with only its TIR functions."""
     functions = module.functions.items()
     return tvm.IRModule({v: f for v, f in functions if isinstance(f, tvm.tirx.PrimFunc)})
 

@@ -295,7 +295,10 @@ def make_job(
 
 
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
-    """Raise DiagnosticError if the toolchain or the emulator does not support a custom platform."""
+    """Raise DiagnosticError if the toolchain or the emulator is not for the platform.
+
+    The catalog has already checked this for the built-in platforms.
+    """
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
         message = f"the toolchain '{toolchain.name}' does not build for '{platform.architecture}'"

@@ -42,6 +42,7 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
 
 
 def find_needed_stage(job: Job, layer: str | None) -> str:
+    """Return the last stage that is needed to explain all layers, or one ``layer``."""
     if layer is not None:
         return "sources"
     return "plan" if chooses_memories(job) else "partition"

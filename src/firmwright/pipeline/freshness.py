@@ -57,6 +57,7 @@ def read_identity(path: str | Path) -> list[int]:
 
 
 def identify(paths: Iterable[str]) -> dict[str, Identity]:
+    """Return the size, times and inode number of each file, or [] for an unreadable file."""
     found: dict[str, Identity] = {}
     for path in paths:
         try:

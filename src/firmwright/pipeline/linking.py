@@ -20,7 +20,7 @@ from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives to link with objects such as ``like``.
+    """Return the archives to link with objects such as ``like``, the project's archives first.
 
     Raises DiagnosticError, at the archive's position in the recipe, if an archive is for another
     machine.

@@ -106,6 +106,10 @@ def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
 
 
 def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
+    """Return the parameter with ``size`` elements along axis 0.
+
+    Raises UserError if the length of axis 0 is not 1.
+    """
     shape = static_shape(parameter)
     if not shape or shape[0] != 1:
         raise UserError(

@@ -82,6 +82,7 @@ def list_candidates(
 
 
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
+    """Return a kernel whose call has one pointer for an output and the overwritten input."""
     for read in kernel.inputs:
         location = locations[read.tensor]
         if read.name in kernel.in_place and location == locations[kernel.outputs[0].tensor]:

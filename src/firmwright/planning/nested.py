@@ -29,7 +29,7 @@ def lower_in_layers(
     """Cut the region into layers as for the fallback device, and join their C code.
 
     The loops are plain and not optimized for the fallback device, because the region does not run
-    on it.
+    on it. ``stand_in`` becomes the kernel's ``stand_in``.
     """
     assert context.fallback is not None  # a mix ends with a fallback device
     inner, partition = cut_region(region, module, context.fallback)

@@ -78,6 +78,7 @@ def read_trial(_: Order, read: ReadOutput) -> TrialResult:
 
 
 def read_tried(job: Job) -> TrialResult:
+    """Return the result of a trial after its job has run."""
     loss = compute_loss(ACCURACY.read(job)) if job.has_stage("accuracy") else None
     return TrialResult("", FIRMWARE_SIZE.read(job).flash_bytes, loss)
 

@@ -27,6 +27,7 @@ POLYNOMIAL = 0xEDB88320
 
 
 def shift_bits(value: int) -> int:
+    """Return a checksum after four zero bits."""
     for _ in range(4):
         value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
     return value
@@ -37,6 +38,8 @@ CHECKSUM_TABLE = tuple(shift_bits(nibble) for nibble in range(16))
 
 @dataclass(frozen=True)
 class CheckedResult:
+    """The bytes that a layer writes."""
+
     location: Location
     bytes: int
 

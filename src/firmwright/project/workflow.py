@@ -88,6 +88,7 @@ def write_missing(texts: Mapping[str, str], folder: Path) -> dict[Path, bool]:
 def list_debian_packages(
     platform: Platform, toolchain: Toolchain, emulator: str | None
 ) -> list[str]:
+    """Return the packages with a compiler and an emulator that pip does not install."""
     needed = list(toolchain.packages.get("debian", ()))
     if platform.qemu and emulator and emulator.startswith("qemu"):
         needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))

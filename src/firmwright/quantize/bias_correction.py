@@ -99,6 +99,7 @@ def compute_channel_means(
 
 
 def average_channels(array: Array) -> npt.NDArray[np.float64]:
+    """Return the mean of each channel. The channels are axis 1."""
     others = tuple(a for a in range(array.ndim) if a != 1)
     mean: npt.NDArray[np.float64] = array.astype("float64").mean(axis=others)
     return mean

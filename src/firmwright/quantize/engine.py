@@ -212,6 +212,7 @@ def choose_activation_params(
     options: QuantizeOptions,
     layers: LayerChoice,
 ) -> dict[str, QuantParams]:
+    """Return the quantization parameters of each float tensor that was calibrated."""
     makers = {o: n for n in model.graph.node for o in n.output}
     shown_by = find_fused_outputs(model)
     params_of: dict[str, QuantParams] = {}

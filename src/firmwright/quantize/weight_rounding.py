@@ -83,6 +83,7 @@ def round_layer(
 
 
 def count_inputs(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:
+    """Return the number of inputs in the sum of each result of the layer."""
     shape = constants[node.input[1]].dims
     return prod(shape[1:]) if channel_axis(node) == 0 else int(shape[0])
 

@@ -207,6 +207,7 @@ def forget_default(pointer: Pointer, value: Any, schema: Schema) -> Any:
 
 
 def drop_empty(data: Any) -> Any:
+    """Return data without keys that have no value, and without mappings that become empty."""
     if isinstance(data, Mapping):
         kept = {key: drop_empty(value) for key, value in data.items()}
         return {key: value for key, value in kept.items() if value not in (None, {}, [])}

@@ -144,7 +144,7 @@ class ReportedLayer:
 
     @property
     def length(self) -> int | None:
-        """Return the length of the layer's work, or None if the work was not counted."""
+        """Return the length of the layer's work in the unit of the total, or None if unknown."""
         return self.time.length if self.time else None
 
     @property

@@ -63,7 +63,10 @@ LIBRARY_LOG = ".libraries.log"
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Redirect standard error of libraries to a file, but not standard error of Python."""
+    """Redirect standard error of libraries to a file, but not standard error of Python.
+
+    Forked processes also write to this file.
+    """
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr

@@ -28,5 +28,6 @@ def find_family(architecture: str) -> str | None:
 
 
 def find_features(architecture: str) -> Features | None:
+    """Return the features that an architecture can have, or None if they are unknown."""
     family = find_family(architecture)
     return load_families()[family][architecture] if family else None

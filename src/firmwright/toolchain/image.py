@@ -67,6 +67,8 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Segment:
+    """The bytes to store at a load address."""
+
     address: int
     content: bytes
 
@@ -91,6 +93,7 @@ def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
 
 
 def is_in_flash(section: Section, platform: Platform) -> bool:
+    """Return whether the flash contains the section or its initial values."""
     further = find_further(section, platform)
     return section.stored and not (further and platform.memories[further].read_only)
 
@@ -107,6 +110,7 @@ def is_in_ram(section: Section, platform: Platform) -> bool:
 
 
 def find_further(section: Section, platform: Platform) -> str | None:
+    """Return the name of a section's memory, or None for flash and RAM."""
     for name, memory in platform.memories.items():
         inside = memory.origin <= section.address < memory.origin + memory.size
         if inside and name not in ("flash", "ram"):

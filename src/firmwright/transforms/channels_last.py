@@ -164,6 +164,7 @@ class ChannelsLast:
         return permute(value, TO_LAST)
 
     def move_first(self, variable: relax.Var) -> relax.Expr:
+        """Move the channels of a variable from the last axis to their position in the model."""
         moved = permute(self.last[variable], TO_FIRST)
         shape = static_shape(variable)
         return relax.op.reshape(self.builder.emit(moved), shape) if len(shape) == 3 else moved

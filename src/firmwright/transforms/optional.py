@@ -108,6 +108,7 @@ AFTER_CANONICAL = frozenset({"UseIntegers"})
 
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
+    """Apply the rewrites with these names. All names must be in :data:`OPTIONAL`."""
     transforms = [*select_transforms(names)]
     return apply_in_order(transforms, module) if transforms else module
 

@@ -164,6 +164,7 @@ def make_trial_job(job: Job, folder: Path) -> Job:
 
 
 def read_tried(job: Job, trial: str) -> TrialResult:
+    """Return the result of a trial after its job has run."""
     run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
     by_region = divide(run.instructions_by_region, run.samples)
     cycles = None if run.cycles_total is None else run.cycles_total // run.samples

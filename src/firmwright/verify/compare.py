@@ -119,6 +119,7 @@ def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
 
 
 def count_differences(found: Outputs, expected: Outputs) -> int:
+    """Return the number of values that differ, over all samples and outputs."""
     pairs = zip(chain(*found), chain(*expected), strict=True)
     return sum(int(np.count_nonzero(compute_distance(a, b.reshape(a.shape)))) for a, b in pairs)
 

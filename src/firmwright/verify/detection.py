@@ -148,6 +148,7 @@ class BoxComparer:
 
 
 def fit_float_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:
+    """Return a detector for a network's outputs as real numbers."""
     outputs = tuple(
         replace(t, dtype="float32", scale=None, zero_point=None) for t in interface.outputs
     )

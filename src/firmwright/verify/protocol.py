@@ -28,6 +28,7 @@ def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes
 
 
 def encode_inputs(inputs: Sequence[Tensor], sample: Sample) -> bytes:
+    """Return the inputs of a sample as little-endian bytes."""
     arrays = (to_storage(sample[tensor.name], tensor.storage) for tensor in inputs)
     return b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
 

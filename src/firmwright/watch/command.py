@@ -44,6 +44,8 @@ def watch(
 ) -> int:
     """Build, and build again after each change of a file, until ctrl-C.
 
+    The result is the exit code.
+
     ``list_paths`` is called after the build, in the process of the build. The ``recipes`` and the
     files of every build are watched if no recipe can be read.
     """

@@ -197,7 +197,10 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 
 
 def count_fusable_axes(found: ElementwiseNest) -> int:
-    """Return the number of last axes that can be fused for every input."""
+    """Return the number of last axes that can be fused for every input.
+
+    An axis of length 1 can always be fused.
+    """
     steps_of_axes = [
         tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)

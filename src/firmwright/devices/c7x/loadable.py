@@ -86,7 +86,8 @@ def link_loadable(
 ) -> None:
     """Link and strip a loadable, and write its map next to the loadable.
 
-    Raises UserError with a tool's output and the command line.
+    Raises UserError with a tool's output and the command line. ``libraries`` are arguments of the
+    linker.
     """
     name = relative_path(output, project)
     linked = [*(relative_path(path, project) for path in objects), *libraries]

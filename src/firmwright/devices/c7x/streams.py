@@ -22,6 +22,7 @@ from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64
+"""The number of bytes in a vector that an engine delivers."""
 MAX_DIMENSIONS = 5
 """The maximum loops that an engine follows, in addition to the vector's elements."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
@@ -41,7 +42,8 @@ class Stream:
 def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     """Return the region with streams for its innermost vector loop, and a note on the streams.
 
-    The function must be flattened and annotated.
+    The function must be flattened and annotated. The DMA still moves the inputs that it moved
+    before.
     """
     loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])

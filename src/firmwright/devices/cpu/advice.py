@@ -38,6 +38,7 @@ WITHOUT_FLOATS = frozenset({
     "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
     "rv32ic", "rv32imc", "rv32imac", "rv32imc_xcv",
 })  # fmt: skip
+"""Architectures that compute floats in software."""
 
 ON_INTEGERS = {
     LayerKind.FLOAT_CONV2D: LayerKind.CONV2D,

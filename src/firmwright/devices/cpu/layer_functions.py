@@ -62,7 +62,8 @@ def write_function(
 ) -> LayerFunction:
     """Return the function of a form for a layer: a separate function or a shared one.
 
-    All layers with equal template variables share one function.
+    All layers with equal template variables share one function. Layers with equal numbers also have
+    one separate function.
     """
     text = packing.choose_text(shared)
     # Pointers to memory that may overlap are not `restrict`.

@@ -76,6 +76,7 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
 
 
 def list_variants(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
+    """Return the names of all variants of a region's C, beginning with the default."""
     layer, _ = find_form(region, module, context)
     return () if layer is None else name_variants(layer, context)
 
@@ -91,6 +92,10 @@ def select_kernel(
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
+    """Return the layer of a region, and the best form that fits the layer.
+
+    The layer is None if the region is not a layer, or if the user has a strategy for the region.
+    """
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
@@ -99,6 +104,7 @@ def find_form(
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:
+    """Return whether the user has a strategy for an operator of a region."""
     wanted = {strategy.operator for strategy in context.strategies}
     values = (b.value for b in list_bindings(function))
     return any(operator_name(value) in wanted for value in values)
@@ -154,6 +160,7 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
 
 
 def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
+    """Return the size of a layer's weights, or None if the layer has no weights."""
     if not isinstance(layer, LinearLayer):
         return None
     return StoredWeights(layer.weights.size, packing.arrays["weights"].nbytes)

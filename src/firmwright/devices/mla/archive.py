@@ -51,7 +51,10 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def parse_archive(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive, with the checks of :func:`read_archive`."""
+    """Return the files of an uncompressed archive, with the checks of :func:`read_archive`.
+
+    Raises BrokenBundleError if a check fails.
+    """
     files = read_members(content)
     find_description(files)
     if not any(name.endswith(PROGRAM_SUFFIXES) for name in files):

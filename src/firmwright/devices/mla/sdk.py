@@ -43,6 +43,8 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Sdk:
+    """An installed SDK: its interpreter, and the variable that contains the interpreter's path."""
+
     python: Path
     variable: str
 

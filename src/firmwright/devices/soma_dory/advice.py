@@ -69,7 +69,10 @@ def read_any_layer(function: Function) -> AcceleratorLayer | None:
 
 
 def read_products(call: Call) -> AcceleratorLayer | None:
-    """Return the geometry of a convolution or product of any type, or None for other operators."""
+    """Return the geometry of a convolution or product of any type, with weights of zero.
+
+    The result is None for other operators.
+    """
     shape, weights = (static_shape(operand) for operand in call.args[:2])
     outputs = static_shape(call)
     if short_name(call) == "conv2d":

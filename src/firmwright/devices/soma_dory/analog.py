@@ -45,6 +45,7 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
+    """Return the layer that a region's function computes. The layer must break no rule."""
     (match,) = find_analog_layers(function)
     return make_layer(match)
 

@@ -54,7 +54,8 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
 class TileBuffers:
     """The bytes of tiles in L1: inputs first, then results.
 
-    If ``two`` is true, L1 has two buffers for inputs and two buffers for results.
+    If ``two`` is true, L1 has two buffers for inputs and two buffers for results. The tiles
+    alternate between the two buffers.
     """
 
     inputs: int

@@ -294,6 +294,7 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
 
 
 def read_layer(function: relax.Function) -> AcceleratorLayer:
+    """Return the layer that a region's function computes. The layer must break no rule."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 

@@ -118,7 +118,8 @@ def transpose_operator(
 ) -> list[relax.VarBinding]:
     """Return the bindings of a layer's operator on transposed images.
 
-    ``sideways`` maps variables to the variables of the transposed images.
+    ``sideways`` maps variables to the variables of the transposed images. The function adds entries
+    to this map.
     """
     bindings: list[relax.VarBinding] = []
 

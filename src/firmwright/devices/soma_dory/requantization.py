@@ -89,6 +89,7 @@ def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
+    """Return a value as a quotient of int32 sums, or None if the value has another form."""
     made = definition(builder, value)
     name = operator_name(made)
     if name not in QUOTIENT_STEPS:

@@ -59,7 +59,7 @@ def widen_images(
     """Return the bindings of a layer's operator with surplus columns.
 
     A crop after the last operator removes the surplus columns. ``wide`` maps the layer's variables
-    to the variables of the wider images.
+    to the variables of the wider images. The function adds entries to this map.
     """
     *before, binding = bindings
     call, variable = binding.value, binding.var

@@ -135,7 +135,10 @@ def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
 
 
 def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
-    """Return the bytes of weights and biases that a job may fetch."""
+    """Return the bytes of weights and biases that a job may fetch.
+
+    The array of the analog core has one output per column.
+    """
     if layer.kind is LayerKind.ANALOG_CONV2D:
         return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
     return accelerator.weights
@@ -144,6 +147,7 @@ def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
 def plane_options(
     layer: AcceleratorLayer, accelerator: Accelerator, channels: Sequence[ChannelTile]
 ) -> list[PlaneTile]:
+    """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
     rows, columns = tiles.row_tile_sizes(layer), [layer.out_width]
     if layer.kind is LayerKind.ADD:
         columns = even_sizes(layer.out_width, PIECE)

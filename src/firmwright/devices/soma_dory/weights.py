@@ -89,6 +89,7 @@ def split_bias(bias: Array) -> Array:
 
 
 def insert_zeros(array: Array) -> Array:
+    """Return the array with three zeros after each element of the first axis."""
     result = np.zeros((len(array) * SPACING, *array.shape[1:]), array.dtype)
     result[::SPACING] = array
     return result

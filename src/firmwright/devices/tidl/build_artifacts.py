@@ -87,7 +87,10 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
 
 
 def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
-    """Import every region with TI's tools, and return their version."""
+    """Import every region with TI's tools, and return their version.
+
+    The cache contains the logs of the tools.
+    """
     logs = job.cache / "tidl_import"
     files = [RegionFiles(number) for number in range(regions)]
     versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]

@@ -25,6 +25,7 @@ ELEMENT_TYPES = {"uint8": 0, "int8": 1, "int32": 5, "float32": 6, "int64": 8}
 AXES = ("numBatches", "inDIM1", "inDIM2", "inNumChannels", "inHeight", "inWidth")
 
 QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
+"""``quantizationStyle`` for each value of ``quantization_scale_type``."""
 UNUSED_STYLE = 2
 """The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
@@ -81,7 +82,11 @@ class RegionImport:
 
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
-    """Return the text of the file. Every path in the text is relative to the file's folder."""
+    """Return the text of the file.
+
+    Every path in the text is relative to the file's folder. ``options`` are the options of the
+    target. ``frames`` is the number of calibration samples.
+    """
     files, inputs, outputs = region.files, region.inputs, region.outputs
     quant_params = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
     values: dict[str, object] = {

@@ -27,6 +27,7 @@ HELPERS = {
     "graphVizTool": "tidl_graphVisualiser.out",
     "perfSimConfig": DEVICE_CONFIG,
 }
+"""The files that the import tool calls or reads, by the option for their path."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
 PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
 """The environment variables of a tool's process, in addition to the paths of tools and
@@ -102,7 +103,8 @@ def make_import_script(configs: Sequence[str]) -> str:
 def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -> str:
     """Import one region in the ``folder`` of its files, and return the version of the tools.
 
-    Raises UserError with the end of the log if the tool fails or does not write its results.
+    Raises UserError with the end of the log if the tool fails or does not write its results. The
+    output of the tool is stored in ``log``.
     """
     installed = str(tools.path)
     libraries = [installed, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]

@@ -1,4 +1,7 @@
-"""Computes sums, products and comparisons of two tensors like TFLite's reference kernels."""
+"""Computes sums, products and comparisons of two tensors like TFLite's reference kernels.
+
+The tensors are 8-bit. Some of the functions also support 16-bit tensors.
+"""
 
 from __future__ import annotations
 

@@ -186,6 +186,7 @@ def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None:
+    """Return ONNX's definition of the node's operator, or None if ONNX does not define it."""
     if node.domain not in ("", "ai.onnx") or not isinstance(node.op_type, str):
         return None
     if not onnx.defs.has(node.op_type, version):

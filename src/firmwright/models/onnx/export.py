@@ -372,6 +372,7 @@ QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize"
 
 
 def refuse_quantized(operators: Iterable[str]) -> None:
+    """Raise UserError if an operator quantizes or dequantizes."""
     found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(

@@ -313,7 +313,7 @@ DATA_SIZED = frozenset("Compress NonMaxSuppression NonZero Unique".split())
 
 
 def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
-    """Return the first operator with data-dependent sizes, or the producer of a tensor."""
+    """Return the first operator with data-dependent sizes before a tensor, or its producer."""
     wanted, found = {label}, None
     for node in reversed(graph.node):
         if wanted.intersection(node.output):

@@ -196,6 +196,7 @@ EXPANSIONS = {
     "Quant": (quantize, (4,)),
     "Trunc": (truncate, (5, 6)),
 }
+"""The function of each operator, and its possible numbers of inputs."""
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Corrects results of TVM 0.27's importer of PyTorch programs that differ from torch's results.
 
-Each method corrects one error of TVM, and can be removed after a fix in TVM.
+Each method corrects one error of TVM, and can be removed after a fix in TVM. TVM has no converters
+for the quantized operators.
 """
 
 from __future__ import annotations

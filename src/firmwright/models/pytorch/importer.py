@@ -227,7 +227,8 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers that the importer unrolls are not decomposed.
+    Recurrent layers that the importer unrolls are not decomposed. Operators in :data:`WHOLE`, which
+    the importer converts, also stay whole.
     """
     with suppress_output():
         try:

@@ -61,6 +61,7 @@ class Direction:
     def run(
         self, cell: Cell, steps: Sequence[Expr], states: list[Expr], back: bool
     ) -> tuple[list[Expr], list[Expr]]:
+        """Return the first state after each step, and all states after the last step."""
         shown: dict[int, Expr] = {}
         for step in sorted(range(len(steps)), reverse=back):
             self.scope = f"{STEP}{step}/"

@@ -144,6 +144,7 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
+    """Raise UserError if ``main`` calls functions other than Relax operators and TIR functions."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)

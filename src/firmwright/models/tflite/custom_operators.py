@@ -80,10 +80,10 @@ class CustomOperator:
     the last results. ``accepts`` contains the dtypes of each input, and ``rank`` is the minimum
     number of dimensions of the first input. ``requires`` maps required options to a maximum. None
     permits all finite numbers. ``check_values`` raises UserError if constants do not fit. The
-    arguments of this function are the shapes and types of the inputs, and the values of constant
-    inputs. ``scratch`` returns arrays that follow the results. If ``in_float`` is true, the
-    function receives the real numbers of quantized inputs. ``clear_undefined`` replaces results
-    that LiteRT does not write.
+    arguments of this function are the shapes and types of the inputs, and the values of the inputs.
+    The value of a computed input is None. ``scratch`` returns arrays that follow the results. If
+    ``in_float`` is true, the function receives the real numbers of quantized inputs.
+    ``clear_undefined`` replaces results that LiteRT does not write.
     """
 
     function: str

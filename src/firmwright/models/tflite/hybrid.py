@@ -34,6 +34,7 @@ OPTIONS = {
 
 
 def is_hybrid(converter: Any, op: Any, kind: str) -> bool:
+    """Return whether an operator has quantized weights and float32 activations."""
     if kind not in OPTIONS:
         return False
     if kind == "BATCH_MATMUL":

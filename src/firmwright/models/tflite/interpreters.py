@@ -72,6 +72,7 @@ class DividedInterpreter:
 
     LiteRT's optimized kernels run the operator kinds in ``optimized``. Python functions run custom
     operators that have a reference in Python. LiteRT's reference kernels run all other operators.
+    The tensors keep their indices.
     """
 
     def __init__(self, data: bytes, optimized: frozenset[str], keep_all: bool) -> None:

@@ -21,6 +21,7 @@ SIGMOID_BITS = 3
 """The number of integer bits in the sigmoid's arguments."""
 
 Position = tuple[Any, ...]
+"""The index of an element: a sample and a unit."""
 GATES = (1, 2, 3, 4)
 """The input indices of the weights for the input, forget, cell and output gates."""
 

@@ -22,6 +22,7 @@ OPTIONS = {"CONV_2D": tflite.Conv2DOptions, "TRANSPOSE_CONV": tflite.TransposeCo
 
 
 def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
+    """Return whether an operator sums int16 activations in 32 bits."""
     if kind not in OPTIONS:
         return False
     source, *_ = list_operands(converter, op, kind)

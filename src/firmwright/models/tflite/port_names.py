@@ -24,7 +24,7 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
 
     Tensor names of a converter, such as ``serving_default_x:0``, depend on the converter's version.
     The author chose the names of the signature. ``inputs`` and ``outputs`` are the names of the
-    tensors. These names remain if the file does not have exactly one signature, or if a name
+    tensors. The tensor names remain if the file does not have exactly one signature, or if a name
     repeats.
     """
     tensors = PortNames(tuple(inputs), tuple(outputs))

@@ -169,6 +169,7 @@ def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
 
 
 def has_low_scales(graph: Any) -> bool:
+    """Return whether a scale of the graph is 0, or below the normal numbers."""
     records = (graph.Tensors(i).Quantization() for i in range(graph.TensorsLength()))
     scales = [r.ScaleAsNumpy() for r in records if r is not None and r.ScaleLength()]
     return any((each >= 0).all() and (each < SMALLEST_SCALE).any() for each in scales)
@@ -211,6 +212,7 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def has_idle_dimension(tensor: Any) -> bool:
+    """Return whether a tensor has a single scale for an axis that does not exist."""
     params = tensor.Quantization()
     if params is None or params.ScaleLength() != 1:
         return False

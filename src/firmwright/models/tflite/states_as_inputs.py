@@ -181,12 +181,14 @@ class Exposer:
 
 
 def name_variable(operator: Any) -> str:
+    """Return the name of a variable. Operators with equal names share one variable."""
     options = operator.builtinOptions
     container, name = (decode_text(t) for t in (options.container, options.sharedName))
     return f"{container}/{name}" if container else name
 
 
 def check_alike(name: str, before: Any, after: Any) -> None:
+    """Raise UserError if a value differs from its variable in shape, type or parameters."""
     tensors = [describe(name, tensor) for tensor in (before, after)]
     if tensors[0] != tensors[1]:
         old, new = (

@@ -184,6 +184,7 @@ def largest_partial_sum(call: tvm.ir.Call, data: Range, weights: Array) -> float
 
 
 def find_output_axis(call: tvm.ir.Call) -> int | None:
+    """Return the axis of the weights for the channels of the result, or None."""
     if operator_name(call) == "relax.matmul":
         return 1 if len(static_shape(call.args[1])) == 2 else None
     return str(call.attrs.kernel_layout).index("O")

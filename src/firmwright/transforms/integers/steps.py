@@ -72,7 +72,10 @@ def keep_whole(numbers: Array) -> bool | None:
 
 
 def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, bool] | None:
-    """Return the variable, the constant, and whether the constant is the first operand."""
+    """Return the variable, the constant, and whether the constant is the first operand.
+
+    The result is None if no operand is a constant, or if the other operand is not a variable.
+    """
     if not is_float(call) and not dtype_of(call).startswith("int"):
         return None
     for index in (1, 0):

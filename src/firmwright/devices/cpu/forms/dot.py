@@ -180,6 +180,7 @@ def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) ->
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
+    """Return the ring buffer's size in bytes and in rows, and the buffer's memory."""
     reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
     before = min(layer.padding[1], columns)

@@ -116,8 +116,8 @@ def shrink_tile(layer: Any, tile: Tile) -> Tile:
 def fits_bits(layer: Any, bits: int) -> bool:
     """Return whether the weights of each channel differ by less than 2^bits.
 
-    The result is False for layers with one or two weights per channel. The base of a channel is one
-    byte, which would exceed the saved memory.
+    The result is False for layers with one or two weights per channel. The bases of their channels
+    would need as much memory as packed weights save, because a base is one byte.
     """
     return layer.taps > 2 and int(np.ptp(layer.matrix, 1).max()) < 1 << bits
 
@@ -172,6 +172,7 @@ class Form:
         return tiles
 
     def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
+        """Return the approximate cycles of a layer on a core, or None if they are unknown."""
         tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
         known = (cycles for feature, cycles in self.cycles.items() if feature in features)
         return next((cycles(layer, tile) for cycles in known), None)
@@ -219,7 +220,8 @@ def choose(
 def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:
     """Return all forms that fit a layer on a core, the best one first.
 
-    The best form is the first form in the table, or the fastest form if the cycles are known.
+    The best form is the first form in the table, or the fastest form if the cycles of the first
+    form are known.
     """
     fitting = [f for f in forms if f.is_for(layer, features) and not f.find_broken(layer)]
     known = [(cycles, f) for f in fitting if (cycles := f.predict_cycles(layer, features))]

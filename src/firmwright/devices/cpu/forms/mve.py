@@ -30,6 +30,7 @@ PIXELS = 3
 """The pixels per step. The sums for two channels need six of the seven even registers."""
 
 LANES = 16
+"""The number of bytes in a vector."""
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:

@@ -46,6 +46,7 @@ class Requantization:
 
 
 def fits_integers(layer: Layer) -> bool:
+    """Return whether integers can scale a layer's sums, for every kind of rounding."""
     if layer.scaling.has_offsets:
         return fits_steps(layer)
     scaling = layer.scaling
@@ -58,6 +59,7 @@ def fits_integers(layer: Layer) -> bool:
 
 
 def make_requantization(layer: Layer) -> Requantization:
+    """Return the numbers of a layer whose sums can be scaled with integers."""
     scaling = layer.scaling
     if scaling.has_offsets:
         return Requantization(True, *find_steps(layer))

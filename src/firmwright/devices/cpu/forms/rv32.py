@@ -44,7 +44,7 @@ SHARED_SIZES = range(3, LARGEST_GROUP + 1)
 SHARED_ROW = ((3, 3), (1, 1))
 """The most frequent kernel and strides.
 
-Layers with this kernel share a function that packs rows.
+Layers with this kernel and these strides share a function that packs rows.
 """
 
 WIDEST_ROW = 5

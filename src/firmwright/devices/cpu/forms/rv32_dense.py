@@ -33,6 +33,7 @@ MARGIN = 1.2
 """The factor by which a channel's weights must be below the limit of such groups."""
 
 ORDERING = 6
+"""The number of instructions that move an input to its position."""
 
 PRODUCT_CYCLES, GROUP_CYCLES, RESULT_CYCLES, INPUT_CYCLES, CALL_CYCLES = 1.65, 1.42, 28, 8.3, 130
 """The cycles per product, instruction for groups, result, input and call.

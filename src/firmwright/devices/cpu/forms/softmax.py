@@ -5,6 +5,10 @@ If the error may reach the midpoint between two results, float32 arithmetic deci
 A table has the exponentials of the distances from a row's largest element, times 2^``exponent``.
 The C computes results in steps with ``point`` bits after the binary point, and with one division
 per row. The results differ from the results of float32 by at most
+
+- four units, because of the roundings of the table, of the division and of the product;
+- 2^-``error`` times the result, because of the roundings of float32, mostly of the dequantized
+  elements, and of the roundings of the table in the sum.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ MARGINS = (1.15, 1.25, 1.35, 1.5)
 """Factors by which a channel's weights may be below the limit of its groups."""
 
 ATTEMPTS = 24
+"""The maximum number of splits of the channels to try."""
 
 
 def largest_group_weight(layer: Layer) -> int:
@@ -56,8 +57,8 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     """Return an order of taps for large groups of one or two sizes, within ``limit``.
 
     ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to at
-    most ``limit``. Each grouping except one has a multiple of ``block`` channels. No tap moves by
-    more than ``reach`` positions.
+    most ``limit``. A single tap never exceeds ``limit``. Each grouping except one has a multiple of
+    ``block`` channels. No tap moves by more than ``reach`` positions.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
     taps = Taps(magnitudes, limit, reach)

@@ -26,6 +26,7 @@ LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
 """The extensions of forms with hardware loops and with loads that advance their pointers."""
 
 TAPS = 4
+"""The number of bytes in a word."""
 
 CHANNELS = 4
 """The output channels per step. The sums for four pixels need 16 of 28 registers."""

@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": (0,),
 }
+"""The default parameters alpha and beta of each function in ONNX Runtime."""
 
 
 @dataclass(frozen=True)

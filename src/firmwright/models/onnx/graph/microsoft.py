@@ -1,7 +1,8 @@
 """Rewrites operators of com.microsoft, ONNX Runtime's domain, as operators of ONNX.
 
 ONNX Runtime's quantizer writes quantized operators (format QOperator). ONNX Runtime's optimizer
-writes fused operators. Source: ContribOperators.md of ONNX Runtime. ONNX Runtime's kernels round a
+writes fused operators. A quantized operator becomes a float operator between dequantize and
+quantize operators. Source: ContribOperators.md of ONNX Runtime. ONNX Runtime's kernels round a
 product of scales once, but the rewritten form rounds twice. Therefore a result may differ by one
 step.
 """

@@ -27,6 +27,8 @@ DEVIATION_EPSILON = 1e-9
 
 
 class Moments(NamedTuple):
+    """The names of tensors: the mean of data, the data minus the mean, and the variance."""
+
     mean: str
     centered: str
     variance: str

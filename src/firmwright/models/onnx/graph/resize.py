@@ -37,6 +37,7 @@ EARLY_OPSET = 10
 """The last opset in which Resize has no coordinate transformation mode."""
 
 IR = 9
+"""The version of ONNX's format in which ONNX Runtime receives an operator."""
 EARLY_MODE = "simple"
 """ONNX Runtime's name of the nearest mode of operators without a ``nearest_mode``."""
 
@@ -67,7 +68,7 @@ class AxisResize:
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """The length and the requested size of the axis whose scale this axis uses."""
+    """The length and requested size of the axis whose scale this axis uses, if sizes round up."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +358,7 @@ def describe_stretch(
 def evaluate_in_runtime(
     node: onnx.NodeProto, values: Mapping[str, Array], opset: int
 ) -> Array | None:
+    """Return the result of a node in ONNX Runtime, or None if the runtime rejects the node."""
     data, constants = next(iter(values)), list(values)[1:]
     graph = helper.make_graph(
         [node],

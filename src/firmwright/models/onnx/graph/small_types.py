@@ -159,7 +159,10 @@ def count_bits_of_any(dtype: str) -> int:
 
 
 def write_dequantize(body: Writer) -> Nodes:
-    """Dequantize in float32. Integers are dequantized like 8-bit integers."""
+    """Dequantize in float32.
+
+    Integers are dequantized like 8-bit integers, and floats according to ONNX's definition.
+    """
     scale = body.node.input[1]
     if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
         return [body.node]

@@ -172,7 +172,10 @@ class Specializer:
         return rewrite(node, self) if rewrite else None
 
     def function_body(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return the nodes of the function that defines the operator, or None."""
+        """Return the nodes of the function that defines the operator, or None.
+
+        The nodes have the name of ``node``.
+        """
         schema = self.schema(node)
         versions = schema.all_function_opset_versions if schema else ()
         version = max((v for v in versions if v <= self.opsets[node.domain]), default=0)

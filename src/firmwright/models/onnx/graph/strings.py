@@ -32,7 +32,10 @@ def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
 
 
 def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a StringNormalizer that keeps all strings. Return None if the input is constant."""
+    """Rewrite a StringNormalizer that keeps all strings.
+
+    Return None if the input is constant. Raises UserError if the operator drops or changes strings.
+    """
     if node.input[0] in walk.constants:
         return None
     case = get_attribute(node, "case_change_action", "NONE")

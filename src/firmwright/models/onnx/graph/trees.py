@@ -264,6 +264,7 @@ AGGREGATES = {
     MIN: ("ReduceMin", np.inf),
     MAX: ("ReduceMax", -np.inf),
 }
+"""The reduction of the trees' weights, and a leaf's weight for an omitted result."""
 
 
 def add_results(

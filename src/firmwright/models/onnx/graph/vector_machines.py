@@ -21,6 +21,7 @@ from firmwright.models.onnx.graph.classical import add_transform, begin, get_lab
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 SMALLEST = 1e-7
+"""The minimum distance of a pair's probability from 0 and from 1."""
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
