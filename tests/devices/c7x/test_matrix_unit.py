@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_the_measured_layer_has_the_measured_cycles() -> None:
     ],
 )
 def test_why_a_layer_does_not_use_mmalib_is_said(
-    shape: Shape, changes: dict[str, object], reason: str
+    shape: Shape, changes: dict[str, Any], reason: str
 ) -> None:
     layer = make_planar_layer(shape, np.random.default_rng(2))
     chosen = choose(replace(layer, **changes), (), make_matrix_forms(CORE, EXACT))
