@@ -68,7 +68,8 @@ def simulate(layer: Layer, data: Array) -> Array:
     )
     half = (np.int64(1) << scales.shifts) >> 1
     result = (evaluate(sums, [data]) * scales.scales + half) >> scales.shifts
-    return np.clip(result, layer.low, layer.high)
+    clipped: Array = np.clip(result, layer.low, layer.high)
+    return clipped
 
 
 @pytest.mark.needs("gcc")
