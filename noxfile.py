@@ -51,8 +51,9 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """Open reports in Chromium; `-- --refresh` renews the pictures in docs."""
-    session.run(sys.executable, "-m", "pytest", "tests/e2e/browser.py", *session.posargs)
+    """Open reports and the pages of `nox -s docs` in Chromium; `-- --refresh` renews pictures."""
+    files = ("tests/e2e/browser.py", "tests/docs/browser.py")
+    session.run(sys.executable, "-m", "pytest", *files, *session.posargs)
 
 
 @nox.session(venv_backend="venv")

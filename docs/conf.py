@@ -31,4 +31,7 @@ autodoc_typehints = "description"
 html_theme = "furo"
 html_title = f"firmwright {release}"
 html_copy_source = False
+html_static_path = ["site"]
+html_css_files = ["tables.css"]
+html_extra_path = ["start"]  # the page that a host shows first
 html_search_scorer = str(Path(__file__).with_name("scorer.js"))
