@@ -193,7 +193,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
 
 
 def watch_recipes(options: argparse.Namespace) -> int:
-    """Build after every change until ctrl-C."""
+    """Build after every change until ctrl-C, and return the exit code."""
     from firmwright.watch.command import watch
 
     enter_repository()
@@ -222,7 +222,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
 
 
 def vendor_inputs(options: argparse.Namespace) -> int:
-    """Copy the inputs of recipes into a folder, or check the folder."""
+    """Copy the inputs of recipes into a folder, or check the folder. Return the exit code."""
     from firmwright.rebuild.vendor import vendor
 
     folder = options.to.absolute()
@@ -280,7 +280,7 @@ def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Run the stages that an explanation needs, and print the explanation."""
+    """Run the stages that an explanation needs, and print the explanation. Return the exit code."""
     from firmwright.pipeline.explain import find_needed_stage, print_explanations
     from firmwright.steps.layer import print_layer
     from firmwright.tasks import dodo
@@ -301,7 +301,7 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Print the tasks of the recipes, as doit or as JSON."""
+    """Print the tasks of the recipes, as doit or as JSON. Return the exit code."""
     from firmwright.tasks import dodo
 
     if not options.json:
@@ -315,7 +315,7 @@ def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Write or check the locks of recipes with all of their overlays."""
+    """Write or check the locks of recipes with all of their overlays. Return the exit code."""
     from firmwright.pipeline.locked_overlays import lock_in_turn
     from firmwright.tasks import dodo
 

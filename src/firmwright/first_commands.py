@@ -49,7 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Write a user's first files, such as a board or a repository."""
+    """Write a user's first files, such as a board or a repository. Return the exit code."""
     try:
         lines = COMMANDS[options.command](options)
     except UserError as error:

@@ -107,7 +107,7 @@ def make_part(component: Component, name: str) -> Element:
 
 
 def make_license(component: Component, part: Element) -> list[Element]:
-    """Return a part's license and the relationship to it, if there is an SPDX expression."""
+    """Return a part's license and the relationship to it, or [] without an SPDX expression."""
     name = part["spdxId"]
     if not component.license.expression:
         return []

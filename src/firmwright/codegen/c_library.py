@@ -42,7 +42,10 @@ def functions_by_header() -> dict[str, tuple[str, ...]]:
 
 @cache
 def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the functions of each header, by name, with the types of their parameters."""
+    """Return the functions of each header, by name, with the types of their parameters.
+
+    The types are ``int32_t``, ``int64_t`` and ``float``.
+    """
     return {
         header: {
             name: tuple(parameter.split()[0] for parameter in parameters.split(","))

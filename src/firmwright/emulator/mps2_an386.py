@@ -1,6 +1,6 @@
 """Emulates Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting.
 
-The addresses are from Arm's application note AN386.
+The firmware exits by semihosting. The addresses are from Arm's application note AN386.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
     """Compile sources and their headers, by file name, and return the library.
 
     The file name has digests of all inputs and of the library. Only a damaged library is built
-    again. Raises UserError if the compiler fails.
+    again. Raises UserError if the compiler fails. Several processes may share the folder.
     """
     kept = find_folder()
     # The flags select zig's headers, because the machine's headers would be further inputs.

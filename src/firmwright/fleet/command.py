@@ -97,7 +97,7 @@ class DoitCommand(Command):  # type: ignore[misc]
 
 
 def print_matrix(as_json: bool) -> int:
-    """Print the jobs of the fleet that the command line names."""
+    """Print the jobs of the fleet that the command line names. Return the exit code."""
     end_with_reader()
     try:
         jobs = read_jobs()

@@ -101,9 +101,9 @@ class NetworkInterface:
     Before the first call, the program passes the arena with ``initialize``, unless the arena is
     static. ``batch`` is the number of samples per inference. ``arena_bytes`` is the size of the
     working memory in each memory. ``constant_bytes`` is the size of weights, biases and scales.
-    ``class_names`` are the recipe's class names, if the recipe states names. A network that keeps
-    tensors between runs has ``states``. The function ``reset`` sets these tensors to their initial
-    values.
+    ``class_names`` are the recipe's class names, or empty if the recipe states no names. A network
+    that keeps tensors between runs has ``states``. The function ``reset`` sets these tensors to
+    their initial values.
     """
 
     name: str

@@ -41,7 +41,10 @@ class TakenFileError(UserError):
 
 @dataclass(frozen=True)
 class Part:
-    """A network of the firmware, whose part of the arena begins at ``offset``."""
+    """A network of the firmware, whose part of the arena begins at ``offset``.
+
+    ``first_output`` is the number of its first output.
+    """
 
     prefix: str
     inputs: tuple[Port, ...]

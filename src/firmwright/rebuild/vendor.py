@@ -44,7 +44,7 @@ def add_command(commands: Any) -> None:
 
 
 def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
-    """Write the inputs of jobs to the folder, or ``check`` the folder.
+    """Write the inputs of jobs to the folder, or ``check`` the folder. Return the exit code.
 
     The inputs include the wheels of the installed Python packages if ``tools`` is set.
     """

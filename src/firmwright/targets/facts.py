@@ -260,7 +260,10 @@ def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return a power's facts. ``exponent`` is a number if the exponent is a constant."""
+    """Return a power's facts.
+
+    ``exponent`` is a number if the exponent is one constant, else None.
+    """
     exponent = call.args[1]
     exponent = (
         network.values.get(exponent, exponent) if isinstance(exponent, relax.Var) else exponent

@@ -138,7 +138,7 @@ def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 def pool_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
     """Return the ranges of a pool, or None.
 
-    Averages with padding and windows of padding have no range.
+    Averages that include zeros of the padding have no range. Windows of only padding have no range.
     """
     attrs = call.attrs
     window, padding = [int(k) for k in attrs.pool_size], [int(p) for p in attrs.padding]

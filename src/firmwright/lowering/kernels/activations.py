@@ -328,7 +328,7 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams) -
 def gelu_tanh(
     builder: RegionBuilder, call: tvm.ir.Call, params: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute the tanh form of :func:`gelu` with a table."""
+    """Compute the tanh form of :func:`gelu` of 16-bit tensors with a table."""
     return lower_by_interpolation(
         builder, call, params, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

@@ -264,7 +264,10 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 
 def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
-    """Convert RESIZE_BILINEAR. Raises UserError for results for which TVM divides by zero."""
+    """Convert RESIZE_BILINEAR, because TVM divides by zero for some results.
+
+    Raises UserError for these results, which have aligned corners and one row or column.
+    """
     options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
     if options.AlignCorners():
         _, size = converter.get_input_tensors(op)

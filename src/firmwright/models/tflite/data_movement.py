@@ -77,7 +77,8 @@ def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
 def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
     """Convert STRIDED_SLICE, because TVM misreads some bounds of negative strides.
 
-    Source of the masks: tensorflow/lite/kernels/internal/strided_slice_logic.h.
+    These bounds are before the first element. Source of the masks:
+    tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
     source, *bounds = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -116,7 +117,10 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_unpack(converter: Any, op: Any) -> relax.Expr:
-    """Convert UNPACK to one slice per part, because the fields of TVM's split are wrong."""
+    """Convert UNPACK to one slice per part, because the fields of TVM's split are wrong.
+
+    TVM's split uses the field names of another tuple type.
+    """
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.UnpackOptions)
     data = converter.get_tensor_expr(source)

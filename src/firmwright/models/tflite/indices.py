@@ -53,6 +53,8 @@ def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
 def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
     """Convert SCATTER_ND, because TVM misreads index vectors and keeps only one update.
 
+    TVM moves index vectors to the first axis.
+
     TFLite adds several updates of an element. Source:
     tensorflow/lite/kernels/internal/reference/reference_ops.h (ScatterNd).
     """

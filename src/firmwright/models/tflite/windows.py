@@ -47,6 +47,8 @@ def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
 def convert_local_response_normalization(converter: Any, op: Any) -> relax.Expr:
     """Convert LOCAL_RESPONSE_NORMALIZATION, because TVM's divisors at the ends differ.
 
+    TVM divides windows at the ends by fewer channels.
+
     TFLite omits the channel at distance ``radius`` after the center. Source:
     tensorflow/lite/kernels/internal/reference/reference_ops.h (LocalResponseNormalization).
     """
