@@ -106,10 +106,10 @@ def second_operator(reads: list[int], writes: list[int]) -> Edit:
     return lambda builder: builder.operator("SUB", reads, writes, "SubOptions")
 
 
-def custom(builder: ModelBuilder) -> None:
+def custom(builder: ModelBuilder, name: str = "Maker*/Op") -> None:
     code = builder.model.operatorCodes[0]
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
-    code.customCode = "Maker*/Op"
+    code.customCode = name
 
 
 def sparse(builder: ModelBuilder) -> None:
@@ -306,6 +306,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "custom operator": (
         lambda: added(edit=custom),
         r"custom operators that no installed package reads: Maker\*/Op; define each in the recipe",
+    ),
+    "compiled by Vela": (
+        lambda: added(edit=lambda model: custom(model, "ethos-u")),
+        r"Vela compiled the model for Arm Ethos-U .*; state the \.tflite file from before that",
     ),
     "another subgraph": (
         lambda: added(edit=signature_of(1)),

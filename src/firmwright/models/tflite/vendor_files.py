@@ -14,6 +14,12 @@ from firmwright.models.tflite.checks import decode_text, operator_kinds
 from firmwright.models.tflite.custom_calls import list_known_operators
 from firmwright.plugins import list_tflite_vendors, load_plugin
 
+COMPILERS = {
+    "ethos-u": "Vela compiled the model for Arm Ethos-U",
+    "edgetpu-custom-op": "Google's compiler compiled the model for the Edge TPU",
+}
+"""The custom operators that contain a vendor's program instead of layers."""
+
 
 def find_vendor_importer(model: Any) -> Importer | None:
     """Return the importer for one of the file's custom operators, or None.
@@ -41,10 +47,16 @@ def list_custom_operators(model: Any) -> set[str]:
 def refuse_custom_operators(model: Any, name: str) -> None:
     """Raise UserError if neither firmwright nor the recipe defines a custom operator."""
     known = list_known_operators()
-    if custom := sorted(list_custom_operators(model).difference(known)):
+    custom = sorted(list_custom_operators(model).difference(known))
+    for operator in custom:
+        if operator in COMPILERS:
+            raise UserError(
+                f"{name}: {COMPILERS[operator]} (custom operator '{operator}'); state the .tflite "
+                "file from before that compiler, or install the package of firmwright for it"
+            )
+    if custom:
         example = f"{{{custom[0]}: {{function: …, reference: 'module:function'}}}}"
         raise UserError(
             f"{name}: custom operators that no installed package reads: {', '.join(custom)}; "
-            f"define each in the recipe, `model: {{path: …, custom_operators: {example}}}`, or "
-            "state the .tflite file from before the vendor's compiler, or install its package"
+            f"define each in the recipe: `model: {{path: …, custom_operators: {example}}}`"
         )
