@@ -140,7 +140,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
 def refuse_lost_command(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["auto"]:
         print(
-            "doit has no `auto` any more; `firmwright watch` builds after every change",
+            "doit no longer has `auto`; run `firmwright watch`, which builds after every change",
             file=sys.stderr,
         )
         sys.exit(1)

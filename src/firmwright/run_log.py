@@ -61,7 +61,9 @@ def open_log(path: Path) -> TextIO:
         stream = path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
         stream.write(FIRST_LINE)
     except OSError as error:
-        raise UserError(f"log={path}: cannot be written: {error.strerror}") from None
+        raise UserError(
+            f"log={path}: cannot be written: {error.strerror}; choose another file"
+        ) from None
     return stream
 
 

@@ -47,7 +47,7 @@ def test_the_example(example: Repository) -> None:
         ("def scale(inputs, options):\n    return inputs[0].astype('int32')\n",
          "operators.py:1:1: result 0 is int32 [1, 8]; expected int8 [1, 8] (operators:scale)"),
         ("def scale(inputs, options):\n    return open('net.yaml').read()\n",
-         "operators:scale reads net.yaml in the recipe's folder, which the recipe does not name"),
+         "operators:scale reads net.yaml, which the recipe does not list"),
         ("def scales(inputs, options):\n    return inputs\n", "did you mean 'scales'?"),
     ],
 )  # fmt: skip

@@ -50,9 +50,7 @@ def test_what_is_not_named_is_refused(repository: Repository) -> None:
     repository.write("own.yaml", RECIPE)
     failed = repository.doit("build", "recipe=own.yaml")
     assert failed.returncode == 1
-    assert "the recipe's Python reads data.npy in its folder, which the recipe does not name; " in (
-        failed.stderr
-    )
+    assert "Python code reads data.npy, which the recipe does not list; " in failed.stderr
     assert "add `files: [data.npy]`" in failed.stderr
 
 
@@ -63,7 +61,7 @@ def test_a_module_by_a_computed_name_is_refused_until_it_is_named(repository: Re
     repository.write("more.py", "")
     repository.write("own.yaml", f"{RECIPE}files: [data.npy]\n")
     failed = repository.doit("build", "recipe=own.yaml")
-    assert "the recipe's Python reads more.py in its folder" in failed.stderr
+    assert "the recipe's Python code reads more.py, which" in failed.stderr
     repository.write("own.yaml", f"{RECIPE}files: [data.npy, more.py]\n")
     assert "run" in ran(repository.doit("build", "recipe=own.yaml").stdout)
 

@@ -80,7 +80,7 @@ def test_other_commands_take_them_too(built: Repository) -> None:
     assert "digits on host\n" in printed and "digits on cortex-m4-bare\n" in printed
     refused = built.firmwright("explain", "--json", *words)
     assert refused.returncode == 2
-    assert refused.stderr == "--json supports one recipe and one platform\n"
+    assert refused.stderr == "--json supports one recipe and one platform; name one of each\n"
 
 
 def test_with_an_outdir_they_lie_beside_each_other_and_clean_leaves_nothing(

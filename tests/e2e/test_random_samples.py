@@ -106,8 +106,8 @@ def test_tokens_beyond_the_table_are_told_at_the_samples(tmp_path: Path) -> None
     done = repository.doit("build", "recipe=r.yaml")
     assert (done.returncode, done.stderr) == (
         1,
-        "r.yaml:3:15: run.inputs: samples that index beyond an axis:\n  tokens.npy[1]: 2 of 3 "
-        "values, the first 10 (input 'tokens', whole numbers from -10 to 9)\n",
+        "r.yaml:3:15: run.inputs: samples that are not indices of their axis:\n  tokens.npy[1]: 2 "
+        "of 3 values, the first 10 (input 'tokens', whole numbers from -10 to 9)\n",
     )
     np.save(repository.folder / "tokens.npy", np.array([[[1, 2, 3]], [[4, 9, -10]]]))
     assert "bundle" in repository.build("recipe=r.yaml")

@@ -272,7 +272,7 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
         (send(500, b'{"errors": [{"code": "UNKNOWN"}]}'), "answers 500 UNKNOWN"),
         (
             send(401, b"", WWW_Authenticate='Bearer realm="http://a.example/t"'),
-            "which is not https",
+            "which is not an https address",
         ),
         (send(401, b"", WWW_Authenticate="Basic"), "answers 401 Unauthorized"),
         (say_nothing, "does not answer (ReadTimeout)"),

@@ -91,7 +91,7 @@ def test_a_job_that_kills_its_workers_is_given_up(
     monkeypatch.setattr(jobs, "MAX_WORKER_DEATHS", 2)
     outcomes, _ = run_here(here, work.make_orders(tmp_path, 3), work.die_at_zero)
     assert {name: outcome.failure for name, outcome in outcomes.items()} == {
-        "0": "2 workers ended while they ran it",
+        "0": "2 workers ended during this job; check their memory",
         "1": "",
         "2": "",
     }

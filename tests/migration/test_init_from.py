@@ -193,7 +193,7 @@ BAD: Mapping[str, tuple[str, bytes, str]] = {
     "quotes": ("a.sh", b"x\ntvmc compile 'a.onnx\n", "a.sh:2: not a command: no closing "
     "quotation; check its quotes"),
     "two commands": (
-        "a.sh", b"onnx2c a.onnx\nonnx2c b.onnx\n", "a.sh:2: line 1 has such a command, too",
+        "a.sh", b"onnx2c a.onnx\nonnx2c b.onnx\n", "a.sh:2: line 1 also has a command of this",
     ),
     "two models": (
         "a.sh", b"tvmc compile \\\n a.onnx \\\n b.onnx\n",

@@ -81,7 +81,7 @@ def test_an_operator_equals_onnx_runtime(
         (
             "LinearClassifier",
             {"classlabels_ints": [1, 2]},
-            "it has 2 labels; expected a row",
+            "its intercepts do not fit its 2 labels",
         ),
         ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .*zipmap=False"),
         ("LinearRegressor", {"post_transform": "PROBIT"}, "its post_transform is PROBIT"),

@@ -162,7 +162,7 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
                     {"delay_length": 2**30}),
          r"its options need int16 \[2, 1073741824\]; a tensor must be smaller than 2 GiB"),
         (SignalCase("SignalWindow", (WORDS, port("int16", 5)), (WORDS,), {"shift": 1}),
-         "16 samples are not a multiple of the window's length, 5"),
+         "16 samples; expected a multiple of the window's length, 5"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),
          "fft_length is 24; expected a power of two from 4 to 65536"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 10),), {"fft_length": 8}),

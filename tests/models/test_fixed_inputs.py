@@ -71,7 +71,7 @@ def test_a_value_gets_the_input_s_type_and_shape(stated: Any, shape: Any, expect
         ({"rs": 1}, {}, "inputs: the model has no input 'rs'"),
         ({"sr": 0.5}, {}, "inputs: sr: value 0.5 is not of the input's type, int64"),
         ({"sr": [1, 2]}, {}, r"the value has 2 elements; the input's shape is \[\]"),
-        ({}, {"times": 3}, r"no dimension 'times' \(they have: batch, time\)"),
+        ({}, {"times": 3}, r"no dimension 'times'; use one of their dimensions: batch, time"),
     ],
 )
 def test_what_does_not_fit_is_rejected(

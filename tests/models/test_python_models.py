@@ -163,7 +163,7 @@ def test_files_that_the_function_reads_have_to_be_named(write: Write) -> None:
     module.write_text(module.read_text().replace("FOLDER", str(folder)))
     np.save(folder / "w.npy", np.zeros(2))
     text = failure("own_net:network", folder)
-    assert "reads w.npy in the recipe's folder, which the recipe does not name" in text
+    assert "reads w.npy, which the recipe does not list" in text
     assert "add `files: [w.npy]` to `model:`" in text
     call("own_net:network", folder, "w.npy")
 
@@ -173,7 +173,7 @@ def test_import_that_the_source_does_not_tell(write: Write) -> None:
         "import importlib\ndef network():\n    return importlib.import_module('o' + 'wn').network()"
     )
     folder = write(own_net=loader, own=NETWORK)
-    assert "reads own.py in the recipe's folder" in failure("own_net:network", folder)
+    assert "reads own.py, which the recipe does not list" in failure("own_net:network", folder)
     call("own_net:network", folder, "own.py")
 
 

@@ -285,16 +285,16 @@ REFUSED = {
     "no bias": (fused("Attention", ["x", "w"], "y", num_heads=HEADS), "add a bias of zeros"),
     "rotary": (
         fused("Attention", ["x", "w", "b"], "y", num_heads=HEADS, do_rotary=1),
-        "do_rotary is set; write it as RotaryEmbedding and MultiHeadAttention",
+        "do_rotary is set; write the operator as RotaryEmbedding and MultiHeadAttention",
     ),
-    "no heads": (fused("Attention", ["x", "w", "b"], "y"), "num_heads is 0, which does not divide"),
+    "no heads": (fused("Attention", ["x", "w", "b"], "y"), "num_heads is 0; expected a divisor of"),
     "heads": (
         fused("MultiHeadAttention", [*"xxx"], "y", num_heads=5),
-        r"num_heads is 5, which does not divide \[12, 12\]",
+        r"num_heads is 5; expected a divisor of the hidden sizes \[12, 12\]",
     ),
     "sizes": (
         fused("Attention", ["x", "w", "b"], "y", num_heads=2, qkv_hidden_sizes=[8, 8, 8]),
-        r"its weights have 36 columns, for queries, keys and values of \[8, 8, 8\]",
+        r"have 36 columns, and queries, keys and values have widths \[8, 8, 8\]; expected 24",
     ),
     "mask": (
         fused("Attention", ["x", "w", "b", "far"], "y", num_heads=HEADS),

@@ -68,7 +68,7 @@ def test_the_history_and_the_differences(capsys: pytest.CaptureFixture[str]) -> 
         (("net.yaml", "--key", "run.sampels"), "--key run.sampels: the recipe has no such value"),
         (
             ("net.yaml", "--key", "clock"),
-            "--key clock: the recipe does not set it, and it has no default",
+            "--key clock: the recipe does not set this key, which has no default",
         ),
         (("net.yaml", "--against", ""), "recipe=: expected a file before and after each colon"),
         (("net.yaml", "--key", "run["), "--key: not a key: 'run['"),

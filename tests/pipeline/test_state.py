@@ -54,7 +54,7 @@ def test_a_damaged_row_is_forgotten(
     read = open_state(state)
     assert (read.get("first", "_values_:"), read.get("second", "_values_:")) == (None, VALUE)
     output = capsys.readouterr().err
-    assert output == "" or "the state of first is damaged: it runs again" in output
+    assert output == "" or "the state of first is damaged: the stage runs again" in output
     read.set("first", "deps:", ["b"])
     read.dump()
 

@@ -162,7 +162,7 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
     ),
     "flattened away": (
         [node("Reshape", "x shape", "y")], [1, 4], {"shape": np.array([4])},
-        "an output of shape .* has no axis only for samples",
+        "no axis of the output of shape .* is only for samples",
     ),
     "samples within an axis": (
         [node("Transpose", "x", "t", perm=[1, 0]), node("Reshape", "t shape", "y")], [1, 4],

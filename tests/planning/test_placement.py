@@ -142,7 +142,7 @@ def test_what_an_accelerator_reads_stays() -> None:
     plan = make_plan(partition, kernels, MemoryChoices(platform))
     assert plan.constants == {"second_sums": "dtcm"}
     assert (plan.arena_bytes, plan.other_arenas) == (64, {})
-    with pytest.raises(PinError, match="an accelerator uses it"):
+    with pytest.raises(PinError, match="an accelerator uses this tensor"):
         resolve_pins({"first": "dtcm"}, partition, kernels, platform)
     assert resolve_pins({"weights": "qspi"}, partition, kernels, platform).keys() == {
         "second_weights",

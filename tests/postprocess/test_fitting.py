@@ -24,7 +24,11 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
 @pytest.mark.parametrize(
     ("stated", "outputs", "message"),
     [
-        (detection("offset-exp"), TWO, "head 0: state `output`; the network has several: y, z"),
+        (
+            detection("offset-exp"),
+            TWO,
+            "head 0: the network has several outputs; state `output`: y, z",
+        ),
         (detection("offset-exp", heads=(Head("x"),)), GRID, "no output 'x'"),
         (
             detection("offset-exp"),
@@ -36,7 +40,7 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
             BATCH,
             "several samples at once; export the network for one, and state `batch`",
         ),
-        (detection("offset-exp"), INTEGERS, "output 'y' is int8; boxes are read from float32"),
+        (detection("offset-exp"), INTEGERS, "output 'y' is int8; expected float32, or int8"),
         (detection("offset-exp", heads=(Head(stride=16),)), GRID, "a grid of 8 x 4 cells"),
         (detection("offset-exp", heads=(Head(anchors=((1, 1),)),)), GRID, "has no anchors"),
         (detection("sigmoid-exp"), GRID, "needs anchors"),
@@ -64,7 +68,7 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         (
             detection("offset-exp", layout="NLC", heads=(Head(stride=8), Head(stride=8))),
             LIST,
-            "head 1: 8 x 4 cells with 1 boxes each; 8 cells of the output remain",
+            "head 1: 8 x 4 cells with 1 boxes each do not fit the 8 remaining",
         ),
         (
             detection("offset-exp", objectness=Confidence(3)),

@@ -319,7 +319,7 @@ def test_of_100_poisoned_entries_none_is_used(
         ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
         ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is not a role; expected both, read, write"),
         ("FIRMWRIGHT_CACHE", "http://", "'http://' is not an address such as http://cache.example"),
-        ("FIRMWRIGHT_CACHE", "ftp://", "'ftp://' names no location after the scheme"),
+        ("FIRMWRIGHT_CACHE", "ftp://", "the address 'ftp://' is not complete; expected"),
         ("FIRMWRIGHT_CACHE", "https:/h/x", "an address begins with two slashes: https://…"),
         ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://…@h:99999' is not an address"),
         ("FIRMWRIGHT_CACHE", "/etc/passwd/x", "'/etc/passwd' is not a folder"),

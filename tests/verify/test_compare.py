@@ -134,7 +134,7 @@ def test_outputs_are_read_back_and_missing_ones_noticed() -> None:
         decode_outputs(b"@done 1\n", [tensor], 1, 0)
     with pytest.raises(UserError, match="wrote 2 bytes; expected 4"):
         decode_outputs(b"@output 0 0 0100\n@done 1\n", [tensor], 1, 0)
-    with pytest.raises(UserError, match="it printed last"):
+    with pytest.raises(UserError, match="Its last lines:"):
         decode_outputs(b"@output 0 0 01000200\n", [tensor], 1, 0)
 
 

@@ -178,7 +178,10 @@ class Registry:
         """
         shown = f"{self.shown}, blob {wanted.digest}"
         if wanted.size > most:
-            raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; the maximum is {most:,}")
+            raise BrokenBundleError(
+                f"{shown}: too large ({wanted.size:,} bytes); expected at most {most:,}: check the "
+                "address"
+            )
         url = f"{self.address}/blobs/{wanted.digest}"
         answer, content = self.ask("GET", url, max(wanted.size, MAX_ANSWER_BYTES))
         self.require(answer, content, 200)
@@ -223,7 +226,8 @@ class Registry:
                 return found
             url = f"{first}?{urlsplit(following).query}"  # stay on this host
         raise BrokenBundleError(
-            f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest; delete some"
+            f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest; delete "
+            "references in the registry"
         )
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
@@ -286,7 +290,8 @@ class Registry:
         if location.scheme != "https" and not LOOPBACK.fullmatch(location.netloc):
             name = repr(location.geturl())
             raise web.WebError(
-                f"it asks for a password at {name}, which is not https; use a registry with https"
+                f"the registry asks for a password at {name}, which is not an https address; use "
+                "a registry with https"
             )
         asked = urlencode(
             {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}

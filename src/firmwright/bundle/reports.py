@@ -28,13 +28,15 @@ def read_report(bundle: Bundle) -> Report:
     schema.
     """
     if REPORT not in bundle.files:
-        raise BrokenBundleError(f"{bundle.path}: it has no {REPORT}; build it with this firmwright")
+        raise BrokenBundleError(
+            f"{bundle.path}: the bundle has no {REPORT}; build the bundle with this firmwright"
+        )
     content = read_json(bundle.files[REPORT], f"{bundle.path}: {REPORT}")
     version = content.get("report_version") if isinstance(content, dict) else None
     if version != REPORT_VERSION:
         raise BrokenBundleError(
-            f"{bundle.path}: {REPORT} has version {version}; expected {REPORT_VERSION}: build it "
-            "with this firmwright"
+            f"{bundle.path}: {REPORT} has version {version}; expected {REPORT_VERSION}: build the "
+            "bundle with this firmwright"
         )
     try:
         return msgspec.convert(content, Report)

@@ -51,7 +51,9 @@ MAX_ENVELOPE_BYTES = 64 * 1024**2
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
     """Put a bundle, its SBOMs and its signatures into a registry. Yield a line per file."""
     if reference.is_digest:
-        raise UserError(f"{reference}: the bundle decides the digest; name a tag: HOST/NAME:TAG")
+        raise UserError(
+            f"{reference}: a push needs a tag, not a digest; write the address as HOST/NAME:TAG"
+        )
     content = read_capped(path)
     bundle = parse_bundle(content, path)
     signatures = split_envelope(bundle, envelope) if envelope.exists() else {}
@@ -106,7 +108,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     bundle = parse_bundle(content, Path(str(reference)))
     path = folder / f"{bundle.folder}.tar.gz"
     if path.exists() and read_capped(path) != content:
-        raise UserError(f"{path}: differs from the bundle of {reference}; remove it")
+        raise UserError(f"{path}: differs from the bundle of {reference}; remove this file")
     envelope = envelope_path(path)
     own = split_envelope(replace(bundle, path=path), envelope) if envelope.exists() else {}
     signatures, others = get_signatures(registry, bundle, described)
@@ -134,7 +136,7 @@ def get_signatures(
     if len(found) > MAX_SIGNATURES:
         raise BrokenBundleError(
             f"{registry.shown}: more than {MAX_SIGNATURES} statements refer to {subject.digest}; "
-            "delete some in the registry"
+            "delete statements in the registry"
         )
     envelopes, others = [], []
     for referrer in found:
@@ -152,7 +154,7 @@ def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) 
     if found is None or found[0].subject is None or found[0].subject.digest != subject.digest:
         raise BrokenBundleError(
             f"{registry.shown}: the registry lists {referrer.digest}, which does not refer to "
-            f"{subject.digest}; delete it in the registry"
+            f"{subject.digest}; delete this entry in the registry"
         )
     return get_layer(registry, found[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
 

@@ -128,11 +128,11 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
         ) from None
     if found.payload_type != PAYLOAD_TYPE:
         raise UntrustedBundleError(
-            f"{envelope}: it signs a {found.payload_type!r}, not a bundle; {SIGN_AGAIN}"
+            f"{envelope}: the envelope signs a {found.payload_type!r}, not a bundle; {SIGN_AGAIN}"
         )
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
-            f"{envelope}: the signatures are valid, but for another bundle: the provenance does "
+            f"{envelope}: the signatures belong to another bundle, because the provenance does "
             f"not match {bundle.path}; {SIGN_AGAIN}"
         )
 

@@ -100,7 +100,7 @@ def connect(scheduler: str) -> Iterator[Client]:
         client = Client(scheduler, timeout=CONNECTION)
     except (OSError, ValueError) as error:
         problem = f"no scheduler answers at {scheduler}: {first_line(error)}"
-        raise ClusterError(f"{problem}; check that `dask scheduler` runs there") from None
+        raise ClusterError(f"{problem}; run `dask scheduler`, or correct the address") from None
     with client:
         yield client
 
@@ -118,7 +118,7 @@ def refuse_stranger(scheduler: str) -> None:
     with socket.create_connection(parse_host_port(location, DEFAULT_PORT), CONNECTION) as stream:
         begin = stream.recv(GREETING.size, socket.MSG_WAITALL)
     if len(begin) < GREETING.size or GREETING.unpack(begin)[0] > LONGEST_GREETING:
-        raise OSError("the program that listens there is not a scheduler of dask")
+        raise OSError("the program at this address is not a scheduler of dask")
 
 
 @contextmanager
@@ -206,7 +206,7 @@ class Workers:
         if found is not None:
             reasons = list_other_versions(self.wanted, found)
         else:
-            reasons = [first_line(answer.exception() or RuntimeError("it does not answer"))]
+            reasons = [first_line(answer.exception() or RuntimeError("the worker does not answer"))]
         if not reasons:
             self.accepted[address] = name
             return
@@ -267,7 +267,9 @@ class Dispatch(Generic[T]):
         self.deaths[name] += 1
         if self.deaths[name] < MAX_WORKER_DEATHS:
             return None
-        return self.fail(name, f"{MAX_WORKER_DEATHS} workers ended while they ran it")
+        return self.fail(
+            name, f"{MAX_WORKER_DEATHS} workers ended during this job; check their memory"
+        )
 
     def hand_out(self) -> None:
         idle = [address for address in self.workers.accepted if address not in self.running]

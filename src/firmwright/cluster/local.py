@@ -93,7 +93,10 @@ def run_here(
     caller stops. Raises ClusterError if ``stop`` has a reason.
     """
     if not CAN_FORK:
-        raise ClusterError("this system has no fork, which a fleet needs; run `firmwright build`")
+        raise ClusterError(
+            "a fleet needs fork, which this operating system does not have; run `firmwright build` "
+            "for each recipe"
+        )
     waiting, running = deque(orders), dict[int, Copy]()
     lanes = [str(number) for number in range(most)]
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:

@@ -109,7 +109,7 @@ class Expressions:
         if kind in OPERATORS:
             return self.print_operator(value)
         if kind not in self.PRINTERS:
-            raise ValueError(f"there is no C for TIR's {kind.__name__}")
+            raise ValueError(f"C has no equivalent of TIR's {kind.__name__}")
         return self.PRINTERS[kind](self, value)
 
     def print_all(self, values: Sequence[tvm.ir.Expr]) -> list[C]:
@@ -275,9 +275,9 @@ class Expressions:
             return self.call(name + "f" * (dtype_of(call) == "float32"), call.args)
         if name in ("tvm_call_packed", "tvm_call_cpacked"):
             raise ValueError(
-                f"it calls '{call.args[0].value}' of TVM's runtime, which no firmware has"
+                f"its schedule calls '{call.args[0].value}' of TVM's runtime, which firmware lacks"
             )
-        raise ValueError(f"there is no C for TIR's {name}")
+        raise ValueError(f"C has no equivalent of TIR's {name}")
 
     def call(self, function: str, arguments: Sequence[tvm.ir.Expr], is_pure: bool = True) -> C:
         """Return a call.

@@ -66,7 +66,7 @@ class Statements:
         self.blocks.begin_statement()
         kind = type(statement)
         if kind not in self.PRINTERS:
-            raise ValueError(f"there is no C for TIR's {kind.__name__}")
+            raise ValueError(f"C has no equivalent of TIR's {kind.__name__}")
         self.PRINTERS[kind](self, statement)
 
     def print_sequence(self, sequence: tirx.SeqStmt) -> None:
@@ -98,7 +98,9 @@ class Statements:
     def print_view(self, view: tirx.DeclBuffer) -> None:
         source = find_array(view.data)
         if source.dtype != view.buffer.dtype:
-            raise ValueError(f"'{source.name}' is read as {view.buffer.dtype}")
+            raise ValueError(
+                f"'{source.name}' is {source.dtype}, but its schedule reads {view.buffer.dtype}"
+            )
         self.names[view.buffer] = self.names[source]
 
     def print_store(self, store: tirx.BufferStore) -> None:

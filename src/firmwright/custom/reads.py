@@ -69,8 +69,8 @@ def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) 
     if names:
         listed = ", ".join(names)
         raise UserError(
-            f"the recipe's Python reads {listed} in its folder, which the recipe does not name; "
-            f"add `files: [{listed}]`, so that the build detects changes"
+            f"the recipe's Python code reads {listed}, which the recipe does not list; add "
+            f"`files: [{listed}]`, so that the build detects changes"
         )
 
 

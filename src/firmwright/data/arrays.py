@@ -116,7 +116,7 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     if samples == 0 or not has_same_axes(array.shape[1:], tensor):
         raise UserError(
             f"{label}: has shape {list(array.shape)}; expected a leading sample axis and then "
-            f"{list(tensor.shape)} for the input '{tensor.name}'"
+            f"{list(tensor.shape)} for the input '{tensor.name}': reshape the array"
         )
     shaped = array.reshape(samples, *tensor.shape)
     if array.dtype.kind == "f" and np.isnan(array).any():

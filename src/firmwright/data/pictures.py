@@ -113,7 +113,7 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
         if preprocess.crop[0] > size[0] or preprocess.crop[1] > size[1]:
             wanted = " x ".join(map(str, preprocess.crop))
             found = f"{size[0]} x {size[1]} pixels, too small to crop {wanted}"
-            raise UserError(f"{label}: {found}; resize it before, or crop less")
+            raise UserError(f"{label}: {found}; add `preprocess.resize`, or crop less")
         picture = picture.crop(center_crop_box(size, preprocess.crop))
     pixels = np.asarray(picture.convert("L") if preprocess.colour == "grey" else picture)
     pixels = pixels.reshape(*pixels.shape[:2], -1)
@@ -126,8 +126,8 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     if shape != tensor.shape:
         raise UserError(
             f"{label}: is {preprocess.layout} {list(shape)} after preprocessing; the input "
-            f"'{tensor.name}' is {list(tensor.shape)}; `preprocess` has the keys resize, crop, "
-            "colour and layout"
+            f"'{tensor.name}' is {list(tensor.shape)}; correct resize, crop, colour or layout in "
+            "`preprocess`"
         )
     return np.ascontiguousarray(to_input_type(values, tensor, label))[None, None]
 
@@ -140,8 +140,8 @@ def normalize_pixels(
     for name, numbers in (("mean", preprocess.mean), ("std", preprocess.std)):
         if len(numbers) not in (1, channels):
             raise UserError(
-                f"{label}: `preprocess.{name}` has {len(numbers)} numbers; expected one, or one "
-                f"for each of the {channels} channels"
+                f"{label}: `preprocess.{name}` has {len(numbers)} numbers; state one number, or "
+                f"one for each of the {channels} channels"
             )
     mean, std = np.array(preprocess.mean, np.float32), np.array(preprocess.std, np.float32)
     result: npt.NDArray[np.float32] = (pixels.astype(np.float32) - mean) / std

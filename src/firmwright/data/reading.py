@@ -159,7 +159,7 @@ def call_function(reference: str, folder: Path) -> Array:
         result = function()
     if not isinstance(result, np.ndarray):
         found = f"returned {type(result).__name__}, not a numpy array"
-        raise UserError(f"{reference}: {found}; return one, such as numpy.array(…)")
+        raise UserError(f"{reference}: {found}; return an array, such as numpy.array(…)")
     return result
 
 

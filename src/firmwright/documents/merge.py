@@ -48,7 +48,7 @@ class Merger:
             inner = (*pointer, name)
             old = merged.get(name)
             if not pointer and name != name.strip("+"):
-                self.report(node, (key,), "unknown key; `key+` and `+key` add to a list")
+                self.report(node, (key,), "unknown key; write `key+` or `+key` to add to a list")
             elif is_joined(key):
                 merged[name] = self.join(old, node, inner, key.startswith("+"))
             elif node.value is None and not self.keeps_null:

@@ -23,8 +23,8 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         process = run_process([*launcher, path.resolve()], run.console_input, limit)
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{path}: the program did not exit within {limit} seconds; check custom code for a "
-            "loop without an end"
+            f"{path}: the program did not exit within {limit} seconds; check custom code for an "
+            "endless loop"
         ) from error
     except OSError as error:
         raise UserError(
@@ -41,7 +41,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
     if process.returncode == EXIT_NO_FEATURE:
         raise UserError(
             f"{path}: {emulator} lacks a feature of platform {run.platform.name} "
-            f"({', '.join(run.platform.features)}); choose a platform without it"
+            f"({', '.join(run.platform.features)}); choose a platform without this feature"
         )
     return Execution(
         emulator=emulator,

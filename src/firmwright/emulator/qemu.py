@@ -50,8 +50,8 @@ def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
         process = run_process(command, run.console_input, limit, stderr=subprocess.PIPE)
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{run.firmware.path}: the firmware did not exit within {limit} seconds; "
-            "it may be waiting for more console input"
+            f"{run.firmware.path}: the firmware did not exit within {limit} seconds; check custom "
+            "code for an endless loop or for a read of more console input"
         ) from error
     _refuse_traps(run, process)
     return Execution(emulator, process.returncode, process.stdout)

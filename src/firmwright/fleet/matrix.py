@@ -91,7 +91,7 @@ class Matrix:
             self.add_error(pointer, message)
         file = override.find_file(text)
         if file and not (self.folder / file).is_file():
-            self.add_error(pointer, f"no such file: {self.folder / file}")
+            self.add_error(pointer, f"no such file: {self.folder / file}; correct the path")
         elif name == "platform" and not file and text not in list_platform_words():
             hint = did_you_mean(text, platform_names())
             self.add_error(pointer, f"unknown platform '{text}'{hint}")

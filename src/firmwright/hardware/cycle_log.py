@@ -63,7 +63,8 @@ class CycleLog:
             self._fail(len(lines), f"the log ends within a pass; {self._list_missing()}")
         if not self._passes:
             first = f"build: {self._build_id}"
-            self._fail(len(lines), f"the log has no pass; expected the line `{first}`")
+            problem = f"the log has no complete pass, which begins with the line `{first}`"
+            self._fail(len(lines), f"{problem}; record the log from a reset")
         return [
             MeasuredCycles(name, sum(found) // len(found), min(found), max(found))
             for name in self._names
@@ -83,7 +84,8 @@ class CycleLog:
             self._fail(number, f"{NO_CYCLES}; measure on a core with a counter")
         elif match := OUTPUT.fullmatch(line):
             if int(match[2]):
-                self._fail(number, f"{match[2]} of {match[3]} elements of '{match[1]}' are wrong")
+                problem = f"{match[2]} of {match[3]} elements of '{match[1]}' are wrong"
+                self._fail(number, f"{problem}; flash the demo of this bundle again")
             self._compared.add(match[1])
         elif match := CYCLES.fullmatch(line):
             self._add(number, match[1], int(match[2]))

@@ -202,7 +202,7 @@ def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tupl
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
     unknown = find_unknown_functions(f for f in functions if find_template(f) is None)
     if unknown:
-        raise ValueError(f"it calls '{unknown[0]}', which is not in C's library")
+        raise ValueError(f"its schedule calls '{unknown[0]}', which the C library does not have")
     return functions
 
 

@@ -114,7 +114,9 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
     found = choose([*find_commands(source, tool)])
     if len(found) > 1:
         first, second = (line for _, line in found[:2])
-        raise source.make_error(second, f"line {first} has such a command, too; keep one of them")
+        raise source.make_error(
+            second, f"line {first} also has a command of this tool; keep one of the commands"
+        )
     words = [*found[0][0]] if found else []
     while words:
         word, line = words.pop(0)

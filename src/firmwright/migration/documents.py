@@ -22,7 +22,7 @@ def read_document(source: Source) -> list[Setting]:
     if found:
         raise DiagnosticError(found)
     if not isinstance(data, dict):
-        raise source.make_error(1, "expected a mapping of keys to values")
+        raise source.make_error(1, "expected a mapping of keys to values; name a file of settings")
     return [
         Setting(".".join(map(str, pointer)), value, source.shown, positions[pointer].line)
         for pointer, value in list_values(data)

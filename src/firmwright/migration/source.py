@@ -74,7 +74,9 @@ def read_source(given: str) -> Source:
         if path.is_dir():
             found = [*islice(path.rglob("*"), MAX_FILES + 1)]
             if len(found) > MAX_FILES:
-                raise UserError(f"{given}: over {MAX_FILES} files; an export has fewer")
+                raise UserError(
+                    f"{given}: more than {MAX_FILES} files; name the folder of the export"
+                )
             names = sorted(each.relative_to(path).as_posix() for each in found)
             return Source(given, path, "/", "\n".join(names))
         with path.open("rb") as file:

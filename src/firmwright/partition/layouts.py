@@ -109,9 +109,8 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
         plain = [r for r in partition.regions if r.name in names]
         lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
         raise UserError(
-            "layout transforms are off, but these operators need plain tensors and are "
-            "connected with an accelerator that uses another layout; allow the transforms "
-            "(layout_transform=1):\n" + "\n".join(lines)
+            "layout transforms are off, but these operators read or write tensors in the layout "
+            "of an accelerator; allow the transforms (layout_transform=1):\n" + "\n".join(lines)
         )
 
 

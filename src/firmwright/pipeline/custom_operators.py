@@ -92,8 +92,8 @@ class UserFunction:
         if names := list_unknown(opened, self.recipe.path.parent, known):
             listed = ", ".join(names)
             raise UserError(
-                f"{self.reference} reads {listed} in the recipe's folder, which the recipe does "
-                f"not name; add `files: [{listed}]`, so that the build detects changes"
+                f"{self.reference} reads {listed}, which the recipe does not list; add "
+                f"`files: [{listed}]`, so that the build detects changes"
             )
 
     def refuse(self, problem: str) -> DiagnosticError:
@@ -144,5 +144,5 @@ def infer_results(function: UserFunction, inputs: Kinds, options: Options) -> Ki
         ) from None
     for kind in kinds:
         if min(kind.shape, default=1) < 1 or kind.dtype not in DTYPES.values():
-            raise function.refuse(f"returned {kind}; expected positive lengths and a TFLite type")
+            raise function.refuse(f"returned {kind}; expected lengths from 1 on and a TFLite type")
     return kinds

@@ -25,7 +25,7 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     Returns 1 if a recipe's requirement is not met, and 2 if ``as_json`` is set for several jobs.
     """
     if as_json and len(jobs) > 1:
-        print("--json supports one recipe and one platform", file=sys.stderr)
+        print("--json supports one recipe and one platform; name one of each", file=sys.stderr)
         return 2
     wrong: list[Diagnostic] = []
     for job in jobs:

@@ -245,7 +245,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         except (TypeError, ValueError, sqlite3.Error):
             digest, text, known = "", "damaged", {}
         if text and digest != text_digest(text):
-            print(f"{self.name}: the state of {task_id} is damaged: it runs again", file=sys.stderr)
+            print(
+                f"{self.name}: the state of {task_id} is damaged: the stage runs again",
+                file=sys.stderr,
+            )
             return {}
         self.stored[task_id] = digest
         return known

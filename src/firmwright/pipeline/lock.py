@@ -81,8 +81,8 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
     for base in list_distant_bases(job):
         job.note(
-            f"{base}: the recipe extends this file, which is outside of its repository; copy "
-            "it there"
+            f"{base}: the recipe extends this file, which is outside of the recipe's repository; "
+            "copy the file into the repository"
         )
 
 

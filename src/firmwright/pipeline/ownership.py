@@ -80,9 +80,11 @@ def claim_folders(job: Job, stage: Path) -> None:
     between = [above for above in stage.parents if above.is_relative_to(job.outdir)]
     for above in between:
         if above.is_symlink():
-            raise UserError(f"{above}: is a symbolic link; remove it, and build again")
+            raise UserError(f"{above}: is a symbolic link; remove the link, and build again")
         if above != job.outdir and (above / MARKER).exists():
-            raise UserError(f"{above}: is the build folder of another recipe; choose another name")
+            raise UserError(
+                f"{above}: is the build folder of another recipe; change the recipe's `name:`"
+            )
 
 
 def find_published_list(job: Job) -> Path:
@@ -129,7 +131,7 @@ def note_replaced(job: Job) -> None:
     given = shlex.join([files, *(f"{key}={text}" for key, text in job.overrides.items())])
     path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
     if path.is_file() and job.bundle.exists() and (before := path.read_text("utf-8")) != given:
-        job.note(f"{job.bundle}: replaces the bundle of `{before}`; outdir= keeps both")
+        job.note(f"{job.bundle}: replaces the bundle of `{before}`; use outdir= to keep both")
     path.parent.mkdir(exist_ok=True)
     write_whole(path, given.encode("utf-8", "surrogateescape"))
 

@@ -196,7 +196,7 @@ def read_platforms() -> list[str]:
         )
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"platform={argument}: '{name}' is listed twice")
+            raise UserError(f"platform={argument}: '{name}' is listed twice; remove one entry")
     return names
 
 

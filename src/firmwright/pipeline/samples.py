@@ -84,7 +84,9 @@ def read_network_columns(
     if all(t.scale is None for t in source.inputs):
         columns = read_columns(interface.inputs, given, job.data_folders, count, least)
         refuse_not_whole(columns, find_stated_integers(job))
-        refuse_not_whole(columns, find_indices(job, interface), "that index beyond an axis")
+        refuse_not_whole(
+            columns, find_indices(job, interface), "that are not indices of their axis"
+        )
         return columns
     found = read_columns(source.inputs, given, job.data_folders, count, least)
     return requantize_columns(found, source.inputs, interface.inputs)

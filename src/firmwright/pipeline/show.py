@@ -58,7 +58,7 @@ def run_command(options: argparse.Namespace) -> int:
         check_variables()
         recipes = find_recipes()
         if len(recipes) != 1:
-            raise UserError(f"show supports one recipe; {len(recipes)} were named")
+            raise UserError(f"show supports one recipe, found {len(recipes)}; name one recipe")
         shown = resolve(recipes[0])
         if options.against is not None:
             return print_difference(shown, find_layers(options.against))
@@ -102,7 +102,9 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
         raise UserError(f"--key: {error}") from None
     history = format_history(shown, pointer)
     if not history and is_key(options.key):
-        raise UserError(f"--key {options.key}: the recipe does not set it, and it has no default")
+        raise UserError(
+            f"--key {options.key}: the recipe does not set this key, which has no default"
+        )
     if not history:
         hint = did_you_mean(options.key, list_keys())
         raise UserError(f"--key {options.key}: the recipe has no such value{hint}")
@@ -111,7 +113,7 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
 
 def print_difference(shown: Origins, others: Sequence[Layers]) -> int:
     if len(others) != 1:
-        raise UserError(f"--against supports one recipe; {len(others)} were named")
+        raise UserError(f"--against supports one recipe, found {len(others)}; name one recipe")
     lines = format_difference(shown, resolve(others[0]))
     print("\n".join(lines) or "the same")
     return DIFFERS if lines else SAME

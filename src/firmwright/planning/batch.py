@@ -99,8 +99,8 @@ def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
         if output.inner > 1:
             shape = list(static_shape(output.value))
             raise UserError(
-                f"batch: an output of shape {shape} has no axis only for samples; the model runs "
-                "only with a batch of 1"
+                f"batch: no axis of the output of shape {shape} is only for samples; the model "
+                "runs only with a batch of 1"
             )
     return outputs[0].value if len(outputs) == 1 else relax.Tuple([o.value for o in outputs])
 
@@ -151,6 +151,9 @@ def batch_argument(argument: relax.Expr, values: dict[relax.Var, BatchedExpr]) -
         fields = [batch_argument(f, values) for f in argument.fields]
         axes = {(f.axis, f.inner) for f in fields if f.axis is not None}
         if len(axes) > 1:
-            raise UserError("batch: tensors with different batch axes are joined")
+            raise UserError(
+                "batch: an operator joins tensors with different batch axes; the model runs only "
+                "with a batch of 1"
+            )
         return BatchedExpr(relax.Tuple([f.value for f in fields]), *next(iter(axes), (None, 1)))
     return BatchedExpr(argument, None)

@@ -35,7 +35,8 @@ def resolve_pins(
         if names & accelerated:
             raise PinError(
                 key,
-                "an accelerator uses it, and `memory` places only other tensors; remove the key",
+                "an accelerator uses this tensor, but `memory` places only other tensors; remove "
+                "the key",
             )
         for name in sorted(names):
             before, other = found.get(name, (-1, memory))

@@ -157,7 +157,7 @@ def find_output(head: Head, outputs: tuple[Tensor, ...]) -> int:
     if head.output is None:
         if len(names) == 1:
             return 0
-        raise UserError(f"state `output`; the network has several: {', '.join(names)}")
+        raise UserError(f"the network has several outputs; state `output`: {', '.join(names)}")
     if head.output not in names:
         raise UserError(f"no output '{head.output}'{did_you_mean(head.output, names)}")
     return names.index(head.output)
@@ -221,16 +221,16 @@ def fit_head(
 def check_type(tensor: Tensor) -> None:
     if tensor.storage is not None:
         raise UserError(
-            f"output '{tensor.name}' is in the layout of an accelerator; boxes are read from plain "
-            "tensors: leave layout transforms on"
+            f"output '{tensor.name}' is in the layout of an accelerator; the detection reads only "
+            "the model's layout: remove `-layout_transform=0` from the target"
         )
     if tensor.dtype == "float32":
         return
     if tensor.dtype not in QUANTIZED_TYPES or tensor.scale is None:
         known = ", ".join(QUANTIZED_TYPES)
         raise UserError(
-            f"output '{tensor.name}' is {tensor.dtype}; boxes are read from float32, or from "
-            f"{known} with a scale and zero point"
+            f"output '{tensor.name}' is {tensor.dtype}; expected float32, or {known} with a scale "
+            "and zero point: export the model with such an output"
         )
 
 
@@ -272,8 +272,8 @@ def compute_grid_size(
         columns, rows = sizes["W"], sizes["H"]
         if head.stride and (columns * head.stride, rows * head.stride) != (width, height):
             raise UserError(
-                f"a grid of {columns} x {rows} cells, {head.stride} pixels apart, is not a "
-                f"picture of {width} x {height}; correct the head's `stride`"
+                f"a grid of {columns} x {rows} cells with a stride of {head.stride} does not cover "
+                f"a picture of {width} x {height}; correct the head's `stride`"
             )
         return columns, rows
     left = sizes["L"] - taken
@@ -289,8 +289,8 @@ def compute_grid_size(
     columns, rows = width // head.stride, height // head.stride
     if columns * rows * anchors > left:
         raise UserError(
-            f"{columns} x {rows} cells with {anchors} boxes each; {left} cells of the output "
-            "remain: correct the head's `stride` or `anchors`"
+            f"{columns} x {rows} cells with {anchors} boxes each do not fit the {left} remaining "
+            "cells of the output; correct the head's `stride` or `anchors`"
         )
     return columns, rows
 

@@ -117,7 +117,7 @@ def describe_model(
     fixed = {n: v[0] if len(v) == 1 else list(v) for n, v in (values or {}).items()}
     if fixed:
         if kind != "onnx":
-            raise UserError(f"{model}: the model is {kind}; only ONNX models have --value")
+            raise UserError(f"{model}: --value needs an ONNX model, found {kind}; remove --value")
         data = fix_inputs(data, model, fixed, {})
     importer = FORMATS[kind].load()
     stated = {name: tuple(shape) for name, shape in (shapes or {}).items()}

@@ -47,12 +47,12 @@ def refuse_slot(slot: NetworkSlot, build: Build, needed: int) -> None:
         raise UserError(
             f"from {slot.address:#x} to {end:#x}: expected a part of the flash of "
             f"'{platform.name}' ({flash.origin:#x} to {last:#x}) after its beginning, which the "
-            "firmware needs; move it"
+            "firmware needs; move the slot"
         )
     if slot.workspace is not None and slot.workspace < needed:
         raise UserError(
-            f"`workspace` is {slot.workspace:,} bytes; expected {needed:,} or more, which the "
-            "network needs"
+            f"`workspace` is {slot.workspace:,} bytes, and the network needs {needed:,}; state "
+            f"{needed} or more"
         )
 
 

@@ -101,8 +101,8 @@ def reproduce(job: Job) -> None:
         job.note(f"not varied: {name}, for {reason}")
     for base in list_distant_bases(job):
         job.note(
-            f"{base}: the recipe extends this file, which is outside of its repository; copy "
-            "it there"
+            f"{base}: the recipe extends this file, which is outside of the recipe's repository; "
+            "copy the file into the repository"
         )
     job.note(f"both builds are equal: {job.bundle.name}, sha256 {digest_files(ours)}")
 

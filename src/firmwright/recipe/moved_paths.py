@@ -44,8 +44,8 @@ def find_far_functions(
         if reference.format.is_function and isinstance(value, str) and folder != home:
             module = module_file(value, folder)
             if module.is_file() and not module_file(value, home).is_file():
-                message = f"the module is {quote(str(module))}, but functions are in the folder of"
-                yield Finding(reference.pointer, f"{message} the recipe; name it there")
+                message = f"the module is {quote(str(module))}; expected it in the recipe's folder"
+                yield Finding(reference.pointer, f"{message}: move the module, or name another")
 
 
 def rebase_argument(key: str, text: str, start: Path, home: Path) -> str:

@@ -116,8 +116,7 @@ def open_store(address: str, size: str) -> Store:
     if separator and not rest:
         raise refuse(
             PLACE,
-            f"'{address}' names no location after the scheme; expected an address such as "
-            f"{scheme}://team",
+            f"the address '{address}' is not complete; expected an address such as {scheme}://team",
         )
     if separator:
         try:

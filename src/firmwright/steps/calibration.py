@@ -85,8 +85,8 @@ def run(job: Job, folder: Path) -> None:
         found = calibrate(model, samples)
     if len(samples) == 1:
         job.note(
-            "calibration: the only sample defines all ranges, and values outside of them are "
-            "clamped; add samples"
+            "calibration: the only sample defines all ranges, and the firmware clamps values "
+            "outside of these ranges; add samples"
         )
     if network.ranges is not None:
         job.note("calibration: the model is quantized; its weights are quantized again")

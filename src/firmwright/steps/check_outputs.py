@@ -89,7 +89,7 @@ def judge(
         try:
             agreement = case.compare_with(exact)
             if share > LARGEST_SHARE:
-                raise UserError("the results of the two evaluators differ too much to decide")
+                raise UserError("the reference and float64 differ too much to decide")
         except UserError:
             message = f"{message}\n  {remark}"
         else:

@@ -30,7 +30,10 @@ def run(job: Job, folder: Path) -> None:
     console = ran.console.decode("utf-8", "replace")
     (folder / DEMO_CONSOLE.file).write_text(console, encoding="utf-8")
     if ran.exit_code:
-        raise UserError(f"the demo application ended with code {ran.exit_code}:\n{console}")
+        raise UserError(
+            f"the demo application ended with exit code {ran.exit_code}; check a changed main.c. "
+            f"It printed:\n{console}"
+        )
     layers = {region.name for region in PARTITION.read(job).regions}
     lines = [line for line in console.splitlines() if line.partition(":")[0] not in layers]
     counts = [] if ran.instructions is None else [f"{ran.instructions:,} instructions"]

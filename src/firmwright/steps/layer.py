@@ -21,7 +21,7 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
     Returns 2 if ``as_json`` is set for several jobs.
     """
     if as_json and len(jobs) > 1:
-        print("--json supports one recipe and one platform", file=sys.stderr)
+        print("--json supports one recipe and one platform; name one of each", file=sys.stderr)
         return 2
     width = get_terminal_size().columns
     for job in jobs:

@@ -58,8 +58,8 @@ def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
     if not any(count in tensor.shape for tensor in outputs):
         shapes = ", ".join(f"'{tensor.name}' is {list(tensor.shape)}" for tensor in outputs)
         raise UserError(
-            f"there are {count} names, but no output has so many classes: "
-            f"{shapes}; state a name per class"
+            f"`classes` has {count} names, but no output has {count} values ({shapes}); state a "
+            "name per class"
         )
 
 

@@ -103,7 +103,7 @@ class CustomTarget:
         method = self._target.list_variants
         variants = self._call(method, (tuple, list), region, module, context)
         if not all(isinstance(variant, str) for variant in variants):
-            self._refuse(method, f"returned {variants!r}; it has to return names")
+            self._refuse(method, f"returned {variants!r}; return a list of names")
         return variants
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:

@@ -33,9 +33,9 @@ def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
     if cpu is None or not claims_hard_float or re.search(r"\+(vfp|fp_armv8|fpregs)", cpu):
         return
     raise UserError(
-        f"{where}: '{cpu}' names no floating-point unit, but the flags ask for the hard-float ABI; "
-        "the code would compute floats in software and be labelled hard-float. Add the unit's "
-        f"feature, for example '{cpu}+vfp4d16sp', or use a soft-float target (eabi)"
+        f"{where}: '{cpu}' names no floating-point unit, but the flags select the hard-float ABI; "
+        f"add the unit's feature, for example '{cpu}+vfp4d16sp', or use a soft-float target "
+        "(eabi). Otherwise, the code computes floats in software"
     )
 
 
@@ -45,10 +45,10 @@ def check_float_abi(elf: Path) -> None:
         found = find_soft_float_functions(stream)
     if found:
         raise UserError(
-            f"{elf.name}: labelled hard-float, but it computes floats in software "
-            f"({', '.join(found)}). The compiler flags name a core without floating-point unit, or "
-            "switch the unit off; name the unit by -mfpu, or for `zig cc` as a feature of -mcpu "
-            "(cortex_m4+vfp4d16sp)"
+            f"{elf.name}: labelled hard-float, but the code computes floats in software "
+            f"({', '.join(found)}); name the floating-point unit with -mfpu, or for `zig cc` as a "
+            "feature of -mcpu (cortex_m4+vfp4d16sp). The compiler flags name a core without such a "
+            "unit, or switch it off"
         )
 
 

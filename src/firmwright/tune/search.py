@@ -123,7 +123,7 @@ def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialRe
     if tried.failure:
         raise UserError(
             f"the fastest variants do not build together: {tried.failure}\n"
-            "`target: c -specialize=size` shares functions, which need less flash"
+            "if flash is too small, try `target: c -specialize=size`, which shares functions"
         )
     check_outputs(default, tried)
     return tried

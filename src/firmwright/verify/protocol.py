@@ -43,7 +43,10 @@ def decode_outputs(
     lines = console.decode("ascii", "replace").splitlines()
     if exit_code != 0 or lines[-1:] != [f"@done {samples}"]:
         tail = "\n".join(f"  {line}" for line in lines[-5:])
-        raise UserError(f"the firmware ended with exit code {exit_code}; it printed last:\n{tail}")
+        raise UserError(
+            f"the firmware ended with exit code {exit_code}; {CHECK_PROGRAM}. Its last lines:\n"
+            f"{tail}"
+        )
     found: dict[tuple[int, int], npt.NDArray[Any]] = {}
     for line in lines:
         words = line.split(" ")

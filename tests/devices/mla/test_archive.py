@@ -94,15 +94,15 @@ ENTRIES: dict[str, tuple[dict[str, bytes], str]] = {
     "empty": ({}, "0 files *_mpk.json"),
     "no description": (PROGRAM, "0 files *_mpk.json"),
     "two descriptions": ({**files(), "other_mpk.json": b"{}"}, "2 files *_mpk.json"),
-    "no program": ({"net_mpk.json": b"{}"}, "it has no program"),
+    "no program": ({"net_mpk.json": b"{}"}, "the archive has no program"),
     "upwards": ({**files(), "../net.so": b""}, "'..' in its name"),
     "absolute": ({**files(), "/net.so": b""}, "an absolute name"),
     "drive": ({**files(), "C:net.so": b""}, "an absolute name"),
     "backslash": ({**files(), "a\\net.so": b""}, "a backslash"),
     "look-alike": ({**files(), "a\u2215net.so": b""}, "looks like a slash"),
-    "other kind": ({**files(), "run.py": b""}, "of an unknown kind"),
+    "other kind": ({**files(), "run.py": b""}, "has an unknown suffix"),
     "flattened": ({**files(), "lib/net_stage1_mla.elf": b""}, "two files are named"),
-    "many": ({**files(), **{f"{i}.so": b"" for i in range(2047)}}, "more than 2,048 members"),
+    "many": ({**files(), **{f"{i}.so": b"" for i in range(2047)}}, "more than 2,048 files"),
     "bomb": ({**files(), "a.json": b" " * 32 * 1024**2}, "unpack to more than 16,777,216"),
     "keys twice": ({**PROGRAM, "net_mpk.json": b'{"a": 1, "a": 2}'}, "duplicate key 'a'"),
     "deep": ({**PROGRAM, "net_mpk.json": b"[" * 70 + b"]" * 70}, "more than 64 nested levels"),
@@ -120,7 +120,7 @@ def test_a_wrong_archive_is_refused(kind: str, tmp_path: Path) -> None:
 
 def test_much_json_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firmwright.devices.mla.archive.MAX_JSON_BYTES", 100)
-    with pytest.raises(UserError, match="its JSON files have more than 100 bytes"):
+    with pytest.raises(UserError, match="the JSON files of the archive have more than 100 bytes"):
         read_archive(packed(tmp_path, files()))
 
 
@@ -130,7 +130,7 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
         if entry.name.endswith(".elf"):
             entry.type, entry.linkname, entry.size = kind, "net_mpk.json", 0
 
-    with pytest.raises(UserError, match="is a link or a device"):
+    with pytest.raises(UserError, match="is a link, a device"):
         read_archive(pack(tmp_path / "net.tar.gz", files(), change))
 
 
@@ -143,7 +143,7 @@ def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
             entry.pax_headers = {f"GNU.sparse.{key}": value for key, value in headers.items()}
 
     members = {**files(), "net.so": b"1\n0\n0\n".ljust(512, b"\0")}
-    with pytest.raises(UserError, match=r"'net\.so' is a link or a device, or has holes"):
+    with pytest.raises(UserError, match=r"'net\.so' is a link, a device or a sparse file"):
         read_archive(pack(tmp_path / "net.tar.gz", members, change))
 
 

@@ -61,8 +61,8 @@ def test_a_stand_in_says_that_it_is_one(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 WRONG: dict[str, tuple[dict[str, bytes], str]] = {
-    "no program": ({"net_mpk.json": b"{}"}, "it has no program"),
-    "other kind": ({**files(), "run.py": b""}, "of an unknown kind"),
+    "no program": ({"net_mpk.json": b"{}"}, "the archive has no program"),
+    "other kind": ({**files(), "run.py": b""}, "has an unknown suffix"),
     "no steps": (
         {
             **files({"name": "net"}),

@@ -354,7 +354,7 @@ def test_a_network_on_the_arm_cores_has_no_batch_of_the_mla(
         (("(i + 1) * CYCLES - 1", "-1"), "ends in cycle -1, before it starts in 0"),
         (
             ('"desired_batch_size": batch_size', '"desired_batch_size": 13'),
-            "SiMa's archive is for a batch of 13; the recipe asks for 16",
+            "batch: SiMa's archive is for a batch of 13, and the recipe requires 16",
         ),
         (('"MLA_0", {**batch', '"quantization_transform", {**batch'), "appears 2 times"),
         (('{"executable": program},\n            },', '{"executable": "x.elf"}},'), "'x.elf'"),

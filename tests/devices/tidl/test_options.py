@@ -145,8 +145,8 @@ def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
         (
             "am62a",
             {"tensor_bits": "32", "accuracy_level": "0"},
-            "accuracy_level is for quantization, and tensor_bits=32 keeps floats; remove one of "
-            "them",
+            "accuracy_level has no effect with tensor_bits=32, which keeps floats; remove one of "
+            "the options",
         ),
         (
             "am62a",

@@ -58,7 +58,7 @@ def parse_archive(content: bytes) -> dict[str, bytes]:
     files = read_members(content)
     find_description(files)
     if not any(name.endswith(PROGRAM_SUFFIXES) for name in files):
-        raise BrokenBundleError(f"it has no program ({', '.join(PROGRAM_SUFFIXES)})")
+        raise BrokenBundleError(f"the archive has no program ({', '.join(PROGRAM_SUFFIXES)})")
     return files
 
 
@@ -77,7 +77,9 @@ def read_members(content: bytes) -> dict[str, bytes]:
     except (tarfile.TarError, ValueError, OverflowError) as error:
         raise BrokenBundleError(f"not a tar archive, or damaged: {error}") from None
     if sum(len(data) for name, data in files.items() if name.endswith(".json")) > MAX_JSON_BYTES:
-        raise BrokenBundleError(f"its JSON files have more than {MAX_JSON_BYTES:,} bytes")
+        raise BrokenBundleError(
+            f"the JSON files of the archive have more than {MAX_JSON_BYTES:,} bytes"
+        )
     return files
 
 
@@ -88,23 +90,23 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """
     for number, entry in enumerate(archive, 1):
         if number > MAX_MEMBERS:
-            raise BrokenBundleError(f"more than {MAX_MEMBERS:,} members")
+            raise BrokenBundleError(f"the archive has more than {MAX_MEMBERS:,} files")
         check_name(entry.name.removeprefix("./"))
         if any(character in entry.name for character in LOOK_ALIKES):
             raise BrokenBundleError(
-                f"the member {entry.name!r} has a character that looks like a slash or a dot"
+                f"the file name {entry.name!r} has a character that looks like a slash or a dot"
             )
         if entry.isdir():
             continue
         # A file with holes can unpack to any size.
         if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse():
             raise BrokenBundleError(
-                f"the member {entry.name!r} is a link or a device, or has holes"
+                f"the entry {entry.name!r} is a link, a device or a sparse file"
             )
         if PurePosixPath(entry.name).suffix not in SUFFIXES:
             known = ", ".join(SUFFIXES)
             raise BrokenBundleError(
-                f"the member {entry.name!r} is of an unknown kind; expected {known}"
+                f"the file {entry.name!r} has an unknown suffix; expected {known}"
             )
         yield entry
 
@@ -116,7 +118,7 @@ def find_description(files: Mapping[str, bytes]) -> str:
     """
     found = [name for name in files if is_description(name)]
     if len(found) != 1:
-        raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
+        raise BrokenBundleError(f"the archive has {len(found)} files *_mpk.json; expected one")
     return found[0]
 
 

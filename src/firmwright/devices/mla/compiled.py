@@ -66,9 +66,12 @@ def make_record(
 def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
     desired, actual = pipeline.desired_batch_size, pipeline.actual_batch_size
     if desired not in (None, batch):
-        raise UserError(f"SiMa's archive is for a batch of {desired}; the recipe asks for {batch}")
+        raise UserError(
+            f"batch: SiMa's archive is for a batch of {desired}, and the recipe requires {batch}; "
+            "correct `batch`, or compile the archive again"
+        )
     if required and actual != batch:
-        granted = "does not state its batch" if actual is None else f"takes {actual}"
+        granted = "does not state a batch" if actual is None else f"supports {actual}"
         raise UserError(
             f"batch: the recipe requires {batch}, and SiMa's archive {granted}; lower `batch` or "
             "drop `require`"

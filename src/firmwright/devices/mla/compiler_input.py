@@ -53,7 +53,7 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
         if tensor.scale is None and tensor.dtype != "float32":
             raise UserError(
                 f"target: mla: the input '{tensor.name}' is {tensor.dtype}; SiMa's compiler "
-                "supports inputs of float32, and quantized inputs that the network dequantizes"
+                "supports float32 and dequantized inputs: export the model with a float32 input"
             )
     exporter = NetworkExporter(module, interface, layout)
     ports = exporter.interface

@@ -67,7 +67,7 @@ def run(job: Job, folder: Path) -> None:
     if is_for_chip(job) and network.options.number("tensor_bits") == 32:
         job.note(FLOATS)
     for option in find_unmapped_options(network.options):
-        job.note(f"{option} is not passed to TI's import tool")
+        job.note(f"{option} has no effect, because TI's import tool does not support this option")
 
 
 def read_batch_size(job: Job) -> int:
@@ -148,7 +148,7 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     if stated and held < frames * batch:
         raise UserError(
             f"target: tidl: {key}.inputs has {held} calibration samples; {FRAMES}={frames} needs "
-            f"{frames * batch}"
+            f"{frames * batch}: add samples, or lower {FRAMES}"
         )
     if held < batch:
         job.note(f"TIDL repeats the {held} calibration samples, because a batch needs {batch}")

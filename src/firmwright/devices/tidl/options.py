@@ -61,7 +61,7 @@ def read_options(context: Context) -> TidlOptions:
         stated[name] = parse_value(table[name], text)
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
         raise OptionError(
-            "target: tidl accepts an allow_list or deny_lists, not both; remove one of them"
+            "target: tidl accepts an allow_list or deny_lists, not both; remove one option"
         )
     chip = context.platform.accelerators["tidl"]
     rest = context.fallback.name if context.fallback else ""
@@ -80,7 +80,7 @@ def read_options(context: Context) -> TidlOptions:
         refuse_stated(
             options,
             CALIBRATION,
-            "is for quantization, and tensor_bits=32 keeps floats; remove one of them",
+            "has no effect with tensor_bits=32, which keeps floats; remove one of the options",
         )
     return options
 

@@ -72,15 +72,15 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
     if stated is None:
         raise UserError(
             f"{path}: the line `DEVICE_NAME = …` with the chip of the tools is missing; install "
-            "them again"
+            "the tools again"
         )
     silicon = int(platform.accelerators["tidl"]["silicon"])
     wanted = DEVICE_NAMES[silicon]
     if int(stated[1]) not in wanted:
         expected = " or ".join(map(str, wanted))
         raise UserError(
-            f"{path}: DEVICE_NAME is {stated[1]}: these tools are for another chip; the platform "
-            f"'{platform.name}' has a C7x of silicon version {silicon}, for which DEVICE_NAME is "
+            f"{path}: the tools are for another chip (DEVICE_NAME {stated[1]}); the C7x of "
+            f"'{platform.name}' has silicon version {silicon}: install the tools with DEVICE_NAME "
             f"{expected}"
         )
 

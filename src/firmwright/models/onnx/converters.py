@@ -272,7 +272,8 @@ def check_results(
         found = len(result.ty.fields)
     if found < wanted:
         raise UserError(
-            f"only {found} of its {wanted} results can be compiled; remove the other results"
+            f"only {found} of its {wanted} results can be compiled; remove the others from the "
+            "model"
         )
 
 

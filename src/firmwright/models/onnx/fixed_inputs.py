@@ -46,7 +46,8 @@ def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int
         if label not in named:
             known = ", ".join(named) or "none"
             raise UserError(
-                f"{name}: dimensions: the inputs have no dimension '{label}' (they have: {known})"
+                f"{name}: dimensions: the inputs have no dimension '{label}'; use one of their "
+                f"dimensions: {known}"
             )
     for length in lengths:
         if length.dim_param in dimensions:

@@ -75,7 +75,7 @@ def apply_transform(
     if count > LONGEST + 2:
         raise ValueError(
             f"a Fourier transform of {shape[axis]} numbers; expected at most {LONGEST} real or "
-            f"{LONGEST // 2} complex numbers: use torch.stft, or compute it in C before the network"
+            f"{LONGEST // 2} complex numbers: use torch.stft, or transform in C before the network"
         )
     units = torch.eye(count, dtype=torch.float64)
     if not real:
@@ -136,7 +136,8 @@ def add(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``add(x, y)`` and ``sub(x, y)`` without a factor."""
     if node.kwargs.get("alpha", 1) != 1:
         raise ValueError(
-            "a sum of complex numbers with alpha; multiply the second summand by alpha first"
+            "a sum of complex numbers with alpha is not supported; multiply the second summand by "
+            "alpha before the sum"
         )
     (a, b), (c, d) = operands_of(importer, node)
     combine = op.add if node.target is ATEN.add.Tensor else op.subtract
@@ -164,8 +165,8 @@ def divide(importer: Importer, node: torch.fx.Node) -> Expr:
     (a, b), (c, d) = operands_of(importer, node)
     if d is not None:
         raise ValueError(
-            "a division by complex numbers; multiply by the real and imaginary parts of the "
-            "reciprocal"
+            "a division by complex numbers is not supported; multiply by the real and imaginary "
+            "parts of the reciprocal"
         )
     b = relax.const(0.0, dtype_of(a)) if b is None else b
     emit = importer.block_builder.emit

@@ -123,7 +123,10 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
             return torch.export.load(io.BytesIO(data))
         except Exception as error:  # torch raises exceptions of many types
             failure = explain_load(error)
-    raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
+    raise UserError(
+        f"{name}: torch {torch.__version__} cannot read the program: {failure}; export the model "
+        "with this version of torch"
+    )
 
 
 def list_operators(data: bytes, name: str) -> list[tuple[str, str]]:

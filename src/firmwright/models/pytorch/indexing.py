@@ -189,8 +189,8 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     if stated != "mean":
         return total
     if "float" not in dtype:
-        problem = "means of integers, which torch and TVM round differently"
-        raise ValueError(f"{problem}; convert to float32 before")
+        problem = "means of integers are not supported, because their rounding is undefined"
+        raise ValueError(f"{problem}; convert the integers to float32")
     ones = relax.const(np.ones(static_shape(x)), dtype)
     units = relax.const(np.ones(shape), dtype)
     zeros = relax.const(np.zeros(shape), dtype)

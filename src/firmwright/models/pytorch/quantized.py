@@ -59,7 +59,9 @@ def quantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> Exp
     """Import ``quantize_per_channel(x, scales, zero points, axis, lowest, highest, type)``."""
     params = find_parameters(importer, *node.args[1:3])
     if params is None:
-        raise ValueError("scales per channel that an input changes; export constant scales")
+        raise ValueError(
+            "its scales per channel depend on an input; export the model with constant scales"
+        )
     return quantize_along(importer, node, params, node.args[3])
 
 

@@ -36,7 +36,8 @@ def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> r
     nearest = node.target is ATEN.upsample_nearest2d.vec
     if not nearest and "float" not in dtype_of(x):
         raise ValueError(
-            f"a resize of {dtype_of(x)} that computes means; convert its input to float32"
+            f"a resize of {dtype_of(x)} by interpolation is not supported; convert its input to "
+            "float32"
         )
     weights = find_weights(node, static_shape(x)[2:], size)
     mode = find_nearest_mode(weights) if nearest else find_linear_mode(weights, bool(node.args[2]))

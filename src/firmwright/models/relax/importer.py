@@ -161,7 +161,10 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     Raises UserError if the type is not a tensor, or if the shape is dynamic.
     """
     if not isinstance(kind, relax.TensorType):
-        raise UserError(f"{name}: '{label}' is not a tensor: {kind}; expected tensors only")
+        raise UserError(
+            f"{name}: '{label}' is not a tensor ({kind}); 'main' supports only tensors as "
+            "parameters and results"
+        )
     shape = getattr(kind, "shape", None)
     if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
         declared = "unknown" if shape is None else format_shape(shape)

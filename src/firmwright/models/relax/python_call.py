@@ -31,8 +31,8 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     refuse_unknown_files(reference, folder, opened, known)
     if first != again:
         raise UserError(
-            f"{reference} returns a different network at each call; a build has to be "
-            "repeatable: seed its random numbers"
+            f"{reference} returns a different network at each call; a build needs equal networks: "
+            "set the seed of the function's random numbers"
         )
     return first
 
@@ -48,8 +48,8 @@ def to_module(result: Any, reference: str) -> tvm.IRModule:
     if isinstance(result, tvm.IRModule):
         return result
     raise UserError(
-        f"{reference}: returned a {type(result).__name__}; expected a Relax IRModule "
-        "(tvm.IRModule) or a firmwright.builder.Graph"
+        f"{reference}: returned a {type(result).__name__}; return a Relax IRModule (tvm.IRModule) "
+        "or a firmwright.builder.Graph"
     )
 
 
@@ -71,7 +71,6 @@ def refuse_unknown_files(
     names = list_unknown(opened, folder, known)
     if names:
         raise UserError(
-            f"{reference} reads {', '.join(names)} in the recipe's folder, which the recipe does "
-            f"not name; add `files: [{', '.join(names)}]` to `model:`, so that a change of it is "
-            "noticed"
+            f"{reference} reads {', '.join(names)}, which the recipe does not list; add `files: "
+            f"[{', '.join(names)}]` to `model:`, so that the build detects changes"
         )

@@ -202,7 +202,8 @@ def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
     factors = (options.DilationDFactor(), options.DilationHFactor(), options.DilationWFactor())
     if factors != (1, 1, 1):
         raise UserError(
-            f"has the dilation factors {list(factors)}; firmwright supports 1: replace the layer"
+            f"has the dilation factors {list(factors)}; firmwright supports only 1: convert the "
+            "model again without dilation"
         )
     shape = [int(d) for d in converter.get_tensor_value(shape_tensor)]
     data, kernel = (

@@ -100,7 +100,10 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
     label = f"operator {name} (tensor '{decode_text(graph.tensors[operator.outputs[0]].name)}')"
     definition = list_known_operators().get(name)
     if definition is None:
-        raise UserError(f"{label} has no definition")
+        raise UserError(
+            f"{label} has no definition; define the operator in the recipe, under `model: "
+            "{custom_operators: …}`"
+        )
     with label_errors(label):
         options = read_options(operator.customOptions)
     return CustomCall(name, label, definition, options, given, made)
@@ -202,7 +205,10 @@ def add_states(data: bytes) -> bytes:
 def check_sizes(kinds: Kinds) -> None:
     for kind in kinds:
         if prod(kind.shape) > LARGEST_TENSOR:
-            raise UserError(f"its options need {kind}; a tensor must be smaller than 2 GiB")
+            raise UserError(
+                f"its options need {kind}; expected a tensor of less than 2 GiB: convert the model "
+                "again with smaller options"
+            )
 
 
 def set_shapes(graph: Any, operator: Any, kinds: Kinds) -> bool:

@@ -142,7 +142,7 @@ def read_map(raw: bytes) -> dict[str, Any]:
         values = []
         for each in [value] if (items := find_items(value)) is None else items:
             if find_items(each) is not None:
-                raise ValueError("a list in a list")
+                raise ValueError("a list contains a list")
             values.append(each.Value)
             left -= len(values[-1]) if isinstance(values[-1], str | bytes) else 1
             if left < 0:

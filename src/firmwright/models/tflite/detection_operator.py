@@ -62,8 +62,9 @@ def read_sizes(inputs: Kinds, options: Options) -> Detections:
     if not fits:
         shapes = ", ".join(str(list(kind.shape)) for kind in inputs[:3])
         raise UserError(
-            f"its inputs are {shapes} for {classes} classes; expected [1, boxes, 4 or more], "
-            "[1, boxes, classes, with or without the background] and [boxes, 4]"
+            f"its inputs have the shapes {shapes} for {classes} classes; expected [1, boxes, 4 or "
+            "more], [1, boxes, classes, with or without the background] and [boxes, 4]: convert "
+            "the model again"
         )
     per_class = options.get("detections_per_class", 100)
     if not isinstance(per_class, int) or not 0 < per_class <= INT32_MAX:

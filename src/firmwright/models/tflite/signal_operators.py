@@ -85,7 +85,8 @@ def list_stacker_states(inputs: Kinds, options: Options) -> Kinds:
     if not 1 <= step <= total or inputs[0].shape != (options["num_channels"],):
         raise UserError(
             f"stacker_step is {step} and the input has the shape {list(inputs[0].shape)}; expected "
-            f"a step from 1 to {total} and the shape [{options['num_channels']}] of num_channels"
+            f"a step from 1 to {total} and the shape [{options['num_channels']}], as num_channels: "
+            "convert the model again"
         )
     return [TensorKind((total * options["num_channels"],), "int16"), TensorKind((2,), "int32")]
 
@@ -99,7 +100,10 @@ def list_overlap_states(inputs: Kinds, options: Options) -> Kinds:
     """Return the incomplete sums of each row. Raises UserError if a step is longer than a frame."""
     *outer, _, size = inputs[0].shape
     if not 1 <= options["frame_step"] <= size:
-        raise UserError(f"frame_step is {options['frame_step']}; expected 1 to the frame's {size}")
+        raise UserError(
+            f"frame_step is {options['frame_step']}; expected 1 to {size}, the length of a frame: "
+            "convert the model again"
+        )
     return [TensorKind((prod(outer), size), inputs[0].dtype)]
 
 
@@ -114,7 +118,10 @@ def number_window(inputs: Kinds, options: Options) -> list[int]:
     """
     size, length = prod(inputs[0].shape), prod(inputs[1].shape)
     if not length or size % length:
-        raise UserError(f"{size} samples are not a multiple of the window's length, {length}")
+        raise UserError(
+            f"the input has {size} samples; expected a multiple of the window's length, {length}: "
+            "convert the model again"
+        )
     return [size // length, length, options["shift"]]
 
 
@@ -124,7 +131,7 @@ def number_pcan(inputs: Kinds, options: Options) -> list[int]:
     if noise != channels or gains < MOST_GAINS:
         raise UserError(
             f"it has {noise} estimates of the noise and {gains} gains for {channels} channels; "
-            f"expected {channels} estimates and {MOST_GAINS} gains"
+            f"expected {channels} estimates and {MOST_GAINS} gains: convert the model again"
         )
     return [channels, options["snr_shift"]]
 
@@ -139,7 +146,7 @@ def number_filter_bank(inputs: Kinds, options: Options) -> list[int]:
     if set(tables) != {channels + 1}:
         raise UserError(
             f"it has {channels} channels and tables of {tables} elements; expected {channels + 1} "
-            "elements each"
+            "elements each: convert the model again"
         )
     return [channels]
 

@@ -46,7 +46,9 @@ def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
     """
     heads = int(get_attribute(node, "num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
-        refuse_inconsistent(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
+        refuse_inconsistent(
+            node, f"its num_heads is {heads}; expected a divisor of the hidden sizes {list(hidden)}"
+        )
     return heads
 
 
@@ -107,8 +109,8 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
     else:
         refuse_inconsistent(
             body.node,
-            f"its mask has shape {list(shape)}, for {batch} sequences of {keys} keys; expected "
-            f"{[batch, keys]} or {[batch, scores.queries, keys]}",
+            f"its mask has shape {list(shape)}; expected {[batch, keys]} or "
+            f"{[batch, scores.queries, keys]}, for {batch} sequences of {keys} keys",
         )
     filtered = get_attribute(body.node, "mask_filter_value", -10000.0)
     return add("Where", counts, body.constant(0, "float32"), body.constant(filtered, "float32"))
@@ -134,8 +136,8 @@ def attend_to_itself(
     if len(sizes) != 3 or sum(sizes) != weights[1] or sizes[0] != sizes[1]:
         refuse_inconsistent(
             node,
-            f"its weights have {weights[1]} columns, for queries, keys and values of "
-            f"{list(sizes)}; expected their sum, and queries as wide as keys",
+            f"its weights have {weights[1]} columns, and queries, keys and values have widths "
+            f"{list(sizes)}; expected {sum(sizes)} columns, and queries as wide as keys",
         )
     begins = (0, sizes[0], 2 * sizes[0])
     parts = [split_heads(body, project(*span), heads) for span in zip(begins, sizes, strict=True)]
@@ -153,7 +155,8 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if get_attribute(node, "do_rotary", 0):
         refuse(
             node,
-            "its attribute do_rotary is set; write it as RotaryEmbedding and MultiHeadAttention",
+            "its attribute do_rotary is set; write the operator as RotaryEmbedding and "
+            "MultiHeadAttention",
         )
     if not bias:  # ONNX Runtime crashes if the bias is missing
         refuse(node, "it has no bias; add a bias of zeros")

@@ -194,7 +194,7 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     labels = get_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
         refuse_inconsistent(
-            node, f"it has {len(labels)} labels; expected a row of coefficients per label"
+            node, f"its intercepts do not fit its {len(labels)} labels; expected one per label"
         )
     body, x = begin(node, walk)
     scores = add_scores(body, x, len(labels))

@@ -69,7 +69,9 @@ def find_position(node: onnx.NodeProto, walk: Specializer, tensors: list[str], d
     position = get_number(node, walk, 1, default)
     if not -len(tensors) <= position < len(tensors):
         refuse_inconsistent(
-            node, f"its position is {position}; the sequence has {len(tensors)} tensors"
+            node,
+            f"its position is {position}; expected {-len(tensors)} to {len(tensors) - 1}, because "
+            f"the sequence has {len(tensors)} tensors",
         )
     return position
 
@@ -129,7 +131,9 @@ def wrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def unwrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if walk.sequences.get(node.input[0], []) is None:
-        refuse_inconsistent(node, f"the optional value '{node.input[0]}' has no element")
+        refuse_inconsistent(
+            node, f"the optional value '{node.input[0]}' is empty; expected a tensor or a sequence"
+        )
     return hand_on(node, walk)
 
 

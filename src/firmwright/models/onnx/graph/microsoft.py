@@ -294,7 +294,7 @@ def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights 
     given = walk.shape(data)
     if given and given[-1] != depth:
         refuse_inconsistent(
-            node, f"its K is {depth}, but the last axis of the data has {given[-1]} elements"
+            node, f"its K is {depth}; expected {given[-1]}, the length of the data's last axis"
         )
     shape = columns, -(-depth // block)
     points = walk.constants[zeros] if zeros else None

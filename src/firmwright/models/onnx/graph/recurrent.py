@@ -133,8 +133,8 @@ class Direction:
         if known.shape not in ((), (self.batch, self.size)):
             refuse_inconsistent(
                 self.node,
-                f"its initial state '{name}' has shape {list(known.shape)} per direction; the "
-                f"batch and the weights need {[self.batch, self.size]}",
+                f"its initial state '{name}' has shape {list(known.shape)} per direction; expected "
+                f"{[self.batch, self.size]}, as the batch and the weights",
             )
         value = np.full((self.batch, self.size), known, self.dtype)
         if hold is None:

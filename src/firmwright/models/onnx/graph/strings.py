@@ -40,7 +40,11 @@ def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     case = get_attribute(node, "case_change_action", "NONE")
     if case != "NONE" or get_attribute(node, "stopwords", []):
-        refuse(node, "it drops strings, or changes their case; do that before the network")
+        refuse(
+            node,
+            "firmware cannot drop strings or change their case; export the model without this "
+            "operator, and change the strings before the network",
+        )
     return NodeBuilder(node, walk).finish(node.input[0])
 
 
@@ -64,8 +68,9 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))
     if node.op_type not in WRITERS or not known:
         raise UserError(
-            f"operator {node.op_type} (node '{node.name}') works on strings; firmware supports "
-            f"{', '.join(WRITERS)} for strings of known shapes"
+            f"operator {node.op_type} (node '{node.name}') has string tensors; firmware supports "
+            f"{', '.join(WRITERS)} for strings of known shapes: export the model without this "
+            "operator"
         )
     return WRITERS[node.op_type](Writer(node, walk))
 

@@ -140,7 +140,7 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
     unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
     if unknown:
         refuse_inconsistent(
-            node, f"it reads feature {unknown[0]}; its input has features 0 to {features - 1}"
+            node, f"it reads feature {unknown[0]}; expected 0 to {features - 1}, as its input has"
         )
     return forest
 
@@ -288,7 +288,9 @@ def finish_results(
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
         refuse_inconsistent(
-            body.node, f"it has {results} results, but only weights for {sorted(known)}"
+            body.node,
+            f"it has weights for the results {sorted(known)}; expected weights for all results, 0 "
+            f"to {results - 1}",
         )
     if results == 1 and transform != "NONE":
         refuse(
@@ -351,9 +353,9 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         refuse(
             node,
             f"it has weights of the classes {known}, {base.size} base values and post_transform "
-            f"{transform} for {len(labels)} labels; ONNX Runtime computes other results than ONNX. "
-            "Write two classes as weights of class 0 with NONE or LOGISTIC, as scikit-learn's "
-            "converter does. Write three or more as weights of each class",
+            f"{transform} for {len(labels)} labels; ONNX Runtime and ONNX compute different "
+            "results. Write two classes as weights of class 0 with NONE or LOGISTIC, as "
+            "scikit-learn's converter does. Write three or more classes as weights of each class",
         )
     total = add_results(body, walk, forest, len(labels))
     if base.size:

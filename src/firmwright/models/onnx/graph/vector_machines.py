@@ -79,7 +79,7 @@ def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
             node, f"its input has shape {list(shape)}; expected rows of {width} elements"
         )
     if not len(read_floats(node, "rho")):
-        refuse_inconsistent(node, "its attribute rho is missing")
+        refuse_inconsistent(node, "its attribute rho, the offset of the decision, is missing")
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:

@@ -156,7 +156,7 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if min(missing) < 0:
         refuse_inconsistent(
             node,
-            f"its output_shape {wanted.tolist()} is less than {made}, the shape that its "
+            f"its output_shape is {wanted.tolist()}; expected at least {made}, the shape that its "
             "windows fill",
         )
     body = NodeBuilder(node, walk)
@@ -291,8 +291,8 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if samples <= 0:
         refuse(
             node,
-            "its sampling_ratio is 0, so that the size of a region decides how often it is "
-            "sampled; state a ratio",
+            "its sampling_ratio is 0, so the number of samples depends on the size of a region; "
+            "state a ratio of 1 or more",
         )
     channels, *image = shape[1:]
     sizes = [get_attribute(node, f"output_{n}", 1) for n in ("height", "width")]
