@@ -156,7 +156,7 @@ def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Reposi
     layered.write("model.yaml", "model: other.onnx\n")
     copyfile(layered.folder / "digits.onnx", layered.folder / "other.onnx")
     done = layered.firmwright("lock", "digits.yaml:model.yaml", "digits.yaml:small.yaml")
-    assert "read different files, which one lock cannot contain" in done.stderr
+    assert "read different files, which one lock cannot have" in done.stderr
     overlays = ("digits.yaml:board.yaml", "digits.yaml:small.yaml")
     done = layered.firmwright("lock", *overlays)
     assert {"board.yaml", "small.yaml"} < json.loads(lock())["bases"].keys(), done.stderr

@@ -230,7 +230,7 @@ def test_another_file_is_not_replaced(sent: Sent, tmp_path: Path) -> None:
     place = tmp_path / "here" / sent.bundle.name
     place.parent.mkdir()
     place.write_bytes(b"mine")
-    with pytest.raises(UserError, match=r"differs from the bundle of.*remove it"):
+    with pytest.raises(UserError, match=r"differs from the bundle of.*remove this file"):
         sent.pull(place.parent)
     assert place.read_bytes() == b"mine"
     place.unlink()

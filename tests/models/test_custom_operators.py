@@ -160,7 +160,7 @@ REALS, WORDS = port("float32", 16), port("int16", 16)
          r"'delay_length' is not an integer from 0 to 2147483647 \(options: delay_length -3\)"),
         (SignalCase("SignalDelay", (port("int16", 2, 8),), (port("int16", 2, 8),),
                     {"delay_length": 2**30}),
-         r"its options need int16 \[2, 1073741824\]; a tensor must be smaller than 2 GiB"),
+         r"its options need int16 \[2, 1073741824\]; expected a tensor of less than 2 GiB"),
         (SignalCase("SignalWindow", (WORDS, port("int16", 5)), (WORDS,), {"shift": 1}),
          "16 samples; expected a multiple of the window's length, 5"),
         (SignalCase("SignalRfft", (WORDS,), (port("int16", 26),), {"fft_length": 24}),

@@ -20,7 +20,7 @@ def test_an_initial_state_of_another_size_is_refused() -> None:
     arrays = {"w": (1, 16, 5), "r": (1, 16, 4), "h": (1, 1, 4), "c": (1, 1, 8)}
     constants = {name: np.ones(shape, "float32") for name, shape in arrays.items()}
     model = graph([lstm], [value("x", [3, 1, 5])], [value("y", [3, 1, 1, 4])], constants)
-    with pytest.raises(UserError, match=r"state 'c' has shape \[1, 8\] .* need \[1, 4\]"):
+    with pytest.raises(UserError, match=r"state 'c' has shape \[1, 8\] .* expected \[1, 4\]"):
         lowered(model.SerializeToString())
 
 

@@ -298,7 +298,7 @@ REFUSED = {
     ),
     "mask": (
         fused("Attention", ["x", "w", "b", "far"], "y", num_heads=HEADS),
-        r"its mask has shape \[8\], for 2 sequences of 5 keys; expected \[2, 5\] or \[2, 5, 5\]",
+        r"its mask has shape \[8\]; expected \[2, 5\] or \[2, 5, 5\], for 2 sequences of 5 keys",
     ),
     "mean": (
         fused("SkipLayerNormalization", ["x", "x", "b12"], "y mean"),

@@ -71,7 +71,7 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
     counter = manifest["recipe"]["resolved"].get("counter", 0)
     if counter < policy.data.get("counter", 0):
         yield policy.make_diagnostic(
-            ("counter",), f"the counter of {bundle.path} is lower ({counter}); {CORRECT}"
+            ("counter",), f"{bundle.path} has {counter}, which is lower; {CORRECT}"
         )
     if "licenses" in policy.data:
         allowed = policy.data["licenses"]

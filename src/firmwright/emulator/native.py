@@ -41,7 +41,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
     if process.returncode == EXIT_NO_FEATURE:
         raise UserError(
             f"{path}: {emulator} lacks a feature of platform {run.platform.name} "
-            f"({', '.join(run.platform.features)}); choose a platform without this feature"
+            f"({', '.join(run.platform.features)}); choose a platform without it"
         )
     return Execution(
         emulator=emulator,

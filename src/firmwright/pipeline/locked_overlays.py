@@ -73,6 +73,6 @@ def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None
                 both = f"{first} and {other}"
                 advice = "write a recipe file for one of them, which extends the other"
                 raise UserError(
-                    f"{lock_path(path)}: {both} read different files, which one lock cannot "
-                    f"contain; {advice}"
+                    f"{lock_path(path)}: {both} read different files, which one lock cannot have; "
+                    f"{advice}"
                 )

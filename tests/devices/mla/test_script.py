@@ -329,7 +329,7 @@ def test_what_the_sdk_made_is_read_and_packed_again_with_the_same_bytes(
     assert (archive.desired_batch_size, archive.actual_batch_size) == (16, 12)
     assert [layer.name for layer in archive.static_schedule] == ["MLA_0/conv_0"]
     assert not remarks
-    with pytest.raises(UserError, match="the recipe requires 16, and SiMa's archive takes 12"):
+    with pytest.raises(UserError, match="the recipe requires 16, and SiMa's archive supports 12"):
         read_compiled(tmp_path, "net", 16, required=True)
 
 

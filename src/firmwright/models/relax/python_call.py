@@ -48,8 +48,8 @@ def to_module(result: Any, reference: str) -> tvm.IRModule:
     if isinstance(result, tvm.IRModule):
         return result
     raise UserError(
-        f"{reference}: returned a {type(result).__name__}; return a Relax IRModule (tvm.IRModule) "
-        "or a firmwright.builder.Graph"
+        f"{reference}: returned a {type(result).__name__}; expected a Relax IRModule "
+        "(tvm.IRModule) or a firmwright.builder.Graph"
     )
 
 
