@@ -31,7 +31,9 @@ CHECKED = re.compile(
     r"(docs|examples|src|tasks|templates|toolchains|recipes)/.*\.(md|py|j2|json|yaml)$"
     r"|[A-Z]+\.md$|noxfile\.py$|\.github/.*\.(md|yml)$|llms\.txt$"
 )
-GENERATED = re.compile(r"docs/reference/(recipe|description-files|conformance)\.md$")
+GENERATED = re.compile(
+    r"docs/reference/(recipe|description-files|conformance|tflite-operators)\.md$"
+)
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z`])")
 PROSE = re.compile(r"[A-Za-z][\w',;-]*(?: [\w'\"(`{-][\w'\"`(){},;:=.-]*){3,}")
 TEMPLATE_TEXT = re.compile(r"/\*(.*?)\*/|\{#-?(.*?)-?#\}|//+ ([^\n]*)|>([^<>{}]+)<", re.DOTALL)

@@ -57,7 +57,7 @@ class Esp32C3(QemuVirtRv32):
         return 0
 
     def _write_timer(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
-        """Accept a write to a timer group. Its watchdog takes a configuration only with a bit."""
+        """Stop at a configuration of the watchdog without WDT_CONF_UPDATE_EN."""
         if offset == _TIMER_WATCHDOG and not value & _UPDATE:
             self.stop(Stop(fault="the timer watchdog ignores a write without WDT_CONF_UPDATE_EN"))
 

@@ -117,7 +117,7 @@ def read_constant(model: Any, index: int) -> Array:
 
 
 def read_options(data: Any) -> dict[str, Any]:
-    """Return the options of a custom operator, a map in FlexBuffers, or {} if it has none.
+    """Return the options of a custom operator, a map in FlexBuffers, or {} without options.
 
     Raises UserError if the options have another format.
     """
