@@ -352,9 +352,7 @@ def test_no_recipe_at_all(repository: Repository) -> None:
     assert "no recipe: name one" in (printed := fail(repository))
     assert printed.endswith("put some into recipes/; here are: digits\n")
     assert "optional arguments: recipe= " in repository.doit("help", "build").stdout
-    assert (
-        "run `firmwright watch`, which builds after every change" in repository.doit("auto").stderr
-    )
+    assert "run `firmwright watch`, which builds" in repository.doit("auto").stderr
     piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")
     assert piped.stderr == ""
 
