@@ -93,7 +93,7 @@ def task_build() -> Iterator[dict[str, Any]]:
             "basename": "build",
             "name": name_build(job),
             "actions": None,
-            # This list has the order of the stages, because doit only has their inputs.
+            # This list defines the order of the stages, because doit knows only their inputs.
             "task_dep": [*preceding, *job.list_tasks()],
         }
 

@@ -90,7 +90,10 @@ def open_streams() -> None:
 
 
 def open_sink(number: int) -> TextIO:
-    """Open the null device under this number, which started programs inherit. Return the stream."""
+    """Open the null device as the file descriptor ``number``, and return the stream.
+
+    Child processes inherit the descriptor.
+    """
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, number)
     if sink != number:

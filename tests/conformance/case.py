@@ -66,7 +66,7 @@ exports such scales, align the corners of whole lengths."""
 
 FLOAT_PARAMETERS = ("scales", "roi", "depth")
 STRING_MAKERS = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit")
-"""The build computes these on constants, because firmware only moves and compares strings."""
+"""Operators on constants. The build computes them, because firmware creates no strings."""
 INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 

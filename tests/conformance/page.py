@@ -38,7 +38,7 @@ real models. A rejected case runs again with the fewest such inputs as initializ
 - all inputs of Range, the trip count and the first condition of Loop, the ratio and the mode of
   Dropout, the edges of MelWeightMatrix, the limit of NonMaxSuppression;
 - the inputs of RegexFullMatch, StringConcat, StringNormalizer and StringSplit. The build computes
-  these on constants; firmware only moves and compares strings.
+  these operators on constants. Firmware only moves and compares strings.
 
 *Constant shapes* counts the cases that pass only with initializers.
 

@@ -30,9 +30,9 @@ def test_an_initial_state_of_another_size_is_refused() -> None:
         (
             {"activations": ["Sigmoid", "Swish", "Tanh"]},
             3,
-            "its activations are Sigmoid, Swish, Tanh; expected 3 for each of 1 directions, of Aff",
+            "its activations are Sigmoid, Swish, Tanh; expected 3 per direction, 3 in total, from",
         ),
-        ({"activations": ["Sigmoid", "Tanh"]}, 3, "expected 3 for each of 1 directions"),
+        ({"activations": ["Sigmoid", "Tanh"]}, 3, "expected 3 per direction, 3 in total"),
         ({}, 4, r"its input sequence_lens 's' is \[4\]; expected 1 numbers from 1 to 3"),
     ],
 )

@@ -12,7 +12,7 @@ INDENTATION = "    "
 LINE_LENGTH = 96 - len(INDENTATION)
 
 SMALLEST = -(2**31)
-"""Integers up to this number may have no literal."""
+"""Some integers at or below this number have no C literal."""
 
 LARGEST = 2**63 - 1
 """The largest integer with a signed literal. Larger integers have an unsigned literal."""

@@ -68,7 +68,7 @@ def describe(
     jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
     watched = {path for task in tasks for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
-    # A lock contains the digests of a recipe's files, so changes of their text also count.
+    # A lock contains digests of the recipe's text. So a change of a comment also affects its tasks.
     locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
     layers = {repr(job.recipe.layers): job.recipe.layers for job in jobs}
     files = {repr(job.recipe.layers): job.recipe.source_files for job in jobs}

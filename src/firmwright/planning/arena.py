@@ -21,8 +21,7 @@ ALIGNMENT = 16
 class Buffer:
     """A tensor or scratch buffer that is in use from step ``first`` to step ``last``, inclusive.
 
-     ``offset`` is the position in the arena of the buffer's memory in bytes,
-    or 0 before the buffer is placed.
+    ``offset`` is the byte offset of the buffer in the arena. It is 0 before the buffer is placed.
     """
 
     name: str

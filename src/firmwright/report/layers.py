@@ -101,7 +101,7 @@ class ReportedLayer:
 
     ``sources`` are the names of its operators in the model. ``operators`` are their kinds after the
     rewrites. ``results`` are the model's names of its results. ``shape`` is the shape of the first
-    result. ``macs`` are the multiply-accumulates of one inference. ``size`` has bytes.
+    result. ``macs`` are the multiply-accumulates of one inference. ``size`` is in bytes.
 
     ``reason`` and ``refusals`` are the reasons for its ``device``. ``form`` is the form of its C
     code. ``float_operators`` are the operators that compute floats. The layer's code replaces the

@@ -92,8 +92,8 @@ class TimedLayer:
 class Total:
     """One inference in ``unit``: clock cycles, or instructions if the cycles are unknown.
 
-    ``source`` is the origin of the numbers. ``total`` is the sum of the ``modelled`` and
-    ``counted`` numbers, minus the numbers in which devices run in parallel. ``milliseconds`` is
+    ``source`` is the origin of the numbers. ``total`` is the sum of ``modelled`` and
+    ``counted``, minus the part in which devices run in parallel. ``milliseconds`` is
     None if there are no cycles or no ``clock`` (in Hz). ``microjoules`` is None unless the platform
     states the energy of a cycle.
     """

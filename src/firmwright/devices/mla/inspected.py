@@ -45,7 +45,7 @@ def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
         return describe(path.name, files, description[1], pipeline, stand_in)
     except BrokenBundleError as error:
         raise UserError(f"{path}: {error}; {BUILD_AGAIN}") from None
-    except UserError as error:  # which contains its remedy
+    except UserError as error:  # the message contains its remedy
         raise UserError(f"{path}: {error}") from None
 
 

@@ -70,8 +70,7 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
 
 
 def list_tools(job: Job) -> list[Tool]:
-    """Return TI's tools with all their files, because they print their version only in an
-    import."""
+    """Return TI's tools with all their files, because they print no version without an import."""
     return [folder_tool("TIDL tools", partial(list_tool_files, job.platform))]
 
 

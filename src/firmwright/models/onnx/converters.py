@@ -77,9 +77,10 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 
 
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Return a converter of Min or Max, because TVM stacks and reduces the inputs.
+    """Return a converter that compares the inputs of Min or Max in pairs.
 
-    From TVM's form, later steps cannot derive a comparison of quantized integers.
+    TVM's converter stacks and reduces the inputs. From this form, later steps cannot derive a
+    comparison of quantized integers.
     """
 
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)

@@ -150,7 +150,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 "shapes: end the model before the operator, or compute all elements and a mask"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
-        known |= {"RELU_0_TO_1"}  # which TVM converts
+        known |= {"RELU_0_TO_1"}  # TVM converts this operator
         if any(quantized) and kind not in known:
             return "has no quantized form in firmwright; keep the operator in float32"
         return ""

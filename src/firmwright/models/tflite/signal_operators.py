@@ -84,8 +84,8 @@ def list_stacker_states(inputs: Kinds, options: Options) -> Kinds:
     total, step = sum(options[name] for name in names) + 1, options["stacker_step"]
     if not 1 <= step <= total or inputs[0].shape != (options["num_channels"],):
         raise UserError(
-            f"stacker_step is {step} and the input has the shape {list(inputs[0].shape)}; expected "
-            f"a step from 1 to {total} and the shape [{options['num_channels']}], as num_channels: "
+            f"stacker_step is {step} (expected 1 to {total}), the shape of the input is "
+            f"{list(inputs[0].shape)} (expected [{options['num_channels']}], from num_channels); "
             "convert the model again"
         )
     return [TensorKind((total * options["num_channels"],), "int16"), TensorKind((2,), "int32")]

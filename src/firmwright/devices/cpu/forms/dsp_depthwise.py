@@ -52,7 +52,7 @@ class Plan:
         rows = Axis(layer, self.axes[0])
         block = count_block(self.products, self.results, rows.kernel)
         if self.results * Axis(layer, self.axes[1]).stride % 2:
-            block += rows.kernel * len(self.products) // 2  # every other block is misaligned
+            block += rows.kernel * len(self.products) // 2  # every second block is misaligned
         rest = count_block(self.rest_products, self.rest, rows.kernel) if self.rest else 0
         words = rows.kernel * len(self.words) * WORD_CYCLES
         return rows.out_size * (self.blocks * block + rest) + words

@@ -73,7 +73,7 @@ def fit_tile(layer: Layer, tile: Tile) -> Tile:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (channel block, tap, channel), and the numbers of blocks in order of use.
+    """Pack weights as (channel block, tap, channel), and list the numbers of its blocks.
 
     ``blocks`` has runs of blocks whose groups have equal sizes. ``moves`` has the number of
     positions by which each tap of the input moves.

@@ -79,8 +79,8 @@ def read_activations(
     if unknown or len(names) != len(standard) * directions:
         refuse_inconsistent(
             node,
-            f"its activations are {', '.join(names)}; expected {len(standard)} for each of "
-            f"{directions} directions, of {', '.join(DEFAULTS)}",
+            f"its activations are {', '.join(names)}; expected {len(standard)} per direction, "
+            f"{len(standard) * directions} in total, from {', '.join(DEFAULTS)}",
         )
     alphas, betas = (iter(get_attribute(node, f"activation_{n}", [])) for n in ("alpha", "beta"))
     limit = get_attribute(node, "clip", 0.0)
