@@ -22,4 +22,6 @@ def test_the_header_and_the_interface_have_the_names(repository: Repository) -> 
     repository.write("names.txt", "\n".join(NAMES[:9]))
     done = repository.doit("build", "recipe=digits.yaml")
     assert done.returncode == 1
-    assert "digits.yaml:4:24: postprocess.classes: there are 9 names, but no output" in done.stderr
+    assert (
+        "digits.yaml:4:24: postprocess.classes: `classes` has 9 names, but no output" in done.stderr
+    )

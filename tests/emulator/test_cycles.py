@@ -118,6 +118,9 @@ def test_the_table_of_cortex_m4(instructions: tuple[str, ...], cycles: int) -> N
         (("fb22a003", "fb22a103"), 0),    # two smlad with one accumulator
         (("fa2ff081", "fb20a003"), 1),    # sxtb16 r0, r1; smlad r0, r0, r3, r10
         (("fb021003", "4600"), 1),        # mla r0, r2, r3, r1; mov r0, r0
+        (("f50150fe", "1c42"), 1),        # add.w r0, r1, #0x1fc0; adds r2, r0, #1
+        (("f1010001", "1c42"), 0),        # add.w r0, r1, #1; adds r2, r0, #1
+        (("ebb00f81", "f04f0201"), 0),    # cmp.w r0, r1, lsl #2; mov.w r2, #1
     ],
 )  # fmt: skip
 def test_a_cortex_m33_waits_for_a_result(instructions: tuple[str, ...], stalls: int) -> None:

@@ -76,6 +76,13 @@ def test_faults_of_the_cycles_of_a_run(lines: list[str], message: str) -> None:
         decode_cycles(console, 1, 2)
 
 
+@pytest.mark.parametrize("line", ["0 90", "0 1 x", "0 1 90 4", ""])
+def test_a_damaged_line_of_cycles_is_missing(line: str) -> None:
+    console = f"@cycles 0 0 120\n@cycles {line}\n@cycles 0 2 20\n".encode()
+    with pytest.raises(UserError, match="did not write the cycles of layer 1"):
+        decode_cycles(console, 1, 2)
+
+
 def test_the_cycles_of_all_samples_of_a_run() -> None:
     lines = ["0 0 120", "0 1 90", "0 2 20", "1 0 130", "1 1 95", "1 2 20"]
     console = "".join(f"@cycles {line}\n" for line in lines).encode()

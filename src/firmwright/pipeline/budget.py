@@ -39,6 +39,8 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:
         return f"no firmware runs on '{name}'", remedy
+    if job.recipe.run.board and job.unmeasured_by and key != "instructions":
+        return f"a board measures no cycles with `{job.unmeasured_by}`", remedy
     if not job.counts_instructions and (key == "instructions" or not job.measures_cycles):
         runner = "a board" if job.recipe.run.board else f"the emulator '{job.emulator}'"
         return f"{runner} does not count instructions on '{name}'", remedy

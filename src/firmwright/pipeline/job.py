@@ -264,7 +264,12 @@ class Job:
         functions.
         """
         on_board = self.is_run and self.recipe.run.board is not None
-        return on_board and not (self.recipe.slot or self.recipe.hooks or self.members)
+        return on_board and not (self.unmeasured_by or self.members)
+
+    @property
+    def unmeasured_by(self) -> str:
+        """The recipe's key that prevents the measurement of layers on a board, or ''."""
+        return next((key for key in ("hooks", "slot") if getattr(self.recipe, key)), "")
 
     @property
     def counts_cycles(self) -> bool:

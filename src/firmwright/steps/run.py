@@ -97,6 +97,8 @@ def run(job: Job, folder: Path) -> None:
     remarks = [*execution.notes, *list_remarks(record)]
     if job.measures_cycles and cycles is None:
         remarks.append("the board has no cycle counter, so no cycles are measured")
+    if job.recipe.run.board and job.unmeasured_by:
+        remarks.append(f"`{job.unmeasured_by}` prevents the measurement of cycles on the board")
     if are_all_equal(found):
         remarks.append("all samples have equal outputs; use real samples (`run.inputs`)")
     if remarks:

@@ -5,6 +5,7 @@ The firmware's side of the protocol is templates/application/main.c.j2.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,9 @@ from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
 
 CHECK_PROGRAM = "check a changed main.c or fw_hal.c"
+
+CYCLES = re.compile(r"@cycles ([0-9]+) ([0-9]+) ([0-9]+)")
+"""A line with the cycles of a layer in a sample. Layer 0 is the whole inference."""
 
 
 def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
@@ -98,8 +102,8 @@ def decode_cycles(console: bytes, samples: int, layers: int) -> list[int]:
     """
     found: dict[tuple[int, int], int] = {}
     for line in console.decode("ascii", "replace").splitlines():
-        if line.startswith("@cycles "):
-            sample, layer, cycles = map(int, line.split(" ")[1:])
+        if match := CYCLES.fullmatch(line):
+            sample, layer, cycles = map(int, match.groups())
             found[sample, layer] = cycles
     for sample in range(samples):
         missing = [i for i in range(layers + 1) if (sample, i) not in found]

@@ -119,7 +119,7 @@ def test_a_loadable_imports_the_functions_that_it_calls(platform: str) -> None:
     given = load_platform(platform)
     transfers = ["tvm_dsp_dma_copy", "tvm_dsp_dma_wait"] if platform == "am67a" else []
     assert list_imports([SimpleNamespace(kernel=kernel)], given) == [*transfers, "mmalib_conv2d_i8"]
-    assert list_imports([SimpleNamespace(kernel=replace(kernel, note=None))], given) == transfers
+    assert list_imports([SimpleNamespace(kernel=replace(kernel, files=()))], given) == transfers
 
 
 def test_the_measured_layer_has_the_measured_cycles() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_FORM, NAME
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_HEADER, NAME
 from firmwright.project.constants import TEXT_TEMPLATE
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
@@ -135,8 +135,7 @@ def list_imports(steps: Sequence[Any], platform: Platform) -> list[str]:
     names = []
     if platform.accelerators[NAME].get("firmware_dma"):
         names += ["tvm_dsp_dma_copy", "tvm_dsp_dma_wait"]
-    notes = [step.kernel.note or "" for step in steps]
-    if any(note.startswith(f"Form {MMALIB_FORM}:") for note in notes):
+    if any(file.name == MMALIB_HEADER for step in steps for file in step.kernel.files):
         names.append("mmalib_conv2d_i8")
     return names
 

@@ -13,3 +13,6 @@ all layers that it supports."""
 
 MMALIB_FORM = "c7x_mmalib_conv2d"
 """The form of layers that TI's library computes."""
+
+MMALIB_HEADER = "fw_mmalib.h"
+"""The header that declares the library's function. The form's kernels include this header."""
