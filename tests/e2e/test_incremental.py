@@ -342,8 +342,8 @@ def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
     from firmwright.cli import VARIABLES
     from firmwright.pipeline import command_line
 
-    others = *command_line.SWITCHES, command_line.SCHEDULER, command_line.UPDATE
-    assert {"recipe", *others, *VARIABLES} == set(command_line.VARIABLES)
+    single = command_line.LOG, command_line.SCHEDULER, command_line.UPDATE
+    assert {"recipe", *command_line.SWITCHES, *single, *VARIABLES} == set(command_line.VARIABLES)
 
 
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:

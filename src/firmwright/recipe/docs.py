@@ -122,7 +122,8 @@ def _format_block(key: _Key, root: Schema) -> str:
 def _describe_overrides() -> str:
     *names, last = (f"`{name}=`" for name in list_overrides())
     sentence = (
-        f"{', '.join(names)} and {last} on the command line replace the values of the recipe."
+        f"{', '.join(names)} and {last} on the command line replace the values of the recipe. "
+        "An argument such as `budget.latency=10ms` sets any other key."
     )
     return textwrap.fill(sentence, 100, break_on_hyphens=False)
 
