@@ -107,7 +107,7 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
         ),
         (
             "recipes: [kws]\nplatforms: [./none.yaml]",
-            "fleet.yaml:2:13: platforms[0]: no such file: none.yaml",
+            "fleet.yaml:2:13: platforms[0]: no such file: none.yaml; correct the path",
         ),
         (
             "recipes: [kws]\noptions: {sample: [1]}",
