@@ -25,6 +25,7 @@ from firmwright.toolchain.compilers import Compiler, run_compiler
 
 HEADERS = (
     *("stdint.h", "stdbool.h", "stddef.h", "stdarg.h", "string.h", "stdlib.h", "stdio.h", "math.h"),
+    "time.h",
     *("arm_neon.h", "arm_mve.h", "immintrin.h", "cpuid.h", "unistd.h", "fcntl.h", "poll.h"),
     *("signal.h", "sys/mman.h", "sys/wait.h", "sys/stat.h", "sys/socket.h", "sys/prctl.h"),
     *("sys/ioctl.h", "sys/auxv.h", "linux/rpmsg.h", "linux/remoteproc_cdev.h"),

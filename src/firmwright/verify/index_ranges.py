@@ -91,7 +91,8 @@ def find_accepted(variable: relax.Var, binding: relax.VarBinding, readers: Reade
     call, name = binding.value, operator_name(binding.value)
     if name in INDEXED and variable in read_variables(call.args[1]):
         return 0, INDEXED[name](call, variable)
-    if name in PASSING or (name == "relax.concat" and carries_indices(variable, call)):
+    joined = name == "relax.concat" and carries_indices(variable, call)
+    if isinstance(call, relax.Var) or name in PASSING or joined:
         return find_index_range(binding.var, readers)
     if name in ARITHMETIC and not is_choice(variable, binding.var, readers):
         return undo_arithmetic(call, find_index_range(binding.var, readers))

@@ -12,7 +12,7 @@ import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
-from firmwright.ir.relax import static_shape
+from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.models.tflite.data_movement import has_same_qnn_params, shape_of
 from firmwright.models.tflite.svdf import read_zero_point
 
@@ -32,19 +32,23 @@ def convert_segments(converter: Any, op: Any) -> relax.Expr:
     source, numbers, segments = converter.get_input_tensors(op)
     data, rows = (converter.bb.emit(converter.get_tensor_expr(t)) for t in (source, numbers))
     reduce, rank = SEGMENTS[converter.get_op_code_str(op)], len(shape_of(converter, numbers))
-    shape = [int(converter.get_tensor_value(segments)), *static_shape(data)[rank:]]
+    count = converter.get_tensor_value(segments).item()
+    shape = [count, *static_shape(data)[rank:]]
+    known = np.arange(count, dtype=dtype_of(rows)).reshape(-1, *[1] * rank)
+    of_segment = relax.op.equal(relax.op.expand_dims(rows, 0), relax.const(known))
 
-    def compute(data: te.Tensor, rows: te.Tensor) -> te.Tensor:
+    def compute(data: te.Tensor, of_segment: te.Tensor) -> te.Tensor:
         axes = [te.reduce_axis((0, data.shape[i])) for i in range(rank)]
         none = reduce(tirx.const(0, data.dtype), axis=axes).combiner.identity_element[0]
 
         def element(segment: Any, *rest: Any) -> Any:
-            found = rows(*axes) == segment
+            found = of_segment(segment, *axes)
             return reduce(tirx.Select(found, data(*axes, *rest), none), axis=axes)
 
         return te.compute(shape, element, "segments")
 
-    return converter.bb.emit_te(compute, data, rows, primfunc_name_hint="segments")
+    mask = converter.bb.emit(of_segment)
+    return converter.bb.emit_te(compute, data, mask, primfunc_name_hint="segments")
 
 
 def convert_floor_division(converter: Any, op: Any) -> relax.Expr:

@@ -182,16 +182,15 @@ def convert_reverse_sequence(converter: Any, op: Any) -> relax.Expr:
     """Convert REVERSE_SEQUENCE, because TVM reverses other elements if a length is short."""
     options = converter._get_builtin_options(op, tflite.ReverseSequenceOptions)
     along, batch = options.SeqDim(), options.BatchDim()
-    data, lengths = (
-        converter.bb.emit(converter.get_tensor_expr(t)) for t in converter.get_input_tensors(op)
-    )
-
-    def reverse(data: te.Tensor, lengths: te.Tensor) -> te.Tensor:
-        def read(*at: Any) -> Any:
-            length, index = lengths[at[batch]].astype("int32"), at[along]
-            place = tirx.Select(index < length, length - 1 - index, index)
-            return data(*(place if axis == along else i for axis, i in enumerate(at)))
-
-        return te.compute(data.shape, read, "reversed")
-
-    return converter.bb.emit_te(reverse, data, lengths, primfunc_name_hint="reverse")
+    emit = converter.bb.emit
+    data, lengths = (emit(converter.get_tensor_expr(t)) for t in converter.get_input_tensors(op))
+    shape = static_shape(data)
+    ends = [shape[axis] if axis == batch else 1 for axis in range(len(shape))]
+    length = emit(relax.op.reshape(relax.op.astype(lengths, "int64"), ends))
+    steps = [shape[axis] if axis == along else 1 for axis in range(len(shape))]
+    step = relax.const(np.arange(shape[along]).reshape(steps), "int64")
+    last = emit(relax.op.subtract(length, relax.const(1, "int64")))
+    mirrored = emit(relax.op.subtract(last, step))
+    positions = emit(relax.op.where(emit(relax.op.less(step, length)), mirrored, step))
+    indices = emit(relax.op.broadcast_to(positions, shape))
+    return relax.op.gather_elements(data, indices, along)
