@@ -143,7 +143,7 @@ def compare(hostile: Repository, *arguments: str) -> subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda files: files.pop("report/report.json"), "it has no report/report.json"),
+        (lambda files: files.pop("report/report.json"), "the bundle has no report/report.json"),
         (lambda files: set_version(files, 7), "report/report.json has version 7; expected"),
     ],
 )
