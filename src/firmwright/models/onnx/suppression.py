@@ -13,16 +13,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.dialects import Body
-from firmwright.models.onnx.graph.body import get_attribute, refuse, replace_nodes
+from firmwright.models.onnx.graph.body import refuse, replace_nodes
+from firmwright.models.onnx.graph.specialize import list_reads
 from firmwright.models.onnx.graph.suppression import DOMAIN
-
-BY_ROW = frozenset(
-    """
-    Add Cast Concat Div Flatten Gather GatherND Identity Mul Reshape Slice Split Squeeze Sub
-    Transpose Unsqueeze
-    """.split()
-)
-"""Operators that may read the rows, because they do not mix used and unused rows."""
+from firmwright.models.onnx.suppressed_rows import RowAxes, find_rows
 
 
 def bound_suppressions(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -30,14 +24,19 @@ def bound_suppressions(model: onnx.ModelProto) -> tuple[str, ...]:
 
     Raises UserError if an operator reads the rows and can mix used and unused rows.
     """
-    nodes = [n for n in model.graph.node if n.op_type == "NonMaxSuppression" and n.output]
-    if not nodes:
+    if not any(is_suppression(node) for node in model.graph.node):
         return ()
+    drop_unread_nodes(model.graph)
+    values = (*model.graph.input, *model.graph.initializer)
+    names = {*(v.name for v in values), *(o for n in model.graph.node for o in n.output)}
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    notes = []
-    for node in nodes:
-        refuse_mixtures(model.graph, node)
+    facts, notes = find_rows(model), []
+    for node in filter(is_suppression, model.graph.node):
+        refuse_mixtures(model.graph, node, facts)
         rows, count = node.output[0], f"{node.output[0]}_count"
+        while count in names:
+            count += "_"
+        names.add(count)
         node.domain = DOMAIN
         node.output.append(count)
         model.graph.output.append(helper.make_tensor_value_info(count, TensorProto.INT64, [1]))
@@ -48,21 +47,33 @@ def bound_suppressions(model: onnx.ModelProto) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def refuse_mixtures(graph: onnx.GraphProto, suppression: onnx.NodeProto) -> None:
-    """Raise UserError for an operator that reads the rows and is not in :data:`BY_ROW`."""
-    reached = set(suppression.output)
+def is_suppression(node: onnx.NodeProto) -> bool:
+    is_own = node.op_type == "NonMaxSuppression" and node.domain in ("", "ai.onnx")
+    return is_own and bool(node.output)
+
+
+def drop_unread_nodes(graph: onnx.GraphProto) -> None:
+    """Remove the nodes whose results reach no output, so that they need no bound."""
+    read, kept = {output.name for output in graph.output}, []
+    for node in reversed(graph.node):
+        if read.intersection(node.output):
+            read.update(list_reads(node))
+            kept.append(node)
+    replace_nodes(graph, kept[::-1])
+
+
+def refuse_mixtures(graph: onnx.GraphProto, suppression: onnx.NodeProto, rows: RowAxes) -> None:
+    """Raise UserError for an operator that can mix used and unused rows."""
+    rows.axes.clear()
+    rows.axes[suppression.output[0]] = 0
     for node in graph.node:
-        if not reached.intersection(node.input):
-            continue
-        one_after_another = node.op_type == "Concat" and get_attribute(node, "axis", 0) == 0
-        if node.op_type not in BY_ROW or one_after_another:
+        if not rows.follow(node):
             label = suppression.name or suppression.output[0]
             refuse(
                 node,
                 f"it reads results of NonMaxSuppression '{label}', whose number of rows is known "
                 "only at run time; end the model before this operator",
             )
-        reached.update(node.output)
 
 
 def expand_suppressions(model: onnx.ModelProto) -> None:

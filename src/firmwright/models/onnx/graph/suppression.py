@@ -36,9 +36,26 @@ def rewrite_suppression(node: onnx.NodeProto, walk: Specializer) -> Nodes:
             f"its boxes are {list(corners)} and its scores are {list(shape)}; expected "
             "[batches, boxes, 4] and [batches, classes, boxes]",
         )
-    most = min(int(walk.constants[limit].reshape(-1)[0]) if limit else 0, shape[2])
-    if most < 1:
-        refuse(node, "max_output_boxes_per_class is 0, so it selects no box; state a larger number")
+    kinds = [str(walk.dtype(name)) for name in (boxes, scores)]
+    if kinds != ["float32"] * 2:
+        refuse(
+            node,
+            f"its boxes are {kinds[0]} and its scores are {kinds[1]}; ONNX defines it for float32: "
+            "cast both to float32",
+        )
+    largest = read_number(node, walk, limit) if limit else 0
+    if largest < 1:
+        refuse(
+            node,
+            f"max_output_boxes_per_class is {largest}, so it selects no box; state a number of 1 "
+            "or more",
+        )
+    if overlap in walk.constants and not 0 <= read_number(node, walk, overlap) <= 1:
+        refuse(
+            node,
+            f"iou_threshold is {read_number(node, walk, overlap)}; ONNX Runtime accepts 0 to 1",
+        )
+    most = min(int(largest), shape[2])
     body = NodeBuilder(node, walk)
     given = (name or body.constant([0], "float32") for name in (overlap, threshold))
     centered = get_attribute(node, "center_point_box", 0)
@@ -50,6 +67,16 @@ def rewrite_suppression(node: onnx.NodeProto, walk: Specializer) -> Nodes:
                          most=most, centered=centered, filtered=int(bool(threshold)))
     )  # fmt: skip
     return body.nodes
+
+
+def read_number(node: onnx.NodeProto, walk: Specializer, name: str) -> float:
+    """Return a constant with one element."""
+    array = walk.constants[name]
+    if array.size != 1:
+        shape = list(array.shape)
+        refuse_inconsistent(node, f"'{name}' has the shape {shape}; expected one element")
+    number: float = array.item()
+    return number
 
 
 SUPPRESSION: dict[str, Rewrite] = {f"{DOMAIN}.NonMaxSuppression": rewrite_suppression}
