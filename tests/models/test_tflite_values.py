@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,6 +110,35 @@ def test_operators_without_a_form_are_rejected(kind: str, reason: str) -> None:
     (case,) = (case for case in DECLARED if case.kind == kind)
     add_declared(builder, case, "float32", np.random.default_rng(1))
     with pytest.raises(UserError, match=rf"{kind} \(tensor 't\d'\) {reason}"):
+        tflite.import_model(builder.build(), "model", {})
+
+
+RANGE_OF_ONE = {"min": 1.0, "max": 1.0, "numBits": 8, "narrowRange": False}
+NARROW = {"min": 0.0, "max": 1.0, "numBits": 8, "narrowRange": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "given", "values", "reason"),
+    [
+        ("FAKE_QUANT", "FakeQuantOptions", (), RANGE_OF_ONE, r"its range is 1.0 to 1.0; min must"),
+        ("FAKE_QUANT", "FakeQuantOptions", (), NARROW, "it has a narrow range, which LiteRT"),
+        ("RANGE", "RangeOptions", (0, 5, 0), {}, "its step is 0; it must be a number"),
+        ("REVERSE_SEQUENCE", "ReverseSequenceOptions", ([2, 2],), {"seqDim": 9, "batchDim": 0},
+         "its axes are seqDim 9 and batchDim 0; expected two axes of 0 to 1"),
+        ("REVERSE_SEQUENCE", "ReverseSequenceOptions", ([2, 2],), {"seqDim": -1, "batchDim": 0},
+         "its axes are seqDim -1 and batchDim 0; expected"),
+    ],
+)  # fmt: skip
+def test_options_that_litert_does_not_compute_are_rejected(
+    kind: str, options: str, given: tuple[Any, ...], values: dict[str, Any], reason: str
+) -> None:
+    builder = ModelBuilder()
+    inputs = [] if kind == "RANGE" else [builder.input((2, 4), "float32", None)]
+    inputs += [builder.constant(np.array(each, "int32")) for each in given]
+    shape, dtype = ((5,), "int32") if kind == "RANGE" else ((2, 4), "float32")
+    result = builder.output(shape, dtype, None)
+    builder.operator(kind, inputs, [result], options, 1, **values)
+    with pytest.raises(UserError, match=rf"{kind} \(tensor 't\d'\): {reason}"):
         tflite.import_model(builder.build(), "model", {})
 
 

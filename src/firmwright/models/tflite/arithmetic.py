@@ -12,7 +12,9 @@ import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
+from firmwright.errors import UserError
 from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.data_movement import has_same_qnn_params, shape_of
 from firmwright.models.tflite.svdf import read_zero_point
 
@@ -126,6 +128,12 @@ def convert_fake_quant(converter: Any, op: Any) -> relax.Expr:
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.FakeQuantOptions)
     low, high = np.float32(options.Min()), np.float32(options.Max())
+    if not low < high:
+        raise UserError(f"its range is {low} to {high}; min must be less than max: {RENEW}")
+    if options.NarrowRange():
+        raise UserError(
+            "it has a narrow range, which LiteRT does not compute: convert the model without it"
+        )
     steps = np.float32((1 << options.NumBits()) - 1)
     scale = (high - low) / steps
     zero = np.floor(np.clip(-low / scale, 0, steps) + np.float32(0.5))

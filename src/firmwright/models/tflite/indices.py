@@ -9,7 +9,9 @@ import tflite
 from tvm import relax, te, tirx
 from tvm.relax.frontend.tflite import tflite_frontend
 
+from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
+from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.data_movement import shape_of
 
 
@@ -182,6 +184,12 @@ def convert_reverse_sequence(converter: Any, op: Any) -> relax.Expr:
     """Convert REVERSE_SEQUENCE, because TVM reverses other elements if a length is short."""
     options = converter._get_builtin_options(op, tflite.ReverseSequenceOptions)
     along, batch = options.SeqDim(), options.BatchDim()
+    rank = len(shape_of(converter, converter.get_input_tensors(op)[0]))
+    if along == batch or not {along, batch} <= set(range(rank)):
+        raise UserError(
+            f"its axes are seqDim {along} and batchDim {batch}; expected two axes of 0 to "
+            f"{rank - 1}: {RENEW}"
+        )
     emit = converter.bb.emit
     data, lengths = (emit(converter.get_tensor_expr(t)) for t in converter.get_input_tensors(op))
     shape = static_shape(data)

@@ -12,6 +12,7 @@ from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
+from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.data_movement import shape_of
 
 
@@ -30,6 +31,8 @@ def convert_range(converter: Any, op: Any) -> relax.Expr:
     start, limit, step = (
         converter.get_tensor_value(t).reshape(()) for t in converter.get_input_tensors(op)
     )
+    if not step:
+        raise UserError(f"its step is 0; it must be a number other than 0: {RENEW}")
     count = max(0, int(np.ceil((float(limit) - float(start)) / float(step))))
     values = np.full(count, step, step.dtype)
     if count:
