@@ -46,6 +46,25 @@ def test_sparse_constants_are_those_of_onnx_runtime(
     np.testing.assert_array_equal(found, [[0, 1, 0], [0, 0, 2]])
 
 
+def test_sparse_constants_in_a_branch_of_a_function() -> None:
+    constant = node("Constant", [], ["c"], sparse_value=make_sparse([1, 5]))
+    inner = [constant, node("Add", ["a", "c"], ["q"])]
+    branch = helper.make_graph(inner, "branch", [], [value("q", [2, 3])])
+    choice = node("If", ["given"], ["b"], then_branch=branch, else_branch=branch)
+    model = graph(
+        [node("f", ["x", "given"], ["y"], domain="own")],
+        [value("x", [2, 3]), value("given", [], onnx.TensorProto.BOOL)],
+        [value("y", [2, 3])],
+    )
+    opsets = [helper.make_opsetid("", 21)]
+    model.functions.append(
+        helper.make_function("own", "f", ["a", "given"], ["b"], [choice], opsets)
+    )
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    _, interface = import_model(model.SerializeToString(), "m.onnx", {})
+    assert [tensor.shape for tensor in interface.outputs] == [(2, 3)]
+
+
 @pytest.mark.parametrize(
     ("sparse", "message"),
     [
@@ -55,6 +74,7 @@ def test_sparse_constants_are_those_of_onnx_runtime(
             make_sparse([1], (2**20, 2**20)),
             r"'(c|few)' has the shape \[1048576, 1048576\]; a dense",
         ),
+        (make_sparse([1], (2**62, 2**62)), r"'(c|few)' has the shape \[4611.*\]; a dense"),
     ],
 )
 @pytest.mark.parametrize("as_node", [False, True])

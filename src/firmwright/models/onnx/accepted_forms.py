@@ -50,7 +50,8 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines, and return notes for the user."""
     if 0 < model.ir_version < SEPARATE_CONSTANTS:
         model.ir_version = SEPARATE_CONSTANTS
-    graphs = list(find_graphs(model.graph))
+    inner = (g for function in model.functions for g in find_inner_graphs(function.node))
+    graphs = [*find_graphs(model.graph), *inner]
     replace_sparse(graphs, [n for body in (*graphs, *model.functions) for n in body.node])
     expand_dialects(model)
     quantizers = expand_quantizers(model)
@@ -77,7 +78,11 @@ def load_evaluable(data: bytes) -> onnx.ModelProto:
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
-    for node in graph.node:
+    yield from find_inner_graphs(graph.node)
+
+
+def find_inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    for node in nodes:
         for attribute in node.attribute:
             single = [attribute.g] if attribute.HasField("g") else []
             for inner in (*single, *attribute.graphs):

@@ -26,6 +26,7 @@ from firmwright.models.graph_order import (
 )
 from firmwright.models.onnx.accepted_forms import find_graphs, state_shapes
 from firmwright.models.onnx.domains import LEAST_INPUTS, MICROSOFT_DOMAIN
+from firmwright.models.onnx.sparse import element_bytes
 from firmwright.models.onnx.subgraphs import find_bad_body, find_bad_branch
 
 T = TypeVar("T")
@@ -162,13 +163,6 @@ def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
             shape = tuple(d.dim_value for d in kind.shape.dim)
             values[value.name] = shape, element_bytes(kind.elem_type)
     return values
-
-
-def element_bytes(kind: int) -> int:
-    try:
-        return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
-    except (KeyError, TypeError, ValueError):
-        return 1
 
 
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:

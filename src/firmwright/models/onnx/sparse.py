@@ -30,18 +30,24 @@ def replace_sparse(graphs: Iterable[onnx.GraphProto], nodes: Iterable[onnx.NodeP
 def make_dense(sparse: onnx.SparseTensorProto, node: str = "") -> onnx.TensorProto:
     """Return the dense tensor. Raises UserError for indices outside of the shape."""
     label = f"the sparse constant '{node or sparse.values.name}'"
+    if prod(sparse.dims) * element_bytes(sparse.values.data_type) >= LARGEST_TENSOR:
+        raise UserError(
+            f"{label} has the shape {list(sparse.dims)}; a dense constant must be smaller than "
+            "2 GiB: export a smaller constant"
+        )
     try:
         onnx.checker.check_sparse_tensor(sparse)
         values, indices = (numpy_helper.to_array(t) for t in (sparse.values, sparse.indices))
     except (onnx.checker.ValidationError, ValueError) as error:
         raise UserError(f"{label}: {first_line(error)}; export the model again") from None
-    size = prod(sparse.dims) * values.dtype.itemsize
-    if size >= LARGEST_TENSOR:
-        raise UserError(
-            f"{label} has the shape {list(sparse.dims)}; a dense constant must be smaller than "
-            "2 GiB: export a smaller constant"
-        )
     array = np.zeros(tuple(sparse.dims), values.dtype)
     place = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), array.shape)
     array.reshape(-1)[place] = values
     return numpy_helper.from_array(array, sparse.values.name)
+
+
+def element_bytes(kind: int) -> int:
+    try:
+        return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
+    except (KeyError, TypeError, ValueError):
+        return 1
