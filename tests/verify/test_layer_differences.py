@@ -115,16 +115,52 @@ class Accumulating(torch.nn.Module):  # type: ignore[misc]
         return self.last * 2
 
 
+class Softmax(torch.nn.Module):  # type: ignore[misc]
+    """A last layer that torch decomposes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.softmax(self.linear(x), -1)
+
+
+class Choice(torch.nn.Module):  # type: ignore[misc]
+    """A condition."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda v: v * 2 + 1, lambda v: v * 3 - 1, (x,))
+
+
+class Casts(torch.nn.Module):  # type: ignore[misc]
+    """Casts, before which torch asserts types."""
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(x.to(torch.int32).to(torch.float32) * 3)
+        return y.to(torch.int32), y + 1
+
+
+ROW = torch.zeros(1, 4)
+
+
 def write_pt2() -> bytes:
     return exported(Accumulating(), torch.zeros(1, 3, 4, 4))
 
 
 @pytest.mark.parametrize(
-    ("kind", "data"),
-    [("tflite", write_tflite()), ("onnx", write_onnx()), ("pt2", write_pt2())],
+    ("kind", "data", "first"),
+    [
+        ("tflite", write_tflite(), "t1"),
+        ("onnx", write_onnx(), "middle"),
+        ("pt2", write_pt2(), "relu"),
+        ("pt2", exported(Softmax(), ROW), "addmm"),
+        ("pt2", exported(Choice(), ROW), "where_self"),
+        ("pt2", exported(Casts(), ROW), "relu"),
+    ],
 )
 def test_every_layer_of_the_firmware_has_a_tensor_of_the_model(
-    tmp_path: Path, kind: str, data: bytes
+    tmp_path: Path, kind: str, data: bytes, first: str
 ) -> None:
     network = observe_layers(lowered(data, kind))
     (given,) = network.interface.inputs
@@ -149,4 +185,4 @@ def test_every_layer_of_the_firmware_has_a_tensor_of_the_model(
     assert find_wrong() == ""
     for name in results:
         results[name] = results[name] + np.array(3, results[name].dtype)
-    assert find_wrong() == {"tflite": "t1", "onnx": "middle", "pt2": "relu"}[kind]
+    assert find_wrong() == first

@@ -121,7 +121,7 @@ class ModelInterface:
     remarks: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     output_tensors: dict[str, str] = field(default_factory=dict)
-    """Maps the names of a TFLite model's outputs, which a signature chooses, to their tensors."""
+    """Maps the names of outputs to their tensors, if a format names outputs and tensors apart."""
     input_c_names: dict[str, str] = field(default_factory=dict)
     output_c_names: dict[str, str] = field(default_factory=dict)
     """Map the names of inputs and outputs to the C names in the recipe."""

@@ -55,7 +55,11 @@ OPERATOR = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
 PICKLED_CLASS = re.compile(r"GLOBAL (\S+)")
 ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
-ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
+ASSERTIONS = (
+    torch.ops.aten._assert_async.default,
+    torch.ops.aten._assert_async.msg,
+    torch.ops.aten._assert_tensor_metadata.default,
+)
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
@@ -79,19 +83,31 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     module = move_states_last(module, states)
     check_calls(module, name)
     own = len(module["main"].params) - len(states)
+    outputs = collect_outputs(module, program, name, len(states))
     interface = ModelInterface(
         format="pt2",
         sha256=hashlib.sha256(data).hexdigest(),
         inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in module["main"].params[:own]),
-        outputs=collect_outputs(module, program, name, len(states)),
+        outputs=outputs,
         operators=tuple(
             Operator(labels.get(n.name, n.name), kind_of(n), (n.name,))
             for n in find_call_nodes(core)
         ),
         states=tuple(states.values()),
         remarks=remarks,
+        output_tensors=find_output_nodes(core, outputs),
     )
     return module, interface
+
+
+def find_output_nodes(
+    core: torch.export.ExportedProgram, outputs: Sequence[Tensor]
+) -> dict[str, str]:
+    """Map the outputs to their nodes, which have other names if torch decomposed an operator."""
+    *_, last = core.graph.nodes
+    nodes = last.args[0][-len(outputs) :]  # states are first
+    pairs = zip(outputs, nodes, strict=True)
+    return {tensor.name: node.name for tensor, node in pairs if isinstance(node, torch.fx.Node)}
 
 
 def simplify(

@@ -34,14 +34,16 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 def name_variables(importer: TorchImporter, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of the operators by the names of their variables."""
-    values = {node: find_item(importer, value) for node, value in importer.env.items()}
-    return {
-        str(value.name): labels[node.name]
-        for node, value in values.items()
-        if node.name in labels
-        and isinstance(value, relax.Var)
-        and not is_source_name(str(value.name))  # the name of an input remains
-    }
+    names: dict[str, str] = {}
+    for node, value in importer.env.items():
+        found = find_item(importer, value)
+        if (
+            node.name in labels
+            and isinstance(found, relax.Var)
+            and not is_source_name(str(found.name))  # the name of an input remains
+        ):
+            names.setdefault(str(found.name), labels[node.name])  # later nodes return it unchanged
+    return names
 
 
 def find_item(importer: TorchImporter, value: Any) -> Any:
