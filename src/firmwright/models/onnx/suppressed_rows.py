@@ -21,7 +21,7 @@ from firmwright.models.onnx.graph.specialize import list_reads
 ELEMENTWISE = frozenset(
     """
     Abs Add And Cast Ceil Clip DequantizeLinear Div Equal Exp Floor Greater GreaterOrEqual Identity
-    Less LessOrEqual Max Min Mul Neg Not Or QuantizeLinear Round Sigmoid Sqrt Sub Where
+    Less LessOrEqual Max Min Mul Neg Not Or QuantizeLinear Round Sigmoid Sqrt Sub
     """.split()
 )
 
