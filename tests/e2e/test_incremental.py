@@ -341,8 +341,9 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
 def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
     from firmwright.cli import VARIABLES
     from firmwright.pipeline import command_line
+    from firmwright.pipeline.profile import LOG
 
-    single = command_line.LOG, command_line.SCHEDULER, command_line.UPDATE
+    single = LOG, command_line.SCHEDULER, command_line.UPDATE
     assert {"recipe", *command_line.SWITCHES, *single, *VARIABLES} == set(command_line.VARIABLES)
 
 
