@@ -72,6 +72,15 @@ class _Key:
     required: bool
 
 
+_PAGE_PATH = re.compile(r"docs/(howto|reference)/([a-z-]+)\.md")
+"""The path of a page in a description. The pages of this module link such a page."""
+
+
+def link_pages(text: str) -> str:
+    """Return a text for `docs/reference` with links in place of the paths of pages."""
+    return _PAGE_PATH.sub(r"[\2](../\1/\2.md)", text)
+
+
 def render_recipe_page() -> str:
     import yaml
 
@@ -80,7 +89,7 @@ def render_recipe_page() -> str:
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
         overrides=_describe_overrides(),
-        keys=_format_keys(schema, 2),
+        keys=link_pages(_format_keys(schema, 2)),
     )
 
 
@@ -89,7 +98,7 @@ def render_description_files() -> str:
     for name, kind in _KINDS.items():
         schema = read_schema(f"{name}.schema.json")
         parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_keys(schema, 3)}"]
-    return "\n".join(parts)
+    return link_pages("\n".join(parts))
 
 
 def _format_keys(schema: Schema, level: int) -> str:
