@@ -35,7 +35,7 @@ from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, Tor
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
-from firmwright.models.pytorch.labels import label_nodes, name_results, name_variables
+from firmwright.models.pytorch.labels import label_nodes, name_variables
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
@@ -79,7 +79,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         raise
     check_results(importer, name)
     module = rename_variables(module, name_variables(importer, labels))
-    module = name_results(bind_shapes(module, shapes, name), core, labels)
+    module = bind_shapes(module, shapes, name)
     module = move_states_last(module, states)
     check_calls(module, name)
     own = len(module["main"].params) - len(states)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import tvm
 from tvm import relax
 
-from firmwright.ir.relax import find_outputs, main_bindings, rename_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.pytorch.nodes import find_call_nodes
@@ -54,22 +52,3 @@ def find_item(importer: TorchImporter, value: Any) -> Any:
         return value
     whole = builder.lookup_binding(bound.tuple_value)
     return whole.fields[bound.index] if isinstance(whole, relax.Tuple) else value
-
-
-def name_results(
-    module: tvm.IRModule, program: torch.export.ExportedProgram, labels: Mapping[str, str]
-) -> tvm.IRModule:
-    """Name the results of ``main`` after their operators, because TVM names them again."""
-    *_, last = program.graph.nodes
-    results, _ = find_outputs(module["main"], main_bindings(module))
-    pairs = zip(last.args[0], results, strict=True)
-    return rename_variables(
-        module,
-        {
-            str(value.name): labels[node.name]
-            for node, value in pairs
-            if isinstance(node, torch.fx.Node)
-            and node.name in labels
-            and not is_source_name(str(value.name))
-        },
-    )
