@@ -39,10 +39,10 @@ def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path, are
     assert subprocess.check_output([tmp_path / "check"]) == b"network: right\n"
 
 
-def test_a_network_with_a_driver_is_rejected_before_it_is_compiled(tmp_path: Path) -> None:
+def test_a_driver_of_a_board_is_rejected_before_any_stage_runs(tmp_path: Path) -> None:
     repository = repository_of_example("diana", tmp_path)
     words = ("export", "two_convs.yaml", "--target", "soma_dory, c", "--platform", "diana")
     done = repository.firmwright(*words, "--as", "cmake")
     assert done.returncode == 1
-    assert "command line: export: soma_dory runs a part of the network; its driver" in done.stderr
-    assert ran(done.stdout)[-1] == "plan"
+    assert "command line: export: the driver of soma_dory belongs to the board" in done.stderr
+    assert not ran(done.stdout)

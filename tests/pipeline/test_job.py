@@ -66,3 +66,13 @@ def test_a_comparison_needs_an_emulator(tmp_path: Path) -> None:
 def test_a_platform_without_emulators_lists_none(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError, match=r"'diana-chip' does not list .*; it lists: none"):
         load("platform: diana-chip\nrun: {emulator: unicorn}\n", tmp_path)
+
+
+@pytest.mark.parametrize("platform", ["diana", "diana-chip"])
+def test_an_export_without_a_driver_is_rejected_before_any_stage_runs(
+    tmp_path: Path, platform: str
+) -> None:
+    text = f"platform: {platform}\ntarget: soma_dory, c\nexport: cmake\n"
+    with pytest.raises(DiagnosticError, match=f"r.yaml:4:9: .*driver .* the board {platform}, "):
+        load(text, tmp_path)
+    load(text.replace("soma_dory, c", "c"), tmp_path)

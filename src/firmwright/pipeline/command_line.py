@@ -46,7 +46,7 @@ from firmwright.tvm_import import check_versions
 from .budget import check_measurable
 from .build_root import prepare_build_root
 from .code_digest import CODE_FOLDERS, code_digest
-from .devices import load_custom_targets
+from .devices import find_unpackaged_drivers, load_custom_targets
 from .idle_keys import list_idle_arguments, list_idle_keys
 from .job import Job, find_toolchain
 from .key_errors import read_overrides
@@ -344,11 +344,13 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError if a build system does not support the platform's core."""
-    errors = find_unfit_exports(recipe.export.to if recipe.export else (), platform)
-    diagnostics = [recipe.make_diagnostic(("export",), error) for error in errors]
-    if diagnostics:
-        raise DiagnosticError(diagnostics)
+    """Raise DiagnosticError if a build system does not support the core, or a device's driver."""
+    if recipe.export is None:
+        return
+    unfit = find_unfit_exports(recipe.export.to, platform)
+    errors = [*unfit, *find_unpackaged_drivers(recipe, platform)]
+    if errors:
+        raise DiagnosticError(recipe.make_diagnostic(("export",), error) for error in errors)
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
 from firmwright.plugins import list_tflite_vendors
+from firmwright.project.files import list_portable_drivers, list_templates
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
 from firmwright.targets.load import load_target
+from firmwright.toolchain import Platform
 
 SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 
@@ -56,6 +58,24 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
     own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
     installed = {n: t.module.parent / "templates" for n, t in find_installed_devices(recipe)}
     return own | installed
+
+
+def find_driven(names: Iterable[str], recipe: Recipe, platform: Platform) -> list[str]:
+    """Return the devices that need the board's code, in the order of ``names``."""
+    own = tuple(template_folders(recipe).values())
+    board, known = platform.board, platform.accelerators
+    return [name for name in names if name in known or list_templates(f"{name}/{board}", own)]
+
+
+def find_unpackaged_drivers(recipe: Recipe, platform: Platform) -> Iterator[str]:
+    """Yield an error for each device of the target whose driver depends on the board."""
+    own = tuple(template_folders(recipe).values())
+    for name in find_driven((device.name for device in recipe.target), recipe, platform):
+        if not list_portable_drivers(name, own):
+            yield (
+                f"the driver of {name} belongs to the board {platform.board}, and packages contain "
+                "no board; export with `target: c`"
+            )
 
 
 def device_files(recipe: Recipe) -> list[Path]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.devices import template_folders
+from firmwright.pipeline.devices import find_driven
 from firmwright.pipeline.job import Job
 from firmwright.planning import Plan, make_plan
-from firmwright.project.files import list_templates
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.network import Network
 
 
 def find_driven_devices(job: Job) -> list[str]:
     """Return the devices that run a part of the network and need the board's code."""
-    own = tuple(template_folders(job.recipe).values())
     used = sorted({region.device for region in artifacts.PARTITION.read(job).regions})
-    board, accelerators = job.platform.board, job.platform.accelerators
-    return [d for d in used if d in accelerators or list_templates(f"{d}/{board}", own)]
+    return find_driven(used, job.recipe, job.platform)
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:

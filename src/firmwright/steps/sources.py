@@ -17,7 +17,6 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.constants import are_large
-from firmwright.project.files import list_portable_drivers
 from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_slot
@@ -70,15 +69,8 @@ def refuse_shared_devices(job: Job) -> None:
         )
 
 
-def refuse_export(job: Job, plan: Plan) -> None:
-    """Raise UserError if a network needs more than the files of a package."""
-    own = tuple(template_folders(job.recipe).values())
-    for device in find_driven_devices(job):
-        if not list_portable_drivers(device, own):
-            raise UserError(
-                f"{device} runs a part of the network; its driver belongs to the board "
-                f"{job.platform.board}, which no package contains; export with `target: c`"
-            )
+def refuse_second_arena(job: Job, plan: Plan) -> None:
+    """Raise UserError if a package's network would need a second arena of the caller."""
     if job.recipe.arena == "caller" and plan.other_arenas:
         raise UserError(
             f"packages pass one arena, but this network has a second arena in "
@@ -98,7 +90,7 @@ def read_whole_network(job: Job) -> Network:
     network, slot = read_network(job, PLAN.read(job)), find_slot(job)
     if job.recipe.export and job.origin is None:  # the network of a comparison is not exported
         with error_at_key(job.recipe, ("export",)):
-            refuse_export(job, network.plan)
+            refuse_second_arena(job, network.plan)
     if slot:
         with error_at_key(job.recipe, ("slot",)):
             refuse_slot(slot, job.build, network.plan.arena_bytes)
