@@ -29,6 +29,13 @@ def any_buffers(draw: st.DrawFn) -> list[Buffer]:
     return buffers
 
 
+def test_a_later_small_buffer_keeps_the_size_of_the_arena() -> None:
+    arena = Arena()
+    arena.add(Buffer("large", 4096, 0, 0))
+    arena.add(Buffer("small", 1, 1, 1))
+    assert arena.bytes == 4096
+
+
 @given(any_buffers())
 def test_no_two_that_live_together_overlap(buffers: list[Buffer]) -> None:
     placed = place_buffers(buffers)
