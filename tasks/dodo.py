@@ -27,7 +27,7 @@ from firmwright.pipeline.recipe_arguments import (
     name_build,
     read_platforms,
 )
-from firmwright.pipeline.workers import use_own_runners
+from firmwright.pipeline.workers import install_runners
 from firmwright.process import catch_signals
 from firmwright.terminal.guard import guard_output
 from firmwright.terminal.reporter import StageReporter
@@ -167,7 +167,7 @@ gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])
 catch_signals("; finished stages are kept")
-use_own_runners()
+install_runners()
 
 try:
     prepare_build_root()

@@ -15,8 +15,8 @@ from firmwright.pipeline.stage import ALL, Stage
 
 def templates(job: Job) -> list[str]:
     folders = [f"exports/{name}" for name in require(job.recipe.export).to]
-    own = [f"{folder}/{files}" for folder in folders for files in ("export.yaml", "**/*.j2")]
-    return ["exports/*.j2", *own]
+    chosen = [f"{folder}/{files}" for folder in folders for files in ("export.yaml", "**/*.j2")]
+    return ["exports/*.j2", *chosen]
 
 
 STAGE = Stage(

@@ -29,7 +29,7 @@ from firmwright.pipeline.profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, W
 from firmwright.pipeline.recipe_arguments import begin_log, enter_repository, find_recipes
 from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
-from firmwright.task_options import OWN_OPTIONS
+from firmwright.task_options import COMMAND_OPTIONS
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import end_with_reader, guard_output
 
@@ -72,9 +72,9 @@ def make_parser() -> argparse.ArgumentParser:
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
-        own = command.add_mutually_exclusive_group() if name == "lock" else command
-        for flags, settings in OWN_OPTIONS.get(name, {}).items():
-            own.add_argument(*flags, **settings)
+        parent = command.add_mutually_exclusive_group() if name == "lock" else command
+        for flags, settings in COMMAND_OPTIONS.get(name, {}).items():
+            parent.add_argument(*flags, **settings)
     first_commands.add_commands(commands)
     bundle_parsers.add_commands(commands)
     fleet_command.add_commands(commands)
@@ -213,10 +213,10 @@ def watch_recipes(options: argparse.Namespace) -> int:
         return run_tasks(dodo, given)
 
     def list_paths() -> Iterator[str]:
-        from firmwright.pipeline.snapshot_files import list_own_files
+        from firmwright.pipeline.snapshot_files import list_job_files
         from firmwright.tasks import dodo
 
-        return (str(path) for job in dodo.get_jobs() for path in list_own_files(job))
+        return (str(path) for job in dodo.get_jobs() for path in list_job_files(job))
 
     return watch(build, list_paths, [str(file) for each in recipes for file in list_chain(each)])
 

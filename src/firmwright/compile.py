@@ -175,8 +175,8 @@ def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegio
     tensors = dict(zip(*ports, strict=True))
 
     def rename(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
-        own = {p.tensor: p.tensor.replace(first.name, region.name, 1) for p in parameters}
-        return tuple(replace(p, tensor=(own | tensors)[p.tensor]) for p in parameters)
+        renamed = {p.tensor: p.tensor.replace(first.name, region.name, 1) for p in parameters}
+        return tuple(replace(p, tensor=(renamed | tensors)[p.tensor]) for p in parameters)
 
     return LoweredRegion(
         replace(
@@ -202,11 +202,11 @@ def share_weights(
     kernels, weights = [], {}
     names: dict[tuple[str, str, bytes], str] = {}
     for device, region in lowered:
-        own = {}
+        stored = {}
         for name, array in region.weights.items():
             digest = hashlib.sha256(array.tobytes()).digest()
-            own[name] = names.setdefault((device, array.dtype.str, digest), name)
-            weights[own[name]] = array
-        parameters = (replace(p, tensor=own[p.tensor]) for p in region.kernel.weights)
+            stored[name] = names.setdefault((device, array.dtype.str, digest), name)
+            weights[stored[name]] = array
+        parameters = (replace(p, tensor=stored[p.tensor]) for p in region.kernel.weights)
         kernels.append(replace(region.kernel, weights=tuple(parameters)))
     return Kernels(tuple(kernels)), weights

@@ -159,7 +159,7 @@ def remove_folder(folder: Path) -> None:
     Raises UserError before any removal if the folder has foreign files.
     """
     refuse_foreign_files(folder)
-    remove_own_files(folder)
+    remove_created_files(folder)
 
 
 def refuse_foreign_files(folder: Path) -> None:
@@ -181,14 +181,14 @@ def list_foreign_files(folder: Path) -> list[str]:
     return [name for name in files if not ({name, ALL} & listed) and not is_cut(folder, name)]
 
 
-def remove_own_files(folder: Path) -> None:
+def remove_created_files(folder: Path) -> None:
     """Remove the files that builds wrote to a folder, and the folders that become empty."""
     if folder.is_symlink() or not folder.is_dir():
         return
     foreign = set(list_foreign_files(folder))
-    own = [name for name in list_files(folder) if name not in foreign]
+    created = [name for name in list_files(folder) if name not in foreign]
     with suppress(OSError):  # the file belongs to another user, or is already removed
-        for name in sorted(own, key=lambda name: name == INDEX_FILE):
+        for name in sorted(created, key=lambda name: name == INDEX_FILE):
             (folder / name).unlink(missing_ok=True)
         for parent, _, _ in os.walk(folder, topdown=False):
             with suppress(OSError):

@@ -33,7 +33,7 @@ BUILD_OPTIONS: Options = {
     ("--why",): {"action": "store_true", "help": "print why each stage runs"},
     ("-q", "--quiet"): {"action": "store_true", "help": "print errors only"},
 }
-OWN_OPTIONS: dict[str, Options] = {
+COMMAND_OPTIONS: dict[str, Options] = {
     "build": {
         **BUILD_OPTIONS,
         ("--dry-run",): {

@@ -12,7 +12,7 @@ from firmwright.pipeline.artifacts import KEPT_REGIONS, LOWERED, PARTITION
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.task import execute, list_own_inputs
+from firmwright.pipeline.task import execute, list_inputs
 from firmwright.recipe import load_recipe
 from firmwright.steps.kernels import digest_regions, read_kept
 from firmwright.tasks.pipeline import PIPELINE
@@ -53,7 +53,7 @@ def run_stages(folder: Path, root: str, *stages: str) -> Job:
     job = make_job(recipe, {}, folder / root, PIPELINE, alone=True)
     for name in stages:
         stage = job.stages[name]
-        execute(job, stage, UpToDateCheck({}, list), list_own_inputs(job, stage))
+        execute(job, stage, UpToDateCheck({}, list), list_inputs(job, stage))
     return job
 
 

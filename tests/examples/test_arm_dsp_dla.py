@@ -267,7 +267,7 @@ def test_a_choice_by_cost_never_costs_more_than_the_order(platform: str, target:
     names = target.removesuffix(", c").split(", ")
     own = {n: load_custom_target(n, f"{n}:{n.upper()}", EXAMPLE) for n in names}
     chip = load_platform(f"{platform}.yaml", EXAMPLE)
-    mix = load_mix(parse_target(target), chip, "onnx", own=own)
+    mix = load_mix(parse_target(target), chip, "onnx", custom=own)
     detector = runpy.run_path(str(EXAMPLE / "network.py"))["detector"]()
     module, interface = import_model(portable_json(detector), "detector", {})
     module = canonicalize(module)

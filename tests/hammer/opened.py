@@ -158,7 +158,7 @@ def classify(path: str, declared: Mapping[str, Collection[str]]) -> str:
     An undeclared file of a Python package is returned as the name of the package.
     """
     known = path in declared["files"] or path.startswith(tuple(declared["folders"]))
-    if known or not Path(path).is_file() or is_own_file(path) or is_standard(path):
+    if known or not Path(path).is_file() or is_custom_file(path) or is_standard(path):
         return ""
     package = find_package(path)
     if package is not None:
@@ -167,7 +167,7 @@ def classify(path: str, declared: Mapping[str, Collection[str]]) -> str:
     return "" if any(fnmatch(path, pattern) for pattern in SYSTEM_FILES) else path
 
 
-def is_own_file(path: str) -> bool:
+def is_custom_file(path: str) -> bool:
     """Return whether a file is firmwright's code or description, in its cache or in a mirror.
 
     One digest covers all of the code, the values that stages declare cover descriptions, and the
@@ -225,17 +225,17 @@ def read_owners() -> dict[str, str]:
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     """Return the files, result folders and packages that builds declare."""
     from firmwright.pipeline.code_digest import find_templates
-    from firmwright.pipeline.snapshot_files import list_own_files
-    from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
+    from firmwright.pipeline.snapshot_files import list_job_files
+    from firmwright.pipeline.task import find_deciding_packages, list_inputs
 
     jobs = load_all_jobs(arguments)
     files: set[str] = set()
     packages = {*find_deciding_packages()}
     for job in jobs:
         stages = [stage for stage in job.stages.values() if job.has_stage(stage.name)]
-        files.update(path for stage in stages for path in list_own_inputs(job, stage))
+        files.update(path for stage in stages for path in list_inputs(job, stage))
         files.update(path for s in stages for path in find_templates(tuple(s.templates(job))))
-        files.update(map(str, list_own_files(job)))
+        files.update(map(str, list_job_files(job)))
         packages |= job.packages
     real = {os.path.realpath(path) for path in files}
     return {

@@ -15,8 +15,8 @@ from firmwright.created_folders import (
     list_foreign_files,
     read_owner,
     release_folder,
+    remove_created_files,
     remove_folder,
-    remove_own_files,
 )
 from firmwright.errors import UserError
 
@@ -45,7 +45,7 @@ def test_results_with_a_foreign_file_are_kept(results: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"no build of this version wrote {name}; move it"):
         remove_folder(results)
     assert (results / "a").exists()
-    remove_own_files(results)
+    remove_created_files(results)
     assert list_foreign_files(results) == [name]
     assert (results / name).read_text() == "mine"
 
@@ -55,7 +55,7 @@ def test_without_an_index_of_ours_all_files_are_foreign(tmp_path: Path, index: s
     (tmp_path / "a").write_text("mine")
     if index is not None:
         (tmp_path / INDEX_FILE).write_text(index)
-    remove_own_files(tmp_path)
+    remove_created_files(tmp_path)
     assert (tmp_path / "a").read_text() == "mine"
 
 
@@ -64,7 +64,7 @@ def test_a_link_in_the_place_of_results_is_kept(results: Path, tmp_path: Path) -
     link.symlink_to(results)
     with pytest.raises(UserError, match="wrote this; move it"):
         remove_folder(link)
-    remove_own_files(link)
+    remove_created_files(link)
     assert link.is_symlink()
     assert (results / "a").exists()
 
@@ -74,7 +74,7 @@ def test_an_index_names_no_file_outside_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / INDEX_FILE).write_text('{"files": {"../precious": ""}}')
-    remove_own_files(folder)
+    remove_created_files(folder)
     assert not folder.exists()
     assert (tmp_path / "precious").read_text() == "mine"
 

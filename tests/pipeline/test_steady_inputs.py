@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
-from firmwright.pipeline.workers import use_own_runners
+from firmwright.pipeline.workers import install_runners
 
 class Title:
     """Of a stage, as the task file gives each."""
@@ -33,7 +33,7 @@ def task_read():
         more = {"task_dep": needs, "file_dep": files, "title": Title()}
         yield {"name": name, "actions": [(edit, [name])], **more}
 
-use_own_runners()
+install_runners()
 sys.exit(DoitMain(ModuleTaskLoader({"task_read": task_read})).run(["run", *sys.argv[2:]]))
 '''
 

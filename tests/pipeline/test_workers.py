@@ -20,7 +20,7 @@ import os, sys, time
 from pathlib import Path
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
-from firmwright.pipeline.workers import use_own_runners
+from firmwright.pipeline.workers import install_runners
 
 def stay(name):
     Path(name, "new").write_text(str(os.getpid()))
@@ -31,7 +31,7 @@ def task_stay():
     for name in "ab":
         yield {"name": name, "actions": [(stay, [name])]}
 
-use_own_runners()
+install_runners()
 sys.exit(DoitMain(ModuleTaskLoader({"task_stay": task_stay})).run(["run", "-n", "2"]))
 """
 

@@ -24,7 +24,7 @@ def timeline(*layers: Layer) -> Timeline:
 
 def rows(own: Timeline, other: Timeline) -> list[tuple[str, int, int]]:
     compared = compare_timelines(own, "npu, c", other, "c").layers
-    return [("".join(row.sources), row.own.total, row.other.total) for row in compared]
+    return [("".join(row.sources), row.base.total, row.other.total) for row in compared]
 
 
 def test_layers_that_compute_the_same_share_a_row() -> None:
@@ -33,9 +33,9 @@ def test_layers_that_compute_the_same_share_a_row() -> None:
     compared = compare_timelines(own, "npu, c", other, "c")
     assert rows(own, other) == [("ab", 100, 1000), ("c", 70, 70), ("", 5, 7)]
     first = compared.layers[0]
-    assert (first.devices, first.own.modelled, first.own.counted) == (("npu",), 90, 10)
+    assert (first.devices, first.base.modelled, first.base.counted) == (("npu",), 90, 10)
     assert [row.speed_up for row in compared.layers] == [10.0, 1.0, 1.4]
-    assert (compared.total.own.total, compared.total.other.total) == (175, 1077)
+    assert (compared.total.base.total, compared.total.other.total) == (175, 1077)
 
 
 def test_a_layer_without_a_name_belongs_to_the_one_after_it() -> None:

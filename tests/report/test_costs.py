@@ -105,7 +105,7 @@ def test_both_mappings_side_by_side() -> None:
     found = compare_costs(own, mixes[0], other, mixes[1], TIMING.unverified)
     assert [row.sources for row in found.layers] == [("conv",), ("table",), ("dense",), ()]
     assert (found.layers[1].devices, found.layers[1].other_devices) == (("c",), ("c7x",))
-    assert found.total.own == Cost(4, 4000, 24.2, 1000)
+    assert found.total.base == Cost(4, 4000, 24.2, 1000)
     assert found.total.other == Cost(2, 2000, 18.2, 500)
     assert found.origin == "modelled, not measured"
     lines = [line.split() for line in format_costs(found).splitlines()]
@@ -118,7 +118,7 @@ def test_branches_grouped_otherwise_share_a_row() -> None:
     layer = LayerEstimate("x", "c", ("a", "b"), Cost(0, 0, 5, 0))
     parts = [replace(layer, sources=(s,)) for s in "ab"]
     (row,) = compare_costs([layer], "c", parts, "c", ()).layers
-    assert (row.own.work_us, row.other.work_us) == (5, 10)
+    assert (row.base.work_us, row.other.work_us) == (5, 10)
 
 
 @pytest.mark.parametrize("name", [n for n in platform_names() if load_platform(n).timing])

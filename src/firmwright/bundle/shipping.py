@@ -110,9 +110,9 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     if path.exists() and read_capped(path) != content:
         raise UserError(f"{path}: differs from the bundle of {reference}; remove this file")
     envelope = envelope_path(path)
-    own = split_envelope(replace(bundle, path=path), envelope) if envelope.exists() else {}
+    envelopes = split_envelope(replace(bundle, path=path), envelope) if envelope.exists() else {}
     signatures, others = get_signatures(registry, bundle, described)
-    joined = join_envelopes([*own.values(), *signatures], str(reference))
+    joined = join_envelopes([*envelopes.values(), *signatures], str(reference))
     write_whole(path, content)
     yield f"wrote {path}, sha256 {bundle.sha256}"
     yield from (f"ignored: {digest}, a statement about another bundle" for digest in others)

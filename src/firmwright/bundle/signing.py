@@ -59,11 +59,11 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
 
     signer = CryptoSigner(load_private_key(pem))
     if envelope.exists():
-        return read_own_envelope(bundle, envelope), signer
+        return check_envelope(bundle, envelope), signer
     return make_envelope(encode_statement(make_statement(bundle)), {}), signer
 
 
-def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
+def check_envelope(bundle: Bundle, path: Path) -> Envelope:
     """Return the envelope of a bundle.
 
     Raises UntrustedBundleError if the envelope belongs to another bundle.
@@ -78,7 +78,7 @@ def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
 
 def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
     """Map the id of each key to a separate envelope with the key's signature."""
-    found = read_own_envelope(bundle, path)
+    found = check_envelope(bundle, path)
     return {
         key: encode_envelope(make_envelope(found.payload, {key: signature}))
         for key, signature in sorted(found.signatures.items())

@@ -71,7 +71,7 @@ def list_reserved_names() -> frozenset[str]:
 
 def find_unknown_functions(called: Iterable[str]) -> list[str]:
     """Return, sorted, the called functions that neither <math.h> nor the project defines."""
-    own = MATH_MACROS.union(*functions_by_header().values())
+    supported = MATH_MACROS.union(*functions_by_header().values())
     return sorted(
-        f for f in called if not {f, f.removesuffix("f")} & MATH_FUNCTIONS and f not in own
+        f for f in called if not {f, f.removesuffix("f")} & MATH_FUNCTIONS and f not in supported
     )

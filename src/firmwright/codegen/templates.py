@@ -73,13 +73,13 @@ def template_folder() -> Traversable:
     return files("firmwright.templates")
 
 
-def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
+def find_templates(name: str, roots: Sequence[Path] = ()) -> list[Traversable]:
     """Return each template or folder of templates with this name, e.g. ``network``.
 
-    ``own`` lists further folders to search.
+    ``roots`` lists further folders to search.
     """
     parts = name.split("/")
-    paths = [root.joinpath(*parts) for root in (template_folder(), *own)]
+    paths = [root.joinpath(*parts) for root in (template_folder(), *roots)]
     return [path for path in paths if path.is_file() or path.is_dir()]
 
 
@@ -127,7 +127,7 @@ def new_environment(
 
 
 @cache
-def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
+def make_environment(roots: tuple[Path, ...] = ()) -> jinja2.Environment:
     """Return the environment of all templates, which parses each template once.
 
     An undefined name is an error.
@@ -138,7 +138,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 
     def text(name: str) -> str | None:
-        paths = find_templates(name, own)
+        paths = find_templates(name, roots)
         return paths[0].read_text(encoding="utf-8") if paths else None
 
     env = new_environment(text)

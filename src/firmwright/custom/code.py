@@ -134,11 +134,11 @@ def explain_error(error: BaseException, reference: str, folder: Path) -> str:
             f"{format_path(error.filename, root, folder)}:{error.lineno}: {error.msg} ({reference})"
         )
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename.startswith(root + os.sep)]
+    user_frames = [f for f in frames if f.filename.startswith(root + os.sep)]
     others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
-    if not own + others:
+    if not user_frames + others:
         return f"{locate_definition(reference, folder)}: {what} ({reference})"
-    frame = (own or others)[-1]
+    frame = (user_frames or others)[-1]
     return f"{format_path(frame.filename, root, folder)}:{frame.lineno}: {what} ({reference})"
 
 

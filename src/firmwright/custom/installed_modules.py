@@ -21,7 +21,7 @@ from pathlib import Path
 MAX_FILES = 300
 """The maximum number of files of a package that is listed by its files."""
 
-OWN_PACKAGES = {
+KNOWN_PACKAGES = {
     "PIL": "pillow",
     "ai_edge_litert": "ai-edge-litert",
     "numpy": "numpy",
@@ -64,8 +64,8 @@ def find_installed(modules: Iterable[str]) -> InstalledCode:
         if name in seen:
             continue
         seen.add(name)
-        if name in OWN_PACKAGES:
-            packages.add(OWN_PACKAGES[name])
+        if name in KNOWN_PACKAGES:
+            packages.add(KNOWN_PACKAGES[name])
             continue
         for location in find_locations(name):
             found = list_files(location)

@@ -53,11 +53,13 @@ def record_reads() -> Iterator[set[str]]:
 
 
 @contextmanager
-def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
+def guard_reads(
+    folder: Path, known: Iterable[str | Path], outdirs: Iterable[Path]
+) -> Iterator[None]:
     """Raise UserError if custom code of the block reads a file that is not an input of its stage.
 
     Only files of the recipe's ``folder`` are checked. Files in ``known`` are allowed. Files in the
-    folders ``own``, which firmwright itself writes, are also allowed.
+    folders ``outdirs``, which firmwright itself writes, are also allowed.
     """
     opened: set[str] = set()
     GUARDED.append(opened)
@@ -65,7 +67,7 @@ def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) 
         yield
     finally:
         GUARDED.pop()
-    names = list_unknown(opened, folder, known, own)
+    names = list_unknown(opened, folder, known, outdirs)
     if names:
         listed = ", ".join(names)
         raise UserError(
@@ -75,12 +77,12 @@ def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) 
 
 
 def list_unknown(
-    opened: Collection[str], folder: Path, known: Iterable[str | Path], own: Iterable[Path] = ()
+    opened: Collection[str], folder: Path, known: Iterable[str | Path], outdirs: Iterable[Path] = ()
 ) -> list[str]:
     """Return the names of the ``opened`` files of ``folder`` that are not ``known``."""
     root = os.path.realpath(folder)
     allowed = {os.path.realpath(path) for path in known}
-    without = (*OURS, *(os.path.realpath(path) for path in own))
+    without = (*OURS, *(os.path.realpath(path) for path in outdirs))
     inside = [path for path in sorted(opened) if is_recipe_file(path, root) and path not in allowed]
     return [
         Path(path).relative_to(root).as_posix()

@@ -20,8 +20,8 @@ def list_source_files(module: str, folder: Path) -> list[Path]:
     The sorted files in ``folder`` are first. The files of installed modules follow. Imports inside
     functions count.
     """
-    own, installed = trace_imports(module, folder)
-    return [*own, *find_installed(installed).files]
+    imported, installed = trace_imports(module, folder)
+    return [*imported, *find_installed(installed).files]
 
 
 def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:

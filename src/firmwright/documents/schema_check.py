@@ -137,11 +137,11 @@ def _show_example(name: str, properties: Properties) -> str:
 def _format_error(error: Any, schema: Schema) -> str:
     rule, limit = error.validator, error.validator_value
     found = f"found {describe(error.instance)}"
-    own = schema.get("errorMessage")
+    problem = schema.get("errorMessage")
     if rule == "pattern":
-        own = schema.get("patternErrorMessage", own)
-    if own:
-        return f"{own}; {found}"
+        problem = schema.get("patternErrorMessage", problem)
+    if problem:
+        return f"{problem}; {found}"
     if rule == "enum":
         hint = did_you_mean(str(error.instance), map(str, limit))
         return f"unknown value {quote(str(error.instance))}{hint}"

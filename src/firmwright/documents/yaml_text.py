@@ -175,13 +175,13 @@ class _Builder:
             return node.value
 
     def _build_mapping(self, node: Any, pointer: Pointer) -> dict[str, Any]:
-        inherited, own = self._merge_pairs(node, pointer, len(pointer))
+        inherited, direct = self._merge_pairs(node, pointer, len(pointer))
         chosen: dict[str, tuple[Any, Any]] = {}
         for key, value in inherited:
             if self._is_text(key, pointer):
                 chosen[key.value] = key, value
         first: dict[str, Any] = {}
-        for key, value in own:
+        for key, value in direct:
             if not self._is_text(key, pointer):
                 continue
             if key.value in first:
@@ -200,10 +200,10 @@ class _Builder:
         """Return the pairs of merge keys (``<<``), strongest last, and the direct pairs."""
         self._count(node, depth)
         inherited: list[Any] = []
-        own: list[Any] = []
+        direct: list[Any] = []
         for key, value in node.value:
             if key.tag != _MERGE:
-                own.append((key, value))
+                direct.append((key, value))
                 continue
             sources = value.value if value.id == "sequence" else [value]
             for source in reversed(sources):
@@ -213,7 +213,7 @@ class _Builder:
                 else:
                     message = "a merge key (<<) needs a mapping or a list of mappings"
                     self._report(key, pointer, message)
-        return inherited, own
+        return inherited, direct
 
     def _is_text(self, key: Any, pointer: Pointer) -> bool:
         if key.id == "scalar" and _SCALARS.get(key.tag) is _parse_text:

@@ -156,7 +156,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
         from firmwright.tasks.pipeline import PIPELINE
 
         import_stages(PIPELINE)
-        warm.read_own_files()
+        warm.read_fixed_files()
         memory = Memory(warm.report_learned, warm.learn_report)
         with TemporaryDirectory(prefix="firmwright-results-") as results:
             share_results(Path(results))

@@ -60,7 +60,7 @@ DEFAULT_CONSTANT_NAMES = {
 A key is the dtype, and True if the constant has several long axes.
 """
 
-OWN_STRATEGIES = (
+BUILTIN_STRATEGIES = (
     Strategy("relax.topk", topk),
     Strategy("relax.sort", sort),
     Strategy("relax.argsort", argsort),
@@ -99,7 +99,7 @@ def lower_region(
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
-        legalization = Legalization((*strategies, *OWN_STRATEGIES))
+        legalization = Legalization((*strategies, *BUILTIN_STRATEGIES))
         module = legalization.apply(module)
         refuse_unlowered(module[region.name])
         module, constants = lift_constants(module, region.name)

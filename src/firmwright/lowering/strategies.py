@@ -70,14 +70,14 @@ class Legalization:
             raise self.errors[0]
         return legalized
 
-    def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
-        """Return the first schedule of the region's strategies, by default ``own``.
+    def choose_scheduler(self, scheduler: Scheduler, finish: Scheduler) -> Scheduler:
+        """Return the first schedule of the region's strategies, by default ``scheduler``.
 
         ``finish`` receives the loops of the strategy's schedule. Call this method after
         :meth:`apply`.
         """
         if not self.schedules:
-            return own
+            return scheduler
 
         def apply_schedule(function: tirx.PrimFunc) -> ScheduledRegion:
             schedule = Schedule(tvm.IRModule({"main": function}))
@@ -101,5 +101,5 @@ class Legalization:
             self.schedules.append(strategy.schedule)
         if strategy.compute is not None:
             return strategy.compute(builder, call)
-        own = call.op.get_attr("FLegalize")
-        return call if own is None else own(builder, call)
+        legalize = call.op.get_attr("FLegalize")
+        return call if legalize is None else legalize(builder, call)

@@ -162,16 +162,16 @@ def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding
     before the move, because the moved data would be wider. A layout change of floats stays with its
     reader, because the reader's forms support two layouts.
     """
-    own = {b.var: b for b in producer.bindings}
-    last = own.get(reader.args[0]) if count_macs(reader) else None
+    members = {b.var: b for b in producer.bindings}
+    last = members.get(reader.args[0]) if count_macs(reader) else None
     while last is not None and operator_name(last.value) not in MOVEMENTS:
-        last = own.get(last.value.args[0])
+        last = members.get(last.value.args[0])
     if last is None:
         return []
     found = {last.var}
     for binding in reversed(producer.bindings):
         if binding.var in found:
-            found.update(v for v in read_variables(binding.value) if v in own)
+            found.update(v for v in read_variables(binding.value) if v in members)
     moving = [b for b in producer.bindings if b.var in found]
     names = [operator_name(b.value) for b in moving]
     moves = [name for name in names if name in MOVEMENTS]
@@ -185,8 +185,8 @@ def find_results(
     """Set the results of each composite: variables that other groups or outputs need."""
     read = set(outputs)
     for binding in bindings:
-        own = group_of[binding.var]
-        read.update(v for v in read_variables(binding.value) if group_of.get(v) is not own)
+        reader = group_of[binding.var]
+        read.update(v for v in read_variables(binding.value) if group_of.get(v) is not reader)
     for group in {id(g): g for g in group_of.values() if g.composite}.values():
         group.read_outside = [b.var for b in group.bindings if b.var in read]
 
@@ -200,9 +200,9 @@ def sort_groups(
     waiting = sorted(groups.values(), key=lambda g: order[g.root])
     reads: dict[int, set[int]] = {number: set() for number in groups}
     for binding in bindings:
-        own = id(group_of[binding.var])
+        group = id(group_of[binding.var])
         read = {id(group_of[v]) for v in read_variables(binding.value) if v in group_of}
-        reads[own] |= read - {own}
+        reads[group] |= read - {group}
     ordered: list[Group] = []
     done: set[int] = set()
     while waiting:
@@ -216,20 +216,20 @@ def may_merge(
     group: Group,
     producer: Group,
     binding: relax.VarBinding,
-    own: FusionKind,
+    kind: FusionKind,
     bytes_of: Mapping[relax.Var, int],
 ) -> bool:
     """Return whether ``group``, which ``binding`` starts or extends, can include the producer."""
-    if producer.items or producer.alone or own is FusionKind.ALONE:
+    if producer.items or producer.alone or kind is FusionKind.ALONE:
         return False
-    if own is FusionKind.ANCHOR:
+    if kind is FusionKind.ANCHOR:
         return producer.is_cheap
     before = ELEMENT_BYTES[dtype_of(producer.root)]
     is_wider = ELEMENT_BYTES[dtype_of(binding.var)] > before <= bytes_of[binding.var]
     if producer.anchored:
         return (
             not group.anchored
-            and own is FusionKind.ELEMENTWISE
+            and kind is FusionKind.ELEMENTWISE
             and static_shape(binding.var) == static_shape(producer.root)
             and not is_wider
         )

@@ -49,8 +49,8 @@ class LayerGraph:
     def results_of(self, numbers: Sequence[int]) -> set[relax.Var]:
         """Return the variables of these layers that other layers or the network's outputs need."""
         inside = Counter(v for number in numbers for v in set(find_reads(self.groups[number])))
-        own = {v for v, number in self.layer_of.items() if number in numbers}
-        return {v for v in own if self.uses[v] > inside[v]}
+        members = {v for v, number in self.layer_of.items() if number in numbers}
+        return {v for v in members if self.uses[v] > inside[v]}
 
     def count_macs(self, numbers: Sequence[int]) -> int:
         bindings = [b for i in numbers for b in self.groups[i].bindings]

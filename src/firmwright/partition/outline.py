@@ -64,10 +64,10 @@ def prepare_network(
     """Return the module after the devices' rewrites, and the MACs of each operator of the model."""
     module = name_outputs(module, interface)
     # A rewrite may add multiplications by zero. Only the multiplications of the model count.
-    own_macs = count_operator_macs(module).values()
+    macs_before = count_operator_macs(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
-    return module, dict(zip(count_operator_macs(module), own_macs, strict=True))
+    return module, dict(zip(count_operator_macs(module), macs_before, strict=True))
 
 
 def insert_moves(
@@ -177,7 +177,9 @@ def find_views(
     *_, last = choices.mix
     if last.target.core or any(device.target.layout(device.context) for device in choices.mix):
         return {}, set()
-    taken = {v for own in choices.taken.values() for each in own for v in each.variables}
+    taken = {
+        v for generated in choices.taken.values() for each in generated for v in each.variables
+    }
     fixed = taken | dequantized
     picks = find_picks(bindings, fixed.union(outputs))
     return picks, find_joints(bindings, fixed | picks.keys())
@@ -218,8 +220,8 @@ def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModul
     """Name the results of ``main`` as in the source model. Importers do not name results."""
     _, outputs = read_graph(module)
     named = zip(outputs, output_names(interface), strict=True)
-    own = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
-    return rename_variables(module, own) if own else module
+    generated = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
+    return rename_variables(module, generated) if generated else module
 
 
 def count_operator_macs(module: tvm.IRModule) -> dict[relax.Var, int]:

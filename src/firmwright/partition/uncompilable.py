@@ -43,9 +43,9 @@ def find_sources(
 ) -> list[str]:
     """Return an operator's name in the model, or else the names of all operators of its kind."""
     names = [str(b.var.name) for b in (binding, *find_items(binding, bindings))]
-    own = [name for name in names if is_source_name(name)]
+    sources = [name for name in names if is_source_name(name)]
     kind = short_name(binding.value)
-    return own[:1] or [o.name for o in interface.operators if is_same_kind(o.kind, kind)]
+    return sources[:1] or [o.name for o in interface.operators if is_same_kind(o.kind, kind)]
 
 
 def find_problem(binding: relax.VarBinding) -> str:

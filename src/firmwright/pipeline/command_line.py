@@ -23,11 +23,11 @@ from firmwright.errors import Diagnostic, DiagnosticError, UserError, suggest_kn
 from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.build_systems import find_unfit_exports
+from firmwright.recipe.custom_code import find_custom_code
 from firmwright.recipe.load import make_layers
 from firmwright.recipe.moved_paths import rebase_argument
 from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
-from firmwright.recipe.own_code import find_own_code
 from firmwright.recipe.pins import find_pin_errors
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import (
@@ -183,12 +183,12 @@ def refuses_code() -> bool:
     return given not in ("", "0")
 
 
-def check_own_code(layers: Layers) -> None:
+def check_custom_code(layers: Layers) -> None:
     """Print a list of a recipe's custom Python code before any of the code runs.
 
     Raises DiagnosticError if custom code is not allowed.
     """
-    found = find_own_code(layers)
+    found = find_custom_code(layers)
     if found and refuses_code():
         refused = f"not allowed with {NO_USER_CODE}"
         located = (code.location for code in found)
@@ -212,7 +212,7 @@ def rebase_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, 
     """Report the recipe's custom code, and return the overrides of the recipe."""
     # Users type short names, but the file of a fleet may state any key.
     stated = {key: text for key, text in overrides.items() if key not in list_overrides()}
-    check_own_code(make_layers(layers, stated))
+    check_custom_code(make_layers(layers, stated))
     return rebase_paths(overrides, layers.path)
 
 
@@ -330,10 +330,10 @@ def check_board_access(recipe: Recipe, platform: Platform) -> None:
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
     """Raise DiagnosticError if the platform does not have a device of the target."""
-    own = load_custom_targets(recipe)
+    custom = load_custom_targets(recipe)
     mixes = {"target": recipe.target, "compare": recipe.compare}
     for key, device in ((key, device) for key, mix in mixes.items() for device in mix):
-        target = own.get(device.name) or load_target(device.name)
+        target = custom.get(device.name) or load_target(device.name)
         if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]

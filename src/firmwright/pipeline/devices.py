@@ -55,9 +55,11 @@ def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]
 def template_folders(recipe: Recipe) -> dict[str, Path]:
     """Return a mapping from devices to the ``templates`` folders next to the devices' modules."""
     folder = recipe.path.parent
-    own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
+    custom = {
+        name: template_folder(reference, folder) for name, reference in recipe.devices.items()
+    }
     installed = {n: t.module.parent / "templates" for n, t in find_installed_devices(recipe)}
-    return own | installed
+    return custom | installed
 
 
 def find_driven(names: Iterable[str], recipe: Recipe, platform: Platform) -> list[str]:

@@ -348,20 +348,21 @@ class UpToDateCheck:
             yield "it has not run yet"
             return
         yield from list_reasons(values["configuration"], self.configuration)
-        own = {*self.outputs()}
+        expected = {*self.outputs()}
         for path, state in recorded.items():
             status = read_status(path)
             if status is None:
                 yield f"{path} is missing"
-            elif path not in own:  # the state was copied together with a build folder
+            elif path not in expected:  # the state was copied together with a build folder
                 yield f"{path} is in another build folder"
             elif ContentChecker().check_modified(path, status, state):
                 yield f"{path} was changed since the stage wrote it"
-        if own & recorded.keys():
+        if expected & recorded.keys():
             # For example, `make` writes files into the sources, and later stages would read these
             # files.
             yield from (
-                f"{path} was not written by the stage" for path in sorted(own - recorded.keys())
+                f"{path} was not written by the stage"
+                for path in sorted(expected - recorded.keys())
             )
 
     def record(self) -> dict[str, Any]:

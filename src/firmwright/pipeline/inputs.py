@@ -52,11 +52,11 @@ def to_absolute(path: Path) -> Path:
 
 def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
     """Return a mapping from purposes to the records that contain the digests of samples."""
-    own_run = job.recipe.run.inputs is not None
+    has_run_inputs = job.recipe.run.inputs is not None
     return {
         purpose: record
         for purpose, record in SAMPLERS
-        if job.has_stage(record.stage) and (purpose != "run" or own_run)
+        if job.has_stage(record.stage) and (purpose != "run" or has_run_inputs)
     }
 
 

@@ -17,8 +17,8 @@ from firmwright.recipe.recipe import lock_path, precision_path, tuned_path
 from firmwright.targets import Device
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, Platform
-from firmwright.toolchain.boards import list_own_files
-from firmwright.toolchain.descriptions import is_own_file, resolve_own
+from firmwright.toolchain.boards import list_custom_board_files
+from firmwright.toolchain.descriptions import is_custom_file, resolve_description
 from firmwright.toolchain.platforms import PLATFORMS
 from firmwright.toolchain.sdk import explain_not_built
 from firmwright.toolchain.toolchains import TOOLCHAINS
@@ -35,7 +35,7 @@ QUANTIZED_STAGE = "quantized"
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
     if recipe.toolchain is None:
         return platform.toolchains[0]
-    return resolve_own(recipe.toolchain, recipe.path.parent)
+    return resolve_description(recipe.toolchain, recipe.path.parent)
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Job:
         """A mapping from names to the stages of the pipeline and of the recipe's devices."""
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
-            own: StageDeclaration[Job] = resolve_name(name)
+            declaration: StageDeclaration[Job] = resolve_name(name)
             # The stage follows the stages that it reads, so that its errors appear early.
-            positions = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
-            stages.insert(max(positions, default=0), own)
+            positions = [i + 1 for i, stage in enumerate(stages) if stage.name in declaration.needs]
+            stages.insert(max(positions, default=0), declaration)
         return {stage.name: stage for stage in stages}
 
     def name_stage(self, stage: str) -> str:
@@ -181,10 +181,10 @@ class Job:
     @cached_property
     def mix(self) -> tuple[Device, ...]:
         recipe = self.recipe
-        own = load_custom_targets(recipe)
+        custom = load_custom_targets(recipe)
         batch = recipe.batch.size if recipe.batch else 1
         fused = recipe.fuse_layers
-        return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
+        return load_mix(recipe.target, self.platform, recipe.rounding, fused, custom, batch)
 
     @property
     def cores(self) -> dict[str, str]:
@@ -366,8 +366,8 @@ class Job:
         """The custom files of the board and of the toolchain."""
         toolchain = find_toolchain(self.recipe, self.platform)
         named = (toolchain, self.platform.cycles or "")
-        own = [Path(name) for name in named if is_own_file(name)]
-        return [*list_own_files(self.platform.board), *own]
+        custom = [Path(name) for name in named if is_custom_file(name)]
+        return [*list_custom_board_files(self.platform.board), *custom]
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:

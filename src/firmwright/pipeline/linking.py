@@ -74,7 +74,9 @@ def explain_link_errors(
             ) from None
         blamed = [path.name for path in (*objects, *archives) if names_file(error.output, path)]
         blamed_libraries = [
-            locate_library_error(job, name, str(error)) for name in blamed if is_own(job, name)
+            locate_library_error(job, name, str(error))
+            for name in blamed
+            if is_custom_library(job, name)
         ]
         if blamed_libraries:
             raise DiagnosticError(blamed_libraries[:1]) from None
@@ -100,7 +102,7 @@ def names_file(output: str, path: Path) -> bool:
     return bool(re.search(rf"(?<![\w.-]){re.escape(path.name)}(?!\w)", output))
 
 
-def is_own(job: Job, name: str) -> bool:
+def is_custom_library(job: Job, name: str) -> bool:
     return any(find_library(each, name) for each in (job, *job.members))
 
 

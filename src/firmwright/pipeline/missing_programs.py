@@ -11,7 +11,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.emulator import load_emulator
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.toolchain import explain_missing_compiler
-from firmwright.toolchain.descriptions import is_own_file
+from firmwright.toolchain.descriptions import is_custom_file
 
 from .job import Job
 from .task import run_action
@@ -66,6 +66,6 @@ def locate_missing_program(
     recipe = job.recipe
     if recipe.states(key):
         return recipe.make_diagnostic(key, message)
-    if is_own_file(recipe.platform):
+    if is_custom_file(recipe.platform):
         return make_diagnostic_in(recipe.path.parent / recipe.platform, platform_key, message)
     return recipe.make_diagnostic(("platform",), message)

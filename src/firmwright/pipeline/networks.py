@@ -19,7 +19,7 @@ from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.load import make_layers
 from firmwright.recipe.networks import Networks, load_networks, select_exports
-from firmwright.toolchain.descriptions import is_own_file
+from firmwright.toolchain.descriptions import is_custom_file
 
 from .job import Job
 from .stage import Stage
@@ -36,7 +36,7 @@ ALIKE = {
 The values of this mapping are the attributes of a job.
 """
 
-OWN_KEYS = ("name", "description", "c_prefix", "arena")
+DETERMINED_KEYS = ("name", "description", "c_prefix", "arena")
 """Keys that the file of several networks states or determines."""
 
 MakeJob = Callable[[Recipe], Job]
@@ -57,7 +57,7 @@ def make_network_jobs(
     of all recipes.
     """
     overrides = rebase_overrides(layers)
-    refuse_own_keys(overrides)
+    reject_determined_keys(overrides)
     exports = select_exports(overrides)
     networks = load_networks(make_layers(layers, exports), catalogue)
     found: list[Diagnostic] = []
@@ -81,10 +81,10 @@ def make_network_jobs(
     return [*members, join_jobs(asked, members, make_job, pipeline)]
 
 
-def refuse_own_keys(overrides: Mapping[str, str]) -> None:
+def reject_determined_keys(overrides: Mapping[str, str]) -> None:
     """Raise DiagnosticError if overrides contain keys that are valid only in the networks' file."""
     message = "the file of several networks states this key; values go to the networks' recipes"
-    found = [name for name in overrides if name.split(".")[0] in OWN_KEYS]
+    found = [name for name in overrides if name.split(".")[0] in DETERMINED_KEYS]
     if found:
         raise DiagnosticError(Diagnostic(COMMAND_LINE, 0, 0, f"{n}: {message}") for n in found)
 
@@ -148,7 +148,7 @@ def join_jobs(
         name=networks.name,
         model=first.model,
         inputs={},
-        platform=networks.platform if is_own_file(networks.platform) else first.platform,
+        platform=networks.platform if is_custom_file(networks.platform) else first.platform,
         target=first.target[-1:],
         rounding=first.rounding,
         toolchain=networks.toolchain or first.toolchain,

@@ -137,8 +137,8 @@ def canonical_run_inputs(job: Job) -> Any:
 
 def list_run_files(job: Job) -> list[Path]:
     """Return the user's files with the samples of the run, and the files for the reference."""
-    own = job.recipe.run.inputs is not None
-    samples = "run.inputs" if own else "evaluate.inputs"
+    has_inputs = job.recipe.run.inputs is not None
+    samples = "run.inputs" if has_inputs else "evaluate.inputs"
     return job.recipe.list_files(samples, "model.custom_operators")
 
 

@@ -58,10 +58,10 @@ def measure(values: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        total, own, programs, imports, hashing = (
+        total, exclusive, programs, imports, hashing = (
             now - then for now, then in zip(read_clocks(), before, strict=True)
         )
-        work = abs(own - imports - hashing)  # only rounding makes the difference negative
+        work = abs(exclusive - imports - hashing)  # only rounding makes the difference negative
         values["times"] = asdict(Times(total, imports, hashing, work, programs))
 
 

@@ -29,5 +29,5 @@ def list_environment() -> dict[str, str]:
     The variables include the cache settings of the user's file, because a worker may have another
     home folder.
     """
-    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {THREADS: "1"} | own | read_settings()
+    variables = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {THREADS: "1"} | variables | read_settings()

@@ -67,10 +67,10 @@ def find_changed(known_paths: Mapping[str, Loose], found: Mapping[str, Identity]
 
 def is_same(text: RecipeText, changed: frozenset[str]) -> bool:
     """Return whether a recipe is equal although the files and folders in ``changed`` differ."""
-    own = changed.intersection(text.paths)
-    if any(os.path.isdir(path) for path in own):  # noqa: PTH112 (on the fast path)
+    changed_paths = changed.intersection(text.paths)
+    if any(os.path.isdir(path) for path in changed_paths):  # noqa: PTH112 (on the fast path)
         return False
-    return not own or digest_text(to_layers(text)) == text.digest
+    return not changed_paths or digest_text(to_layers(text)) == text.digest
 
 
 def to_layers(text: RecipeText) -> Layers:

@@ -310,7 +310,7 @@ def look_at_common(always: Mapping[str, Identity] | None = None) -> dict[str, Id
 def list_always() -> list[str]:
     """Return the paths that every build depends on: firmwright's files and the search paths."""
     return [
-        *(path for folder in FOLDERS for path in list_own_files(str(folder))),
+        *(path for folder in FOLDERS for path in list_job_files(str(folder))),
         *list_search_paths(),
     ]
 
@@ -319,11 +319,11 @@ def list_search_paths() -> list[str]:
     return [*PYTHON_PATH, *os.environ.get("PATH", "").split(os.pathsep)]
 
 
-def list_own_files(folder: str) -> Iterator[str]:
+def list_job_files(folder: str) -> Iterator[str]:
     """Yield the files below one of firmwright's folders, except Python bytecode."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not entry.is_dir():
                 yield entry.path
             elif entry.name != "__pycache__":
-                yield from list_own_files(entry.path)
+                yield from list_job_files(entry.path)

@@ -10,8 +10,8 @@ from doit.task import Task
 
 from firmwright.data.patterns import WILDCARDS
 from firmwright.folders import PREFIXES
+from firmwright.recipe.custom_code import find_custom_code
 from firmwright.recipe.files import find_references
-from firmwright.recipe.own_code import find_own_code
 from firmwright.targets.load import find_targets
 from firmwright.toolchain.emulator_names import BUILT_IN
 
@@ -67,7 +67,7 @@ def describe(
     """
     jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
     watched = {path for task in tasks for path in task.file_dep}
-    watched.update(str(path) for job in jobs for path in list_own_files(job))
+    watched.update(str(path) for job in jobs for path in list_job_files(job))
     # A lock contains digests of the recipe's text. So a change of a comment also affects its tasks.
     locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
     layers = {repr(job.recipe.layers): job.recipe.layers for job in jobs}
@@ -104,7 +104,7 @@ def can_be_watched(job: Job) -> bool:
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
     return not (
-        any(code.python for code in find_own_code(job.recipe.layers))
+        any(code.python for code in find_custom_code(job.recipe.layers))
         or job.recipe.list_files("libraries")
         or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
         or (job.can_emulate and job.emulator not in BUILT_IN)
@@ -112,13 +112,13 @@ def can_be_watched(job: Job) -> bool:
     )
 
 
-def list_own_files(job: Job) -> Iterator[Path]:
+def list_job_files(job: Job) -> Iterator[Path]:
     """Yield the paths that affect a job in addition to the files of the stages.
 
     The paths include the folders of the files, because a new file, such as the first lock, may
     affect the job.
     """
-    own = [
+    listed = [
         job.recipe.path,
         *job.recipe.bases,
         *user_files(job),
@@ -127,6 +127,6 @@ def list_own_files(job: Job) -> Iterator[Path]:
         *job.device_files,
         *find_named_files(job.build),
     ]
-    yield from own
-    yield from {path.parent for path in own}
+    yield from listed
+    yield from {path.parent for path in listed}
     yield from (Path(path) for tool in list_tools(job) for path in tool.list_watched())

@@ -27,8 +27,8 @@ from firmwright.created_folders import (
     list_foreign_files,
     refuse_foreign_files,
     release_folder,
+    remove_created_files,
     remove_folder,
-    remove_own_files,
 )
 from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
@@ -166,7 +166,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
 
 def list_dependencies(job: Job, stage: Stage) -> list[str]:
     """Return the files that a stage reads, in the order of the stage's key in the shared cache."""
-    return [*list_results(job, stage), *list_own_inputs(job, stage)]
+    return [*list_results(job, stage), *list_inputs(job, stage)]
 
 
 def list_results(job: Job, stage: Stage) -> list[str]:
@@ -181,7 +181,7 @@ def name_index(job: Job, stage: str) -> str:
     return f"{job.folder(stage)}/{INDEX_FILE}"
 
 
-def list_own_inputs(job: Job, stage: Stage) -> list[str]:
+def list_inputs(job: Job, stage: Stage) -> list[str]:
     return [*map(str, stage.inputs(job))]
 
 
@@ -321,8 +321,8 @@ def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> No
 
     Raises UserError if the stage read an undeclared file or an input changed.
     """
-    own = [each.outdir for each in (job.origin or job, *job.members)]
-    with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
+    outdirs = [each.outdir for each in (job.origin or job, *job.members)]
+    with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], outdirs):
         resolve_name(stage.run)(job, folder)
     watched.check()
 
@@ -354,7 +354,7 @@ def remove_results(
     if dryrun:
         return
     for folder in folders:
-        remove_own_files(folder)
+        remove_created_files(folder)
     for target in targets:
         target.unlink(missing_ok=True)
     for parent in {folder.parent for folder in folders}:

@@ -62,7 +62,7 @@ def learn_report(text: str) -> None:
     learn_records()
 
 
-def read_own_files() -> None:
+def read_fixed_files() -> None:
     """Read the files that no build changes."""
     code_digest(CODE_FOLDERS)
     list(make_catalog().platforms.values())

@@ -93,6 +93,6 @@ def end_with_parent() -> None:
     os.kill(os.getpid(), KILL)
 
 
-def use_own_runners() -> None:
+def install_runners() -> None:
     """Replace doit's runners for sequential and parallel stages with these runners."""
     cmd_run.Runner, cmd_run.MRunner = SteadyRunner, WatchedRunner

@@ -195,8 +195,8 @@ class Folded:
         The buffers of states do not change.
         """
         wholes = {b.name: b for b in placed}
-        own = {whole for whole, _ in self.parts.values()}
-        found = [b for b in placed if b.name not in own]
+        folded = {whole for whole, _ in self.parts.values()}
+        found = [b for b in placed if b.name not in folded]
         for buffer in self.unfolded:
             whole, begin = self.parts[buffer.name]
             if home := wholes.get(whole):

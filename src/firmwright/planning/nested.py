@@ -55,12 +55,12 @@ def join_kernels(
     weights: list[Parameter] = []
     blocks = []
     for number, kernel in enumerate(share_pointers(k, plan.locations) for k in kernels.kernels):
-        own = [
+        pointers = [
             Parameter(f"layer{number}_{w.name}", w.dtype, w.elements, f"{region.name}_{w.tensor}")
             for w in kernel.weights
         ]
-        weights += own
-        blocks.append(emit_block(steps[kernel.region], kernel, own, plan))
+        weights += pointers
+        blocks.append(emit_block(steps[kernel.region], kernel, pointers, plan))
     return LoweredRegion(
         Kernel(
             region=region.name,
@@ -88,8 +88,8 @@ def make_parameters(
     """Return the region's parameters ``region_input_0`` … or ``region_output_0`` …."""
     known = {t.name: t for t in layers.tensors}
     return [
-        Parameter(f"region_{role}_{i}", known[own].dtype, known[own].elements, tensor)
-        for i, (own, tensor) in enumerate(zip(names, tensors, strict=True))
+        Parameter(f"region_{role}_{i}", known[local].dtype, known[local].elements, tensor)
+        for i, (local, tensor) in enumerate(zip(names, tensors, strict=True))
     ]
 
 
@@ -98,8 +98,8 @@ def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan
     lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
     lines += [emit_pointer(p, plan.locations[p.tensor], "const ") for p in kernel.inputs]
     lines += [
-        f"        const {own.c_type} *restrict {own.name} = {given.name};"
-        for own, given in zip(kernel.weights, weights, strict=True)
+        f"        const {weight.c_type} *restrict {weight.name} = {given.name};"
+        for weight, given in zip(kernel.weights, weights, strict=True)
     ]
     results = (*kernel.outputs, *kernel.scratch)
     lines += [emit_pointer(p, plan.locations[p.tensor]) for p in results]

@@ -66,9 +66,9 @@ def list_layers(
     if not found:
         known = {name for region in regions for name in region.sources}
         raise PinError(pattern, f"no layer named '{pattern}'{suggest_known(pattern, known)}")
-    own = [kernel for kernel in kernels.kernels if kernel.region in found]
-    constants = {p.tensor for kernel in own for p in kernel.weights}
-    written = {p.tensor for kernel in own for p in (*kernel.outputs, *kernel.scratch)}
+    selected = [kernel for kernel in kernels.kernels if kernel.region in found]
+    constants = {p.tensor for kernel in selected for p in kernel.weights}
+    written = {p.tensor for kernel in selected for p in (*kernel.outputs, *kernel.scratch)}
     placed = written - {partition.view_roots.get(name) for name in partition.outputs}
     names = constants if platform.memories[memory].read_only else constants | placed
     if not names:

@@ -189,11 +189,13 @@ def list_items(
 def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform) -> set[str]:
     """Return the tensors, scratch buffers and constants that accelerators read or write."""
     roots, accelerators = partition.view_roots, platform.accelerators
-    own = {kernel.region: (*kernel.weights, *kernel.scratch) for kernel in kernels.kernels}
+    kernel_tensors = {
+        kernel.region: (*kernel.weights, *kernel.scratch) for kernel in kernels.kernels
+    }
     found: set[str] = set()
     for region in (r for r in partition.regions if r.device in accelerators and not r.view):
         found.update(roots[name] for name in (*region.inputs, *region.outputs))
-        found.update(parameter.tensor for parameter in own.get(region.name, ()))
+        found.update(parameter.tensor for parameter in kernel_tensors.get(region.name, ()))
     return found
 
 

@@ -109,11 +109,11 @@ class JobQueues:
 
         These jobs must be done before the region reads ``reads``.
         """
-        own = self.queue_of.get(region)
+        region_queue = self.queue_of.get(region)
         needed: dict[str, int] = {}
         for name in reads:
             queue = self.queue_of.get(name)
-            if queue and queue != own:
+            if queue and queue != region_queue:
                 needed[queue] = max(needed.get(queue, 0), self.job_number[name])
         return needed
 

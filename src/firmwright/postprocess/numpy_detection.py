@@ -195,6 +195,6 @@ def compute_ious(box: Floats, others: Floats) -> Floats:
     sides = np.maximum(high - low, np.float32(0))
     common = sides[:, 0] * sides[:, 1]
     areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
-    own = (box[2] - box[0]) * (box[3] - box[1])
-    result: Floats = common / (own + areas - common)
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    result: Floats = common / (area + areas - common)
     return result

@@ -18,7 +18,7 @@ from firmwright.toolchain.boards import (
     MAKEFILE,
     TEMPLATE_SUFFIX,
     is_built_elsewhere,
-    is_own_board,
+    is_custom_board,
     list_board_files,
 )
 from firmwright.toolchain.platforms import Memory
@@ -99,7 +99,7 @@ def render_file(
     env: jinja2.Environment, board: str, name: str, variables: Mapping[str, Any]
 ) -> str:
     """Return a rendered template of a board. Custom templates may extend built-in boards."""
-    if not is_own_board(board):
+    if not is_custom_board(board):
         return env.get_template(f"boards/{board}/{name}").render(**variables)
     path = Path(board) / name
     try:

@@ -23,8 +23,8 @@ UNKNOWN = b"firmwright build id!".hex()
 
 def list_stating(prefix: str) -> list[str]:
     """Return the project's files that state the id: as a macro, in JSON, and as a note."""
-    own = (network_file(prefix, name) for name in ("build_id.h", "interface.json"))
-    return [*(f"{NETWORK}/{name}" for name in own), f"{DEMO}/main.c"]
+    names = (network_file(prefix, name) for name in ("build_id.h", "interface.json"))
+    return [*(f"{NETWORK}/{name}" for name in names), f"{DEMO}/main.c"]
 
 
 def read_build_id(folder: Path, prefix: str) -> str:

@@ -223,13 +223,13 @@ def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNER
         return kernel
     stems |= {stem: owner for stem, owner in owners.items() if stem in stems}
     rename = make_rename(stems)
-    own = (file for file in kernel.files if PurePath(file.name).stem not in owners)
+    unshared = (file for file in kernel.files if PurePath(file.name).stem not in owners)
     return replace(
         kernel,
         body=rename(kernel.body),
         definitions=rename(kernel.definitions) if kernel.definitions else None,
         headers=tuple(rename(header) for header in kernel.headers),
-        files=tuple(replace(f, name=rename(f.name), text=rename(f.text)) for f in own),
+        files=tuple(replace(f, name=rename(f.name), text=rename(f.text)) for f in unshared),
     )
 
 

@@ -67,28 +67,28 @@ def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
     return {t: f"{folder}/{file_name(t)}" for t in templates}
 
 
-def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
+def place_device_files(device: str, board: str, roots: Sequence[Path] = ()) -> dict[str, str]:
     """Return the paths of a device's files: its header, and its driver on the board.
 
     The names of the board's folder and of its template folder are equal. A board without a template
     folder uses the portable driver. The processor has no device files. Raises UserError if there is
     no driver for the device.
     """
-    common = list_templates(device, own)
-    specific = list_templates(f"{device}/{PurePath(board).name}", own)
-    specific = specific or list_portable_drivers(device, own)
+    common = list_templates(device, roots)
+    specific = list_templates(f"{device}/{PurePath(board).name}", roots)
+    specific = specific or list_portable_drivers(device, roots)
     if common and not specific:
         missing = f"templates/{device}/{PurePath(board).name}"
         raise UserError(f"board '{board}' has no code for the device {device}; add it in {missing}")
     return {**place_files(common, NETWORK), **place_files(specific, BOARD)}
 
 
-def list_portable_drivers(device: str, own: Sequence[Path] = ()) -> list[str]:
-    return list_templates(f"{device}/driver", own)
+def list_portable_drivers(device: str, roots: Sequence[Path] = ()) -> list[str]:
+    return list_templates(f"{device}/driver", roots)
 
 
 def place_call_files(
-    folders: Iterable[str], board: str, prefix: str, own: Sequence[Path] = ()
+    folders: Iterable[str], board: str, prefix: str, roots: Sequence[Path] = ()
 ) -> dict[str, str]:
     """Return the paths of the files for calls between cores, from their folders of templates.
 
@@ -97,7 +97,7 @@ def place_call_files(
     """
     placed = {}
     for folder in folders:
-        templates = list_templates(folder, own)
+        templates = list_templates(folder, roots)
         if folder.endswith("/call"):
             placed.update(place_files(templates, NETWORK))
         elif folder.endswith(f"/{board}"):
@@ -124,9 +124,9 @@ def place_program_files(libc: bool) -> dict[str, str]:
     }
 
 
-def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
+def list_templates(name: str, roots: Sequence[Path] = ()) -> list[str]:
     """Return the sorted templates directly in a folder, or [] if the folder is missing."""
-    entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
+    entries = [e.name for folder in find_templates(name, roots) for e in folder.iterdir()]
     return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
 
 

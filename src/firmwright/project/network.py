@@ -81,7 +81,7 @@ class Network:
     """Whether the constants are a file of bytes instead of C."""
 
     @property
-    def own_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
+    def unshared_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
         """Return the constants that no other network of the firmware has, sorted by name."""
         return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
 

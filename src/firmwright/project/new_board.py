@@ -185,8 +185,10 @@ def _write_out(name: str) -> str:
     parent = _EXTENDS.match(text)
     if parent is None:
         return text
-    own = dict(_BLOCK.findall(text))
+    blocks = dict(_BLOCK.findall(text))
     return _BLOCK.sub(
-        lambda block: f"{{% block {block[1]} %}}\n{own.get(block[1], block[2])}{{% endblock %}}\n",
+        lambda block: (
+            f"{{% block {block[1]} %}}\n{blocks.get(block[1], block[2])}{{% endblock %}}\n"
+        ),
         _write_out(parent[1]),
     )

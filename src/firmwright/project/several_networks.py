@@ -68,27 +68,29 @@ def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
     """
     alone = [concurrent or bool(network.plan.states) for network in networks]
     sizes = [-(-max(n.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT for n in networks]
-    shared = sum(size for size, own in zip(sizes, alone, strict=True) if own)
-    largest = max((size for size, own in zip(sizes, alone, strict=True) if not own), default=0)
+    shared = sum(size for size, is_alone in zip(sizes, alone, strict=True) if is_alone)
+    largest = max(
+        (size for size, is_alone in zip(sizes, alone, strict=True) if not is_alone), default=0
+    )
     parts: list[Part] = []
     end = outputs = 0
-    for network, size, own in zip(networks, sizes, alone, strict=True):
+    for network, size, is_alone in zip(networks, sizes, alone, strict=True):
         given, made = (tuple(ports) for ports in make_ports(network.interface))
-        parts.append(Part(network.c_prefix, given, made, end if own else shared, outputs))
-        end, outputs = end + size * own, outputs + len(made)
+        parts.append(Part(network.c_prefix, given, made, end if is_alone else shared, outputs))
+        end, outputs = end + size * is_alone, outputs + len(made)
     return Layout(tuple(parts), shared + largest)
 
 
 def write_networks(
     name: str, c_prefix: str, networks: Sequence[Network], concurrent: bool, build: Build,
-    folder: Path, own: tuple[Path, ...] = (),
+    folder: Path, roots: tuple[Path, ...] = (),
 ) -> None:  # fmt: skip
-    """Render all files of the project into ``folder``. ``own`` has templates of custom devices.
+    """Render all files of the project into ``folder``. ``roots`` has templates of custom devices.
 
     Raises TakenFileError if two networks have a file of equal name.
     """
-    env = make_environment(own)
-    written = write_side_by_side(share_parts(networks), c_prefix, build, folder, own)
+    env = make_environment(roots)
+    written = write_side_by_side(share_parts(networks), c_prefix, build, folder, roots)
     layout = lay_out(networks, concurrent)
     variables: dict[str, Any] = {
         **written[0],  # the board's variables are equal for all networks
@@ -115,7 +117,7 @@ def write_networks(
 
 
 def write_side_by_side(
-    networks: Sequence[Network], c_prefix: str, build: Build, folder: Path, own: tuple[Path, ...]
+    networks: Sequence[Network], c_prefix: str, build: Build, folder: Path, roots: tuple[Path, ...]
 ) -> list[dict[str, Any]]:
     """Render the files of each network, and return the variables of each network.
 
@@ -126,7 +128,7 @@ def write_side_by_side(
     written = []
     for network in networks:
         alone = folder / f".{network.c_prefix}"
-        written.append(write_network(network, build, alone, own))
+        written.append(write_network(network, build, alone, roots))
         for path in sorted(path for path in alone.rglob("*") if path.is_file()):
             name = path.relative_to(alone).as_posix()
             target, owner = folder / name, owners.setdefault(name, network.c_prefix)

@@ -72,9 +72,9 @@ def slot_variables(
     if slot is None:
         return {"slot": None}
     digest = bytes.fromhex(digest_interface(interface, architecture))
-    own: dict[str, Any] = {"interface": [f"0x{byte:02x}" for byte in digest]}
-    own["workspace"] = slot.workspace or max(interface.arena_bytes[RAM], 1)
-    return {"slot": {**asdict(slot), **own}}
+    fields: dict[str, Any] = {"interface": [f"0x{byte:02x}" for byte in digest]}
+    fields["workspace"] = slot.workspace or max(interface.arena_bytes[RAM], 1)
+    return {"slot": {**asdict(slot), **fields}}
 
 
 def digest_interface(interface: NetworkInterface, architecture: str) -> str:

@@ -67,7 +67,7 @@ REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
 
 
-def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
+def place_files_of(network: Network, build: Build, roots: Sequence[Path]) -> dict[str, str]:
     """Map templates to the paths of the files that belong only to this network."""
     board, prefix = build.platform.board, network.c_prefix
     constants = BYTES_TEMPLATE if network.binary_constants else TEXT_TEMPLATE
@@ -78,9 +78,9 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
     placed = place_network_files(templates, prefix)
     placed |= place_slot_files(prefix) if network.slot else {}
     for device in sorted(network.devices):
-        placed |= place_device_files(device, board, own)
+        placed |= place_device_files(device, board, roots)
     carriers = network.cores.template_folders(network.devices, board)
-    placed |= place_call_files(carriers, board, prefix, own)
+    placed |= place_call_files(carriers, board, prefix, roots)
     return placed | (place_library_files(prefix) if network.calls_libraries else {})
 
 
@@ -95,14 +95,14 @@ def list_hook_folders(network: Network, build: Build) -> list[str]:
 
 
 def write_project(
-    network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()
+    network: Network, build: Build, folder: Path, roots: tuple[Path, ...] = ()
 ) -> dict[str, Any]:
-    """Render all files of the project into ``folder``. ``own`` has templates of custom devices.
+    """Render all files of the project into ``folder``. ``roots`` has templates of custom devices.
 
     Returns the variables of the templates.
     """
-    env = make_environment(own)
-    variables = write_network(network, build, folder, own)
+    env = make_environment(roots)
+    variables = write_network(network, build, folder, roots)
     program = {"application/main.c.j2": f"{DEMO}/main.c"}
     for template, target in (program | place_program_files(build.settings.libc)).items():
         write_file(folder / target, render(env, template, variables))
@@ -116,18 +116,18 @@ def write_network(
     network: Network,
     build: Build,
     folder: Path,
-    own: tuple[Path, ...] = (),
+    roots: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
     """Render the network's files into the project in ``folder``. Return the variables."""
-    env = make_environment(own)
+    env = make_environment(roots)
     variables = template_variables(network, build)
-    for template, target in place_files_of(network, build, own).items():
+    for template, target in place_files_of(network, build, roots).items():
         write_file(folder / target, render(env, template, variables))
     for name, text in render_regions(env, variables):
         write_file(folder / NETWORK / name, text)
     if network.binary_constants:
         packed = folder / NETWORK / network_file(network.c_prefix, BYTES_FILE)
-        write_bytes(packed, network.own_weights)
+        write_bytes(packed, network.unshared_weights)
     described = folder / NETWORK / network_file(network.c_prefix, "interface.json")
     write_file(described, encode_interface(describe_interface(network)))
     copy_libraries(network.libraries, folder / NETWORK)
@@ -192,8 +192,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "blocks": blocks,
         "listed": list_buffers(network),
         "last_checks": list_checks(network.checks, steps[-1].number + 1 if steps else 0),
-        "weights": network.own_weights,
-        **(list_included(network.own_weights) if network.binary_constants else {}),
+        "weights": network.unshared_weights,
+        **(list_included(network.unshared_weights) if network.binary_constants else {}),
         "shared": shared,
         "c_types": C_TYPES,
         "arena_name": arena_name,

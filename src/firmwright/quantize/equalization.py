@@ -61,16 +61,16 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
         found = readers.get(name, [])
         return found[0] if len(found) == 1 and name not in outputs else None
 
-    def own_constants(node: onnx.NodeProto) -> bool:
+    def has_unshared_constants(node: onnx.NodeProto) -> bool:
         return all(n in constants and len(readers[n]) == 1 for n in node.input[1:3] if n)
 
     for first in graph.node:
-        if first.op_type != "Conv" or not own_constants(first):
+        if first.op_type != "Conv" or not has_unshared_constants(first):
             continue
         second = only_reader(first.output[0])
         if second is not None and second.op_type == "Relu":
             second = only_reader(second.output[0])
-        if second is None or second.op_type != "Conv" or not own_constants(second):
+        if second is None or second.op_type != "Conv" or not has_unshared_constants(second):
             continue
         groups = read_attributes(second).get("group", 1)
         shape = next(tuple(i.dims) for i in graph.initializer if i.name == second.input[1])

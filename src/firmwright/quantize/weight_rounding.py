@@ -77,8 +77,8 @@ def round_layer(
     by_channel = params if len(params) > 1 else [*params] * channels
     for group, moment in enumerate(moments):
         first = group * rows.shape[1]
-        own = by_channel[first : first + rows.shape[1]]
-        rows[group] = round_with_compensation(rows[group], moment, own)
+        row_params = by_channel[first : first + rows.shape[1]]
+        rows[group] = round_with_compensation(rows[group], moment, row_params)
     return rows_to_weights(node, rows, weights.shape).astype("float32")
 
 

@@ -161,8 +161,8 @@ def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
     named = [*map(to_absolute, job.recipe.layers.files)]
     files = [*named]
     for each in (job, *job.members):
-        own = (each.recipe.path, *each.recipe.bases, *user_files(each), *each.lock_files)
-        files += map(to_absolute, own)
+        recipe_files = (each.recipe.path, *each.recipe.bases, *user_files(each), *each.lock_files)
+        files += map(to_absolute, recipe_files)
     root = Path(os.path.commonpath([start, *(path.parent for path in files)]))
     for path in dict.fromkeys(files):
         copy = folder / path.relative_to(root)

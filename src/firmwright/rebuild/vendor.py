@@ -120,9 +120,9 @@ def list_sources(job: Job) -> list[Path]:
     """Return the files of a recipe without the files of installed packages."""
     recipe = job.recipe
     written = (*job.lock_files, *job.tuned_files, *job.precision_files)
-    own = (*recipe.layers.files, *recipe.bases, *user_files(job), *written)
+    recipe_files = (*recipe.layers.files, *recipe.bases, *user_files(job), *written)
     packages = [*list_package_folders()]
-    paths = dict.fromkeys(map(to_absolute, own))
+    paths = dict.fromkeys(map(to_absolute, recipe_files))
     return [path for path in paths if not any(path.is_relative_to(p) for p in packages)]
 
 

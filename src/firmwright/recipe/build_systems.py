@@ -11,7 +11,7 @@ import msgspec
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.recipe.schema import load_schema
 from firmwright.toolchain import Platform, load_platform, platform_names
-from firmwright.toolchain.descriptions import read_own_yaml
+from firmwright.toolchain.descriptions import read_builtin_yaml
 from firmwright.toolchain.families import find_family
 
 
@@ -44,7 +44,7 @@ class Export(msgspec.Struct, frozen=True):
 def load_export(name: str) -> Export:
     folder = files("firmwright.templates").joinpath("exports", name)
     text = folder.joinpath("export.yaml").read_text(encoding="utf-8")
-    return msgspec.convert(read_own_yaml(text), Export)
+    return msgspec.convert(read_builtin_yaml(text), Export)
 
 
 def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:

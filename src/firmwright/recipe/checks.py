@@ -29,11 +29,11 @@ from firmwright.targets.custom import load_custom_target
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
     stated = data.get("devices")
-    own, mistakes = load_custom_devices(stated, path.parent, catalogue.devices)
+    custom, mistakes = load_custom_devices(stated, path.parent, catalogue.devices)
     yield from mistakes
-    devices = {**catalogue.devices, **own}
+    devices = {**catalogue.devices, **custom}
     # If a custom device cannot be imported, its options cannot be checked.
-    unknown = stated.keys() - own.keys() if isinstance(stated, dict) else set()
+    unknown = stated.keys() - custom.keys() if isinstance(stated, dict) else set()
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))
     yield from find_missing_files(find_references(data), path.parent)

@@ -20,7 +20,7 @@ FILE_NAME = "recipe.schema.json"
 ADDED = "^\\+|\\+$"
 """The pattern of keys that add items to a list of a base."""
 
-OWN_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
+DESCRIPTION_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
 """The schema of the path of a custom platform or toolchain."""
 
 
@@ -73,8 +73,8 @@ def make_editor_schema() -> dict[str, Any]:
     """
     schema: dict[str, Any] = copy.deepcopy(dict(load_schema()))
     keys = schema["properties"]
-    allow_names(keys["platform"], list_platforms(), OWN_FILE)
-    allow_names(keys["toolchain"], list(toolchain_names()), OWN_FILE)
+    allow_names(keys["platform"], list_platforms(), DESCRIPTION_FILE)
+    allow_names(keys["toolchain"], list(toolchain_names()), DESCRIPTION_FILE)
     (mix,) = (form for form in keys["target"]["oneOf"] if form["type"] == "string")
     for schema_of_mix in (mix, keys["compare"]):
         allow_names(schema_of_mix, list_targets(), {"type": "string"})

@@ -22,7 +22,7 @@ from firmwright.recipe.catalog import Catalog, find_name_errors
 from firmwright.recipe.recipe import ExportOptions, Recipe
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.spelling import normalize_data
-from firmwright.toolchain.descriptions import is_own_file
+from firmwright.toolchain.descriptions import is_custom_file
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Networks:
 
     def make_member(self, prefix: str, recipe: Recipe) -> Recipe:
         name = f"{self.name}-{prefix}"
-        own = {"name": name, "c_prefix": prefix, "arena": "caller"}
-        return recipe.replace_data({**recipe.data, **own})
+        overrides = {"name": name, "c_prefix": prefix, "arena": "caller"}
+        return recipe.replace_data({**recipe.data, **overrides})
 
 
 def read_export(data: Mapping[str, Any]) -> ExportOptions | None:
@@ -166,9 +166,9 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
                 )
     yield from find_joint_export_errors(data.get("export"), c_identifier(str(name)))
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}
-    if not is_own_file(str(named.get("platform", ""))):
+    if not is_custom_file(str(named.get("platform", ""))):
         yield from find_name_errors(named, catalogue)
 
 
 def rebase_name(value: str, start: Path, folder: Path) -> str:
-    return os.path.relpath(start / value, folder) if is_own_file(value) else value
+    return os.path.relpath(start / value, folder) if is_custom_file(value) else value

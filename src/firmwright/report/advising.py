@@ -154,10 +154,10 @@ def advise(
     spent = sum(cost or 0 for cost in network.costs.values())
     found: list[Advice] = []
     for region in network.layers:
-        own = [*lift_rules(region, network), *speed_up(region, network)]
-        if not own and (network.costs[region.name] or 0) >= BOTTLENECK * spent > 0:
-            own = [shrink(region, network)]
-        found += own
+        advice = [*lift_rules(region, network), *speed_up(region, network)]
+        if not advice and (network.costs[region.name] or 0) >= BOTTLENECK * spent > 0:
+            advice = [shrink(region, network)]
+        found += advice
 
     merged = merge_alike(found)
     return tuple(sorted(merged, key=lambda a: (a.stays, -(a.saves or 0), -(a.costs or 0))))

@@ -49,20 +49,20 @@ class TimeCount:
 class TimeRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``, with three
-    decimals.
+    ``devices`` are the devices of ``base``. ``speed_up`` is ``other`` divided by ``base``, with
+    three decimals.
     """
 
     sources: tuple[str, ...]
     devices: tuple[str, ...]
-    own: TimeCount
+    base: TimeCount
     other: TimeCount
     speed_up: float
 
 
 @dataclass(frozen=True, slots=True)
 class TimeComparison:
-    """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
+    """One inference on ``target`` (``base``) and on ``other_target`` (``other``).
 
     ``source`` is the origin of the numbers of both targets.
     """
@@ -79,19 +79,19 @@ class TimeComparison:
 class CostRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are the devices of ``own``. ``other_devices`` are the devices of ``other``.
+    ``devices`` are the devices of ``base``. ``other_devices`` are the devices of ``other``.
     """
 
     sources: tuple[str, ...]
     devices: tuple[str, ...]
     other_devices: tuple[str, ...]
-    own: Cost
+    base: Cost
     other: Cost
 
 
 @dataclass(frozen=True, slots=True)
 class CostComparison:
-    """The estimated cost of one inference on ``target`` (``own``) and ``other_target`` (``other``).
+    """The estimated cost of one inference on ``target`` (``base``) and on ``other_target``.
 
     The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers of
     the platform that are assumed.
@@ -106,41 +106,41 @@ class CostComparison:
 
 
 def compare_timelines(
-    own: Timeline, target: str, other: Timeline, other_target: str
+    base: Timeline, target: str, other: Timeline, other_target: str
 ) -> TimeComparison:
     """Return a comparison of two timelines of one network.
 
     Each instruction counts as a cycle if only the other timeline has cycles. The last row contains
     the layers after the last named operator.
     """
-    rows = tuple(make_time_row(*stretch) for stretch in align_layers(own.layers, other.layers))
-    total = make_time_row(own.layers, other.layers)
-    unit = own.unit if own.unit == other.unit else CYCLES
-    source = "; ".join(dict.fromkeys([own.source, other.source]))
+    rows = tuple(make_time_row(*stretch) for stretch in align_layers(base.layers, other.layers))
+    total = make_time_row(base.layers, other.layers)
+    unit = base.unit if base.unit == other.unit else CYCLES
+    source = "; ".join(dict.fromkeys([base.source, other.source]))
     return TimeComparison(target, other_target, unit, source, rows, total)
 
 
 def compare_costs(
-    own: Sequence[LayerEstimate],
+    base: Sequence[LayerEstimate],
     target: str,
     other: Sequence[LayerEstimate],
     other_target: str,
     unverified: tuple[str, ...],
 ) -> CostComparison:
-    rows = tuple(make_cost_row(*stretch) for stretch in align_layers(own, other))
-    total = make_cost_row(own, other)
+    rows = tuple(make_cost_row(*stretch) for stretch in align_layers(base, other))
+    total = make_cost_row(base, other)
     return CostComparison(target, other_target, ORIGIN, unverified, rows, total)
 
 
-def make_time_row(own: Sequence[TimedLayer], other: Sequence[TimedLayer]) -> TimeRow:
-    mine, theirs = count_time(own), count_time(other)
+def make_time_row(base: Sequence[TimedLayer], other: Sequence[TimedLayer]) -> TimeRow:
+    mine, theirs = count_time(base), count_time(other)
     speed_up = round(theirs.total / max(mine.total, 1), 3)
-    return TimeRow(list_sources(own), list_devices(own), mine, theirs, speed_up)
+    return TimeRow(list_sources(base), list_devices(base), mine, theirs, speed_up)
 
 
-def make_cost_row(own: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) -> CostRow:
-    mine, theirs = (sum_costs(layer.cost for layer in layers) for layers in (own, other))
-    return CostRow(list_sources(own), list_devices(own), list_devices(other), mine, theirs)
+def make_cost_row(base: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) -> CostRow:
+    mine, theirs = (sum_costs(layer.cost for layer in layers) for layers in (base, other))
+    return CostRow(list_sources(base), list_devices(base), list_devices(other), mine, theirs)
 
 
 def count_time(layers: Sequence[TimedLayer]) -> TimeCount:
@@ -157,18 +157,18 @@ def list_devices(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
 
 
 def align_layers(
-    own: Sequence[LayerT], other: Sequence[LayerT]
+    base: Sequence[LayerT], other: Sequence[LayerT]
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
     """Cut both sequences at each point at which the executed operators of both are equal.
 
     The sequences may execute the network's operators in different orders and in different layers.
     Therefore each pair has the shortest parts of the sequences with equal operators.
     """
-    common = {*list_sources(own)} & {*list_sources(other)}
-    reached, others_reached = find_milestones(own, common), find_milestones(other, common)
+    common = {*list_sources(base)} & {*list_sources(other)}
+    reached, others_reached = find_milestones(base, common), find_milestones(other, common)
     cuts = [(n, others_reached[done]) for done, n in reached.items() if done in others_reached]
-    cuts = [(0, 0), *cuts, (len(own), len(other))]
-    return [(own[a:b], other[x:y]) for (a, x), (b, y) in pairwise(cuts) if b > a or y > x]
+    cuts = [(0, 0), *cuts, (len(base), len(other))]
+    return [(base[a:b], other[x:y]) for (a, x), (b, y) in pairwise(cuts) if b > a or y > x]
 
 
 def find_milestones(layers: Sequence[ComparedLayer], common: set[str]) -> dict[frozenset[str], int]:
@@ -189,7 +189,7 @@ def format_times(comparison: TimeComparison) -> str:
     head = (comparison.unit, "modelled", "processor", f"with {comparison.other_target}", "speed-up")
 
     def format_row(row: TimeRow) -> list[str]:
-        numbers = (row.own.total, row.own.modelled, row.own.counted, row.other.total)
+        numbers = (row.base.total, row.base.modelled, row.base.counted, row.other.total)
         return [*(f"{number:,}" for number in numbers), f"{row.speed_up:.2f}"]
 
     return format_rows(head, comparison.layers, comparison.total, "other", format_row)
@@ -201,7 +201,7 @@ def format_costs(comparison: CostComparison) -> str:
     head = [title for mix in mixes for title in (f"{mix}: crossings", "bytes", "us")]
 
     def format_row(row: CostRow) -> list[str]:
-        costs = (row.own, row.other)
+        costs = (row.base, row.other)
         cells = ((str(c.crossings), f"{c.bytes:,}", f"{c.microseconds:,.1f}") for c in costs)
         return [cell for three in cells for cell in three]
 

@@ -24,7 +24,7 @@ LONGEST_ANSWER = 1 << 20
 """The maximum number of bytes in a server's answer to an upload."""
 
 KINDS = ("ac", "cas")
-OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
+STORED_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
 """Matches the name of a file in a folder: a digest, or an unfinished file of a killed build."""
 
 KEPT_SHARE = 0.9
@@ -187,7 +187,7 @@ class FolderStore:
             for path in self.folder.glob(f"{kind}/??/*"):
                 with suppress(OSError):  # another build removed the file
                     status = path.lstat()
-                    if OWN_NAME.fullmatch(path.name) and S_ISREG(status.st_mode):
+                    if STORED_NAME.fullmatch(path.name) and S_ISREG(status.st_mode):
                         yield status.st_mtime_ns, status.st_size, path
 
 

@@ -98,8 +98,8 @@ def run(job: Job, folder: Path) -> None:
     with ExitStack() as stack:
         metric = None
         if stated.metric is not None:
-            own = load_custom_function(stated.metric, job.recipe.path.parent)
-            metric = stack.enter_context(own)
+            custom = load_custom_function(stated.metric, job.recipe.path.parent)
+            metric = stack.enter_context(custom)
         record = measure_accuracy(found, labels.classes, metric, boxes, stated.thresholds)
     artifacts.ACCURACY.write(folder, record)
     message = format_failure(record)

@@ -87,12 +87,12 @@ def write_networks_readme(job: Job, result: str) -> bytes:
 
 def list_drivers(job: Job) -> list[str]:
     """Return the C files of the project's board folder that drive the devices of the network."""
-    board, own = job.platform.board, tuple(template_folders(job.recipe).values())
+    board, roots = job.platform.board, tuple(template_folders(job.recipe).values())
     devices = {region.device for region in artifacts.PARTITION.read(job).regions}
     carriers = make_cores(job.cores).template_folders(devices, board)
-    placed = place_call_files(carriers, board, job.recipe.c_prefix, own)
+    placed = place_call_files(carriers, board, job.recipe.c_prefix, roots)
     for device in sorted(devices):
-        placed |= place_device_files(device, board, own)
+        placed |= place_device_files(device, board, roots)
     return sorted(f for f in placed.values() if f.startswith(f"{BOARD}/") and f.endswith(".c"))
 
 

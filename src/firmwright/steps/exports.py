@@ -69,9 +69,9 @@ def write_packages(
 
 
 def render_drivers(job: Job) -> dict[str, str]:
-    own = tuple(template_folders(job.recipe).values())
+    roots = tuple(template_folders(job.recipe).values())
     drivers = {}
     for device in find_driven_devices(job):
-        for template in list_portable_drivers(device, own):
-            drivers[file_name(template)] = render(make_environment(own), template, {})
+        for template in list_portable_drivers(device, roots):
+            drivers[file_name(template)] = render(make_environment(roots), template, {})
     return drivers

@@ -87,10 +87,12 @@ def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
     """Write the network's image into ``folder``. Return the image's size in bytes."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
-    own = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
+    network_objects = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
     elf, image = folder / "network.elf", folder / "network.bin"
     with error_at_key(job.recipe, ("slot",)):
-        link_firmware(job.build, compiler, PROJECT.read(job), own, elf, job.cache, SLOT_SCRIPT)
+        link_firmware(
+            job.build, compiler, PROJECT.read(job), network_objects, elf, job.cache, SLOT_SCRIPT
+        )
     seal_image(elf, image)
     write_hex(elf, folder / "network.hex")
     size = image.stat().st_size

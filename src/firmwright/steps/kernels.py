@@ -21,7 +21,7 @@ from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage_cache import find_key
-from firmwright.pipeline.task import collect_configuration, list_own_inputs
+from firmwright.pipeline.task import collect_configuration, list_inputs
 from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_command, tune_mix
 from firmwright.targets.custom import CustomTarget
 from firmwright.targets.custom_strategies import load_extensions
@@ -84,7 +84,7 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
     if recipe.extensions or custom or recipe.compress:
         return {}
     stage = job.stages[KEPT_REGIONS.stage]
-    setting = find_key(job, stage, collect_configuration(job, stage), list_own_inputs(job, stage))
+    setting = find_key(job, stage, collect_configuration(job, stage), list_inputs(job, stage))
     common = hashlib.sha256(setting.encode())
     for variable, function in module.functions.items():
         if not isinstance(function, relax.Function):
@@ -93,10 +93,10 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
     digests = {}
     for region in partition.regions:
         if not region.view:
-            own = common.copy()
-            own.update(encode_record(region))
-            own.update(tvm.ir.save_json(module[region.name]).encode())
-            digests[region.name] = own.hexdigest()
+            digest = common.copy()
+            digest.update(encode_record(region))
+            digest.update(tvm.ir.save_json(module[region.name]).encode())
+            digests[region.name] = digest.hexdigest()
     return digests
 
 
@@ -115,7 +115,9 @@ def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
         return {}
     kept, arrays = KEPT_REGIONS.read(job).regions, WEIGHTS.read(job)
     return {
-        name: LoweredRegion(region.kernel, {own: arrays[n] for own, n in region.weights.items()})
+        name: LoweredRegion(
+            region.kernel, {local: arrays[n] for local, n in region.weights.items()}
+        )
         for name, region in kept.items()
         if digests.get(name) == region.digest
     }
@@ -127,8 +129,8 @@ def keep_regions(
     """Return the lowered regions to keep. ``kernels`` have the stored names of the arrays."""
     kept = {}
     for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
-        own = (parameter.tensor for parameter in made.kernel.weights)
-        stored = dict(zip(own, (parameter.tensor for parameter in kernel.weights), strict=True))
+        tensors = (parameter.tensor for parameter in made.kernel.weights)
+        stored = dict(zip(tensors, (parameter.tensor for parameter in kernel.weights), strict=True))
         if kernel.region in digests:
             names = {name: stored[name] for name in made.weights}
             kept[kernel.region] = KeptRegion(digests[kernel.region], made.kernel, names)

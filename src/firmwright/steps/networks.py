@@ -51,11 +51,11 @@ def write_sources(job: Job, folder: Path) -> None:
     if job.recipe.export:  # packages contain no assembly
         networks = [replace(network, binary_constants=False) for network in networks]
     prefix = job.recipe.c_prefix
-    own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
+    roots = tuple(f for member in job.members for f in template_folders(member.recipe).values())
     try:
         with locate_library_errors(job):
             write_networks(
-                job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own
+                job.recipe.name, prefix, networks, job.concurrent, job.build, folder, roots
             )
     except TakenFileError as error:
         target = job.recipe.make_diagnostic(("networks", error.prefix), str(error))

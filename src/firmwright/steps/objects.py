@@ -18,7 +18,7 @@ from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.key_errors import error_at_key
-from firmwright.pipeline.linking import is_own, locate_library_error
+from firmwright.pipeline.linking import is_custom_library, locate_library_error
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
@@ -82,7 +82,7 @@ def locate_refusal(job: Job, source: str) -> Iterator[None]:
                 diagnostic = job.recipe.make_diagnostic(("cflags", index), str(error))
                 raise DiagnosticError([diagnostic]) from None
         name = PurePosixPath(source).name
-        if is_own(job, name):
+        if is_custom_library(job, name):
             raise DiagnosticError([locate_library_error(job, name, str(error))]) from None
         raise
 

@@ -32,9 +32,9 @@ def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
     """
     left = sum(count_operator_macs(module).values())
     with suppress(UserError):
-        own = sum(count_operator_macs(network).values())
-        if left < own:
-            job.note(f"rewritten from {own:,} to {left:,} multiply-accumulates")
+        macs = sum(count_operator_macs(network).values())
+        if left < macs:
+            job.note(f"rewritten from {macs:,} to {left:,} multiply-accumulates")
 
 
 def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:

@@ -130,9 +130,9 @@ def find_slot(job: Job) -> NetworkSlot | None:
 
 def run(job: Job, folder: Path) -> None:
     network = replace(read_whole_network(job), measured=job.measures_cycles)
-    own_templates = tuple(template_folders(job.recipe).values())
+    roots = tuple(template_folders(job.recipe).values())
     with locate_library_errors(job):
-        variables = write_project(network, job.build, folder, own_templates)
+        variables = write_project(network, job.build, folder, roots)
     for device in job.mix:
         device.extend_project(folder, variables)
     compiler = read_compiler_version(job) if job.has_firmware else ""

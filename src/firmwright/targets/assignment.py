@@ -79,9 +79,9 @@ def has_cycle(bindings: Sequence[VarBinding], owners: Mapping[Var, int]) -> bool
     """Return whether groups of operators wait for each other; ``owners`` has their numbers."""
     reads: dict[object, set[object]] = {}
     for binding in bindings:
-        own = owners.get(binding.var, binding.var)
+        owner = owners.get(binding.var, binding.var)
         read = {owners.get(v, v) for v in read_variables(binding.value)}
-        reads.setdefault(own, set()).update(read - {own})
+        reads.setdefault(owner, set()).update(read - {owner})
     try:
         TopologicalSorter(reads).prepare()
     except CycleError:

@@ -151,8 +151,8 @@ def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tu
     """Return the devices with their strategies. The last device is the fallback."""
 
     def add(device: Device, rest: Device | None) -> Device:
-        own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))
-        context = replace(device.context, strategies=own, fallback=rest)
+        custom = tuple(s for extension in extensions for s in extension.strategies_for(device.name))
+        context = replace(device.context, strategies=custom, fallback=rest)
         return replace(device, context=context)
 
     *offered, last = mix

@@ -21,14 +21,14 @@ def load_mix(
     platform: Platform,
     rounding: str,
     fuse_layers: bool = True,
-    own: Mapping[str, Target] = MappingProxyType({}),
+    custom: Mapping[str, Target] = MappingProxyType({}),
     batch: int = 1,
 ) -> tuple[Device, ...]:
-    """Import the devices of a target string, in its order. ``own`` are the recipe's devices."""
+    """Import the devices of a target string, in its order. ``custom`` are the recipe's devices."""
 
     def device(spec: DeviceSpec, rest: Device | None) -> Device:
         context = Context(platform, rounding, spec.options, fuse_layers, rest, batch)
-        return Device(own.get(spec.name) or load_target(spec.name), context)
+        return Device(custom.get(spec.name) or load_target(spec.name), context)
 
     *offered, last = specs
     rest = device(last, None)

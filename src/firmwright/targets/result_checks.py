@@ -99,9 +99,9 @@ def find_cycle(
     """Return the error if a composite and an operator wait for each other."""
     reads: dict[object, dict[object, None]] = {}  # sorted, so that the message is reproducible
     for variable, binding in bindings.items():
-        own = owners.get(variable, variable)
+        node = owners.get(variable, variable)
         read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)
-        reads.setdefault(own, {}).update((other, None) for other in read if other != own)
+        reads.setdefault(node, {}).update((other, None) for other in read if other != node)
     try:
         TopologicalSorter(reads).prepare()
     except CycleError as error:

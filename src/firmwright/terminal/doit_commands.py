@@ -219,20 +219,20 @@ class Counted:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self.own_files = 0
+        self.file_count = 0
 
     def write(self, text: str) -> None:
         if text.removeprefix(" - ").startswith(PREFIXES):
-            self.own_files += 1
+            self.file_count += 1
         else:
             self.write_count()
             self.stream.write(text)
 
     def write_count(self) -> None:
         """Print the number of firmwright's files since the last line that was passed on."""
-        if self.own_files:
-            self.stream.write(f" - {self.own_files} files of firmwright itself\n")
-            self.own_files = 0
+        if self.file_count:
+            self.stream.write(f" - {self.file_count} files of firmwright itself\n")
+            self.file_count = 0
 
 
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]

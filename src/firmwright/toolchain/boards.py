@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firmwright.errors import UserError, suggest_known
-from firmwright.toolchain.descriptions import read_own_yaml, read_schema
+from firmwright.toolchain.descriptions import read_builtin_yaml, read_schema
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -67,10 +67,10 @@ class Board:
 
 @cache
 def board_names() -> tuple[str, ...]:
-    return tuple(sorted(folder.name for folder in _own_folder().iterdir()))
+    return tuple(sorted(folder.name for folder in _builtin_folder().iterdir()))
 
 
-def is_own_board(name: str) -> bool:
+def is_custom_board(name: str) -> bool:
     return "/" in name
 
 
@@ -79,7 +79,7 @@ def find_board(name_or_path: str) -> Traversable:
 
     Raises UserError if the board does not exist.
     """
-    if is_own_board(name_or_path):
+    if is_custom_board(name_or_path):
         folder = Path(name_or_path)
         if not folder.is_dir():
             raise UserError(f"no such folder: '{folder}'; a path starts at the platform's file")
@@ -88,7 +88,7 @@ def find_board(name_or_path: str) -> Traversable:
         hint = suggest_known(name_or_path, board_names())
         advice = f"a custom folder is written with a slash, as ./{name_or_path}"
         raise UserError(f"unknown board '{name_or_path}'{hint}; {advice}")
-    return _own_folder() / name_or_path
+    return _builtin_folder() / name_or_path
 
 
 def load_board(name_or_path: str) -> Board:
@@ -96,7 +96,7 @@ def load_board(name_or_path: str) -> Board:
 
     Raises UserError if the name is unknown, and DiagnosticError if the description is not valid.
     """
-    if not is_own_board(name_or_path):
+    if not is_custom_board(name_or_path):
         return _load_ready(name_or_path)
     from firmwright.documents.document import load_document
 
@@ -113,7 +113,7 @@ def load_board(name_or_path: str) -> Board:
 @cache
 def _load_ready(name: str) -> Board:
     text = (find_board(name) / DESCRIPTION).read_text("utf-8")
-    return msgspec.convert(read_own_yaml(text), Board)
+    return msgspec.convert(read_builtin_yaml(text), Board)
 
 
 def list_board_files(name_or_path: str) -> list[Traversable]:
@@ -127,9 +127,9 @@ def has_board_file(name_or_path: str, name: str) -> bool:
     return name in names
 
 
-def list_own_files(name_or_path: str) -> list[Path]:
+def list_custom_board_files(name_or_path: str) -> list[Path]:
     """Return all files of a custom board that a build reads, or [] for a built-in board."""
-    if not is_own_board(name_or_path):
+    if not is_custom_board(name_or_path):
         return []
     files = [Path(name_or_path, file.name) for file in list_board_files(name_or_path)]
     return [Path(name_or_path, DESCRIPTION), *files]
@@ -141,5 +141,5 @@ def is_built_elsewhere(name_or_path: str) -> bool:
 
 
 @cache
-def _own_folder() -> Traversable:
+def _builtin_folder() -> Traversable:
     return files("firmwright.templates") / "boards"

@@ -109,8 +109,8 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
     """
     if not toolchain.variable:
         return None
-    own = toolchain.settings_for(architecture).files if architecture else ()
-    return find_tool_folder(toolchain.variable, (toolchain.program, *toolchain.files, *own))
+    required = toolchain.settings_for(architecture).files if architecture else ()
+    return find_tool_folder(toolchain.variable, (toolchain.program, *toolchain.files, *required))
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
@@ -120,16 +120,16 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     has no cache folder. Zig would also cache objects without detecting damage, so objects are
     written to a folder that only this call uses.
     """
-    with TemporaryDirectory(prefix="firmwright-zig-") as own:
+    with TemporaryDirectory(prefix="firmwright-zig-") as temporary:
         libraries = find_library_cache(cache.resolve() / "zig")
         if UNREADABLE.search(str(libraries)):
             libraries.mkdir(parents=True, exist_ok=True)
-            Path(own, "libraries").symlink_to(libraries, target_is_directory=True)
-            libraries = Path(own, "libraries")
+            Path(temporary, "libraries").symlink_to(libraries, target_is_directory=True)
+            libraries = Path(temporary, "libraries")
         return subprocess.run(
             command,
             cwd=folder,
-            env=_make_environment(libraries, Path(own, "objects")),
+            env=_make_environment(libraries, Path(temporary, "objects")),
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

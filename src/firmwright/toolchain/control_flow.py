@@ -15,7 +15,7 @@ import numpy as np
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from firmwright.toolchain.descriptions import read_own_yaml
+from firmwright.toolchain.descriptions import read_builtin_yaml
 from firmwright.toolchain.families import find_family
 from firmwright.toolchain.instructions import Code, Encoding, decode
 
@@ -67,7 +67,7 @@ class ControlFlow:
 @cache
 def load_control_flow(instruction_set: str) -> ControlFlow:
     file = files("firmwright.toolchains") / "control_flow" / f"{instruction_set}.yaml"
-    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), ControlFlow)
+    return msgspec.convert(read_builtin_yaml(file.read_text(encoding="utf-8")), ControlFlow)
 
 
 def find_instruction_set(architecture: str) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import did_you_mean
-from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_own_yaml
+from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_builtin_yaml
 
 
 @dataclass(frozen=True)
@@ -137,4 +137,4 @@ def load_cycle_table(name_or_path: str, relative_to: Path | None = None) -> Cycl
 @cache
 def load_instruction_set(name: str) -> InstructionSet:
     file = files("firmwright.toolchains") / "instruction_sets" / f"{name}.yaml"
-    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), InstructionSet)
+    return msgspec.convert(read_builtin_yaml(file.read_text(encoding="utf-8")), InstructionSet)

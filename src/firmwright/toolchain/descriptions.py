@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 
-def is_own_file(name: str) -> bool:
+def is_custom_file(name: str) -> bool:
     """Return whether a reference is the path of a custom file and not a built-in name."""
     return Path(name).suffix in (".yaml", ".yml")
 
@@ -42,7 +42,7 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
 
     @wraps(load)
     def load_kept(name_or_path: str, relative_to: Path | None = None) -> T:
-        if is_own_file(name_or_path):
+        if is_custom_file(name_or_path):
             return load(name_or_path, relative_to)
         return load_ready(name_or_path)
 
@@ -52,19 +52,19 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
 def suggest_name(word: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest name, or with all names and the form of a custom file."""
     hint = did_you_mean(word, known)
-    own = f"; a custom file is named with its suffix, as {word}.yaml"
-    return hint if hint.endswith("?") else f"{hint}{own}"
+    form = f"; a custom file is named with its suffix, as {word}.yaml"
+    return hint if hint.endswith("?") else f"{hint}{form}"
 
 
-def resolve_own(name: str, folder: Path) -> str:
+def resolve_description(name: str, folder: Path) -> str:
     """Return a name unchanged, or a path below ``folder`` that contains a slash."""
-    if "/" not in name and not is_own_file(name):
+    if "/" not in name and not is_custom_file(name):
         return name
     path = (folder / name).as_posix()
     return path if "/" in path else f"./{path}"
 
 
-def read_own_yaml(text: str) -> dict[str, Any]:
+def read_builtin_yaml(text: str) -> dict[str, Any]:
     """Return the data of a built-in file without validation."""
     import yaml  # an up-to-date build does not need this import
 
@@ -127,9 +127,9 @@ class DescriptionKind:
 
         Raises UserError if the name is unknown, and DiagnosticError if the file has errors.
         """
-        if is_own_file(name_or_path):
+        if is_custom_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
-        return read_own_yaml(self.read_text(name_or_path))
+        return read_builtin_yaml(self.read_text(name_or_path))
 
     def read_text(self, name: str) -> str:
         """Return the text of a built-in or installed description.
@@ -139,7 +139,7 @@ class DescriptionKind:
         return self._find_ready(name).read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
-        if is_own_file(name_or_path):
+        if is_custom_file(name_or_path):
             return (relative_to or Path()) / name_or_path
         return Path(str(self._find_ready(name_or_path)))
 

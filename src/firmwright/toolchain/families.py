@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from firmwright.toolchain.descriptions import read_own_yaml
+from firmwright.toolchain.descriptions import read_builtin_yaml
 
 Features = tuple[str, ...]
 
@@ -17,7 +17,7 @@ def load_families() -> Mapping[str, Mapping[str, Features]]:
     text = files("firmwright.toolchain").joinpath("families.yaml").read_text(encoding="utf-8")
     return {
         family: {name: tuple(features) for name, features in members.items()}
-        for family, members in read_own_yaml(text).items()
+        for family, members in read_builtin_yaml(text).items()
     }
 
 

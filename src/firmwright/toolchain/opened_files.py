@@ -130,8 +130,8 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
         traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
         programs = [*find_programs(compiler, words, folder), *list_stated_files(build, compiler)]
         found = [*PATH_WORD.findall(included), *PATH_WORD.findall(traced)]
-    own = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
-    listed = {path for path in (*found, *programs) if not path.startswith(own)}
+    ignored = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
+    listed = {path for path in (*found, *programs) if not path.startswith(ignored)}
     files = sorted(path for path in listed if Path(path).is_file())
     loaded = {each for path in files if is_program(path) for each in list_loaded(path)}
     folders = [path for path in listed if Path(path).is_dir()]

@@ -13,7 +13,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.toolchain.boards import board_names, has_board_file, load_board
 from firmwright.toolchain.cycle_tables import load_cycle_table, load_instruction_set
-from firmwright.toolchain.descriptions import is_own_file, resolve_own
+from firmwright.toolchain.descriptions import is_custom_file, resolve_description
 from firmwright.toolchain.emulator_names import emulator_names, is_emulator
 from firmwright.toolchain.families import find_family, find_features
 from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
@@ -47,9 +47,9 @@ def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
     toolchains: dict[Pointer, Toolchain] = {}
     for pointer, name in _list_toolchains(data):
         try:
-            toolchains[pointer] = load_toolchain(resolve_own(name, folder))
+            toolchains[pointer] = load_toolchain(resolve_description(name, folder))
         except DiagnosticError:
-            if not is_own_file(name) or (folder / name).is_file():
+            if not is_custom_file(name) or (folder / name).is_file():
                 raise  # the errors are in the toolchain's file
             yield Finding(pointer, f"no such file: '{folder / name}'; a path starts at this file")
         except UserError:
@@ -96,7 +96,7 @@ def _find_board_errors(
 ) -> Iterator[Finding]:
     """Yield a board that does not exist or does not fit the architecture, linker or emulator."""
     architecture = data["architecture"]
-    name = resolve_own(data["board"], folder)
+    name = resolve_description(data["board"], folder)
     try:
         board = load_board(name)
     except DiagnosticError:
@@ -155,8 +155,8 @@ def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
     """Yield a cycle table that does not exist, or that is for another core."""
     if "cycles" not in data:
         return
-    name = resolve_own(data["cycles"], folder)
-    if is_own_file(name) and not Path(name).is_file():
+    name = resolve_description(data["cycles"], folder)
+    if is_custom_file(name) and not Path(name).is_file():
         yield Finding(("cycles",), f"no such file: '{name}'; a path starts at this file")
         return
     try:

@@ -13,7 +13,7 @@ import msgspec
 from firmwright.documents.quantities import parse_frequency, read_sizes
 from firmwright.errors import UserError
 from firmwright.toolchain.cycle_tables import CycleTable, load_cycle_table
-from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_own
+from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_description
 from firmwright.toolchain.platform_checks import find_platform_errors
 
 PLATFORMS = DescriptionKind(
@@ -178,18 +178,18 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = PLATFORMS.find_file(name_or_path, relative_to).parent
-    data["board"] = resolve_own(data["board"], folder)
+    data["board"] = resolve_description(data["board"], folder)
     if flash := data.get("memories", {}).get("flash"):
         flash["read_only"] = True
-    data["toolchains"] = [resolve_own(name, folder) for name in data["toolchains"]]
+    data["toolchains"] = [resolve_description(name, folder) for name in data["toolchains"]]
     if "clock" in data:
         data["clock"] = parse_frequency(data["clock"])
     table = None
     if "cycles" in data:
-        data["cycles"] = resolve_own(data["cycles"], folder)
+        data["cycles"] = resolve_description(data["cycles"], folder)
         table = load_cycle_table(data["cycles"])
     modules = data.get("modules", {}).items()
-    data["modules"] = {device: resolve_own(name, folder) for device, name in modules}
+    data["modules"] = {device: resolve_description(name, folder) for device, name in modules}
     numbers = data.get("accelerators", {})
     accelerators = {device: _find_numbers(device, entry) for device, entry in numbers.items()}
     platform = msgspec.convert({**data, "accelerators": accelerators}, Platform)

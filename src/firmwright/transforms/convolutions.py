@@ -95,8 +95,8 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
     around = image_padding(pad, str(call.attrs.data_layout))
     if around is None:
         return call
-    own = [int(p) for p in call.attrs.padding]
-    padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
+    stated = [int(p) for p in call.attrs.padding]
+    padding = [ours + theirs for ours, theirs in zip(stated, around, strict=True)]
     return rebuild_conv(call, pad.args[0], call.args[1], padding=padding)
 
 

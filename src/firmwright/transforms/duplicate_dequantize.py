@@ -17,18 +17,20 @@ def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
         if operator_name(b.value) == "relax.dequantize"
     }
 
-    def give_own(binding: relax.VarBinding) -> list[relax.VarBinding]:
-        own = []
+    def give_copy(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        copies = []
 
         def copy(variable: relax.Var) -> relax.Var:
             if variable not in dequantized:
                 return variable
             # The copy has no name of the model, because a layer has the name of its computing
             # operator.
-            own.append(relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable]))
-            return own[-1].var
+            copies.append(
+                relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable])
+            )
+            return copies[-1].var
 
         value = structural_map(binding.value, (relax.Var, copy))
-        return [*own, relax.VarBinding(binding.var, value) if own else binding]
+        return [*copies, relax.VarBinding(binding.var, value) if copies else binding]
 
-    return rewrite_bindings(module, give_own)
+    return rewrite_bindings(module, give_copy)

@@ -124,14 +124,14 @@ def make_orders(
     ]
     arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     arguments += [f"recipe={recipe}"]
-    own = {name: folder / job.platform.name / name for name in trials}
+    outdirs = {name: folder / job.platform.name / name for name in trials}
     return [
         make_order(
             name,
             TRIAL,
             [recipe.path, *job.recipe.bases],
-            own[name],
-            [*arguments, f"outdir={outdir or own[name]}"],
+            outdirs[name],
+            [*arguments, f"outdir={outdir or outdirs[name]}"],
             environment,
             format_tuned({job.platform.name: network}),
         )

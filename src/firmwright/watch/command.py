@@ -24,7 +24,7 @@ from firmwright.folders import PREFIXES
 from firmwright.pipeline import freshness, snapshot
 from firmwright.pipeline.code_digest import CODE_SUFFIXES
 from firmwright.pipeline.freshness import Identity, identify
-from firmwright.pipeline.warm import PACKAGES, learn, list_imported, read_own_files
+from firmwright.pipeline.warm import PACKAGES, learn, list_imported, read_fixed_files
 from firmwright.system import CAN_FORK, FolderChanges
 from firmwright.toolchain.compilers import ANSWERS
 from firmwright.watch.warm_process import BuildResult, WarmProcess
@@ -86,7 +86,7 @@ def build_until_code_changes(
             paths = result.paths or paths
             after = identify(paths)
             if result.modules:
-                read_own_files()
+                read_fixed_files()
             learn(result.modules, result.answers)
             print(WAITING, file=sys.stderr, flush=True)
 
@@ -134,8 +134,8 @@ def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str
 
 def is_in_memory(path: str) -> bool:
     """Return whether this process has loaded a path: firmwright's code, or a package's folder."""
-    own = path.startswith(PREFIXES) and Path(path).suffix in CODE_SUFFIXES
-    return own or path in PACKAGES
+    is_code = path.startswith(PREFIXES) and Path(path).suffix in CODE_SUFFIXES
+    return is_code or path in PACKAGES
 
 
 def start_again() -> None:

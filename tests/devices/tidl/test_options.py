@@ -9,8 +9,8 @@ import pytest
 
 from firmwright.devices.tidl.option_table import (
     CALIBRATION,
+    CALIBRATION_KEYS,
     OPTIONS,
-    OWN_CALIBRATION,
     PRESETS,
     WIDE_RESULTS,
     WIDE_WEIGHTS,
@@ -186,7 +186,7 @@ def test_no_option_on_quantization_is_ignored(name: str) -> None:
     """These options are for the quantization of a float network, so a quantized one has none."""
     (option,) = (o for o in OPTIONS if o.name == name)
     stated = {name: "16" if name == "tensor_bits" else written(option.default) or "conv"}
-    if name in OWN_CALIBRATION:
+    if name in CALIBRATION_KEYS:
         stated["accuracy_level"] = "9"
     with pytest.raises(UserError, match=f"{name}.* (?:the|a) network is already quantized"):
         placed(quantized_convolution("int8", "int8"), **{"tensor_bits": "8", **stated})

@@ -131,7 +131,7 @@ def is_one(number: tirx.Expr) -> bool:
 
 
 def find_called_functions(body: SBlock) -> tuple[str, ...]:
-    own = OPERATORS.union(*functions_by_header().values())
+    known = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()
     structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(callee_name(call))))
-    return tuple(sorted(n.rpartition(".")[2] for n in names if n not in own))
+    return tuple(sorted(n.rpartition(".")[2] for n in names if n not in known))

@@ -152,9 +152,9 @@ def chip_templates(side: str) -> list[str]:
     ``side`` selects the templates for Linux or for the firmware. The firmware also contains the
     service that answers calls on every transport.
     """
-    own = list_templates(f"{NAME}/chip/{side}")
+    templates = list_templates(f"{NAME}/chip/{side}")
     service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
-    return [*own, service] if side == "firmware" else own
+    return [*templates, service] if side == "firmware" else templates
 
 
 def loadable_sources(project: Path, prefix: str) -> list[str]:
@@ -171,8 +171,8 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
         for source in list_sources(project)
         if source.startswith(f"{NETWORK}/") and source.endswith(".c") and source not in left_out
     ]
-    own = sorted(p.name for p in (project / NAME).iterdir() if p.suffix in (".asm", ".c"))
-    return [*own, *(f"../{source}" for source in shared)]
+    sources = sorted(p.name for p in (project / NAME).iterdir() if p.suffix in (".asm", ".c"))
+    return [*sources, *(f"../{source}" for source in shared)]
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:

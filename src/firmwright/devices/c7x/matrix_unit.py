@@ -226,10 +226,10 @@ def try_scale(
     ``begins`` has the sums at which the layer's ``results`` begin.
     """
     half = (1 << shift) >> 1
-    own = -((half - (results.astype("int64") << shift)) // scale)
+    ends = -((half - (results.astype("int64") << shift)) // scale)
     inside = (begins > -limit) & (begins <= limit)
-    move = int(np.median((own - begins)[inside] if inside.any() else own - begins))
-    moved = np.clip(own - move, -limit, limit + 1)
+    move = int(np.median((ends - begins)[inside] if inside.any() else ends - begins))
+    moved = np.clip(ends - move, -limit, limit + 1)
     # Results are constant between two of these sums.
     sums = np.unique(np.concatenate([begins, moved, [-limit]]))
     sums = sums[sums <= limit]

@@ -123,8 +123,8 @@ def suggest_core(region: Region, layer: AnyLayer, context: Context) -> Iterator[
     platform = context.platform
     members = load_families().get(find_family(platform.architecture) or "", {})
     is_float = isinstance(layer, FloatLayer)
-    own = choose(layer, platform.features, FORMS).form
-    now = estimate_mac(own, is_float, platform.architecture)
+    current = choose(layer, platform.features, FORMS).form
+    now = estimate_mac(current, is_float, platform.architecture)
     for architecture, features in sorted(
         members.items(), key=lambda member: member[0] != platform.architecture
     ):

@@ -68,8 +68,8 @@ def write_function(
     text = packing.choose_text(shared)
     # Pointers to memory that may overlap are not `restrict`.
     qualifier = "*" if form.in_place else "*restrict "
-    own_ports = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
-    own_ports += [f"{p.c_type} {qualifier}{p.name}" for p in results]
+    layer_parameters = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
+    layer_parameters += [f"{p.c_type} {qualifier}{p.name}" for p in results]
     variables = {
         **describe_layer(layer, packing),
         **text.variant,
@@ -77,7 +77,7 @@ def write_function(
         "fields": [*packing.record],
         "parts": [*text.parts],
         "part_parameters": packing.part_parameters,
-        "ports": ", ".join(own_ports),
+        "ports": ", ".join(layer_parameters),
         "arguments": ", ".join(["l", *(p.name for p in (*constants, *results))]),
     }
     ports = {"ports": packing.part_parameters}
@@ -104,7 +104,10 @@ def write_single(
     inline = "static inline __attribute__((always_inline)) "
     given = {**variables, "parts": [], "record": "compute", "linkage": inline, "call": ""}
     texts = [render_file("record", given)]
-    texts += [render_function(f"{form}_{p}", p, {**given, **own}) for p, own in parts.items()]
+    texts += [
+        render_function(f"{form}_{p}", p, {**given, **part_variables})
+        for p, part_variables in parts.items()
+    ]
     texts.append(render_function(form, "compute", given))
     name = f"{form}_{digest(*texts, record)}"
     texts.append(render_file("own", {**given, "name": name, "values": list_values(record)}))
@@ -119,9 +122,9 @@ def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]
     struct = f"{form}_{digest(render_file('record', given))}" if parts else name
     given["record"] = struct
     names, files = {}, [make_header(f"{struct}_layer", render_file("record", given))]
-    for part, own in parts.items():
-        names[part] = name_function(f"{form}_{part}", {**given, **own})
-        files += make_files(f"{form}_{part}", names[part], {**given, **own})
+    for part, part_variables in parts.items():
+        names[part] = name_function(f"{form}_{part}", {**given, **part_variables})
+        files += make_files(f"{form}_{part}", names[part], {**given, **part_variables})
     files += make_files(form, name, given)
     return LayerFunction(name, tuple(files), struct, names)
 

@@ -33,8 +33,8 @@ RECORD: Artifact[ArtifactsReport] = Artifact(
 
 
 def calibration_files(job: Job) -> list[Path]:
-    own = job.recipe.quantize is not None
-    samples = job.recipe.list_files("quantize") if own else list_run_files(job)
+    is_quantized = job.recipe.quantize is not None
+    samples = job.recipe.list_files("quantize") if is_quantized else list_run_files(job)
     return [*samples, *job.recipe.list_files("evaluate.labels", "evaluate.inputs")]
 
 

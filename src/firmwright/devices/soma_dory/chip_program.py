@@ -57,12 +57,14 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
     (scratch / "console.c").write_text(render(make_environment(), CONSOLE, {}), encoding="utf-8")
     driver = copy_driver(scratch)
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    own = replace(build, cflags=FLAGS, include=list_headers())
-    theirs = replace(own, cflags=(*own.cflags, *(DRIVER_FLAGS if DRIVER in os.environ else ())))
+    strict = replace(build, cflags=FLAGS, include=list_headers())
+    theirs = replace(
+        strict, cflags=(*strict.cflags, *(DRIVER_FLAGS if DRIVER in os.environ else ()))
+    )
     sources = [project / name for name in list_sources(project)]
-    objects = compile_files(own, compiler, scratch, sources, cache)
-    console = compile_files(own, compiler, scratch, [scratch / "console.c"], cache)
-    objects += console + compile_files(own, compiler, scratch, list_c(scratch / "model"), cache)
+    objects = compile_files(strict, compiler, scratch, sources, cache)
+    console = compile_files(strict, compiler, scratch, [scratch / "console.c"], cache)
+    objects += console + compile_files(strict, compiler, scratch, list_c(scratch / "model"), cache)
     objects += compile_files(theirs, compiler, scratch, driver, cache)
     # The chip's board support is compiled but not linked, because its console cannot read samples.
     linked = [o for o in objects if o.stem != Path(BOARD_SUPPORT).stem]

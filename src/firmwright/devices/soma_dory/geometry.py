@@ -74,12 +74,12 @@ def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -
     """Return the layer on the input without ``padded``, which becomes part of the layer's
     padding."""
     top, left, bottom, right = padded
-    own = layer.padding
+    padding = layer.padding
     return replace(
         layer,
         height=layer.height - top - bottom,
         width=layer.width - left - right,
-        padding=(own[0] + top, own[1] + left, own[2] + bottom, own[3] + right),
+        padding=(padding[0] + top, padding[1] + left, padding[2] + bottom, padding[3] + right),
     )
 
 

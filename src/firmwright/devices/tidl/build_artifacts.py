@@ -120,9 +120,9 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 
     Raises UserError if the recipe names no samples.
     """
-    own = job.recipe.calibration
-    if own is not None:
-        return own.inputs, own.samples, "calibration"
+    calibration = job.recipe.calibration
+    if calibration is not None:
+        return calibration.inputs, calibration.samples, "calibration"
     quantize = job.recipe.quantize
     if quantize and quantize.calibration.inputs is not None:
         return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"

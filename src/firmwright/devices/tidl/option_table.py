@@ -19,7 +19,7 @@ Value = int | float | str | tuple[str, ...]
 
 SWITCH = ("0", "1")
 
-OWN_CALIBRATION = (
+CALIBRATION_KEYS = (
     "advanced_options:activation_clipping",
     "advanced_options:weight_clipping",
     "advanced_options:bias_calibration",
@@ -34,7 +34,7 @@ CALIBRATION = (
     "advanced_options:mixed_precision_factor",
     WIDE_RESULTS,
     WIDE_WEIGHTS,
-    *OWN_CALIBRATION,
+    *CALIBRATION_KEYS,
 )
 """The options for TIDL's quantization. Without quantization by TIDL, they have no effect."""
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from firmwright.devices.tidl.option_table import (
     CALIBRATION,
+    CALIBRATION_KEYS,
     CHIP_DEFAULTS,
     OPTIONS,
-    OWN_CALIBRATION,
     PRESETS,
     Option,
     Value,
@@ -73,7 +73,7 @@ def read_options(context: Context) -> TidlOptions:
     if values["accuracy_level"] != 9:
         refuse_stated(
             options,
-            OWN_CALIBRATION,
+            CALIBRATION_KEYS,
             "has an effect only with accuracy_level=9; remove the option, or set accuracy_level=9",
         )
     if values["tensor_bits"] == 32:

@@ -48,8 +48,8 @@ def place_regions(module: IRModule, context: Context) -> Placement:
     bindings, outputs = read_graph(module)
     if is_quantized(bindings):
         refuse_calibration(options)
-    own = [static_shape(p)[0] for p in module["main"].params if static_shape(p)]
-    chip = {**context.platform.accelerators["tidl"], "network_batch": max(context.batch, *own)}
+    batches = [static_shape(p)[0] for p in module["main"].params if static_shape(p)]
+    chip = {**context.platform.accelerators["tidl"], "network_batch": max(context.batch, *batches)}
     checker = OperatorChecker(options, chip, bindings)
     groups = group_operators(
         bindings, outputs, make_layer_kind(module, bindings, checker.check_operator), {}

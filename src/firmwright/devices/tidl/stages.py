@@ -46,8 +46,8 @@ def calibration_files(job: Job) -> list[Path]:
     if job.recipe.calibration is not None:
         return job.recipe.list_files("calibration")
     quantize = job.recipe.quantize
-    own = quantize is not None and quantize.calibration.inputs is not None
-    return job.recipe.list_files("quantize") if own else list_run_files(job)
+    has_inputs = quantize is not None and quantize.calibration.inputs is not None
+    return job.recipe.list_files("quantize") if has_inputs else list_run_files(job)
 
 
 def is_for_chip(job: Job) -> bool:

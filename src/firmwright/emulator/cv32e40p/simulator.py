@@ -63,9 +63,11 @@ def compute_key(rtl: list[Path], parameters: tuple[str, ...]) -> str:
     facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine()]
     facts += [*FLAGS, *parameters]
     key = hashlib.sha256("\0".join(facts).encode())
-    own = sorted(Path(ask("verilator", "--getenv", "VERILATOR_ROOT")).glob("include/verilated*"))
+    headers = sorted(
+        Path(ask("verilator", "--getenv", "VERILATOR_ROOT")).glob("include/verilated*")
+    )
     contents = [read_source(name) for name in SOURCES]
-    contents += [path.read_bytes() for path in (*own, *rtl)]
+    contents += [path.read_bytes() for path in (*headers, *rtl)]
     for content in contents:
         key.update(hashlib.sha256(content).digest())
     return key.hexdigest()[:16]

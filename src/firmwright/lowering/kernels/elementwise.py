@@ -221,5 +221,5 @@ def has_power_of_two_scales(operands: list[QuantizedTensor], params: OutputQuant
 
 
 def read_broadcast(data: te.Tensor, indices: tuple[Any, ...]) -> Integer:
-    own = indices[len(indices) - len(data.shape) :]
-    return data(*(0 if int(d) == 1 else i for d, i in zip(data.shape, own, strict=True)))
+    trailing = indices[len(indices) - len(data.shape) :]
+    return data(*(0 if int(d) == 1 else i for d, i in zip(data.shape, trailing, strict=True)))

@@ -137,8 +137,8 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
     tried, left = nearest, np.arange(nearest.size)
     candidates = low = high = np.zeros((0, 0), "int64")
     while left.size:
-        own = steps.select(left)
-        lowest, highest = own.bound_offsets(tried)
+        selected = steps.select(left)
+        lowest, highest = selected.bound_offsets(tried)
         fits = lowest <= highest
         multipliers[left[fits]] = tried[fits]
         offsets[left[fits]] = choose_offsets(lowest, highest)[fits]
@@ -148,7 +148,7 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
         left, candidates, low, high = (each[~fits] for each in (left, candidates, low, high))
         if not left.size:
             break
-        lows, highs = (each[~fits] for each in own.bound_each(tried[:, None]))
+        lows, highs = (each[~fits] for each in selected.bound_each(tried[:, None]))
         low = np.maximum(low, steps.select(left, lows.argmax(1)).bound_each(candidates)[0])
         high = np.minimum(high, steps.select(left, highs.argmin(1)).bound_each(candidates)[1])
         possible = (low <= high).any(1)

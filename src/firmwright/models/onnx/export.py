@@ -102,14 +102,14 @@ class Exporter:
                 self.values[binding.var] = self.pick_result(binding.value)
                 continue
             name = operator_name(binding.value)
-            own = str(binding.var.name)
+            variable_name = str(binding.var.name)
             self.layer = self.make_unique_name(
-                own if is_source_name(own) else name.rpartition(".")[2]
+                variable_name if is_source_name(variable_name) else name.rpartition(".")[2]
             )
             try:
                 self.values[binding.var] = self.find_converter(name)(binding.value)
             except NotExportableError:
-                refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{own}')")
+                refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{variable_name}')")
                 self.values[binding.var] = OnnxValue(self.layer)
         if refused:
             raise UserError("\n".join([self.refusal, *sorted(set(refused)), self.advice]))

@@ -56,8 +56,8 @@ class RowAxes:
         if kind == "Gather":
             return self.gather(first, second, get_attribute(node, "axis", 0))
         if kind == "GatherND" and read == [second] != [first]:
-            own, rank = self.axes[second], self.ranks.get(second, 0)
-            return None if get_attribute(node, "batch_dims", 0) or own + 1 >= rank else own
+            rows, rank = self.axes[second], self.ranks.get(second, 0)
+            return None if get_attribute(node, "batch_dims", 0) or rows + 1 >= rank else rows
         if kind in ("Concat", "Slice", "Split", "Squeeze", "Unsqueeze"):
             return self.find_other_axis(node, read)
         return None
@@ -72,18 +72,18 @@ class RowAxes:
 
     def gather(self, data: str, indices: str, stated: int) -> int | None:
         """Return the axis of the rows after a Gather of the rows, or by the rows."""
-        own, axes = self.axes.get(data), self.normalize([stated], data)
-        if axes is None or (own is not None and indices in self.axes):
+        rows, axes = self.axes.get(data), self.normalize([stated], data)
+        if axes is None or (rows is not None and indices in self.axes):
             return None
         (axis,), rank = axes, self.ranks.get(indices)
-        if own is None:
+        if rows is None:
             return axis + self.axes[indices]
-        return None if axis == own or rank is None else own + (axis < own) * (rank - 1)
+        return None if axis == rows or rank is None else rows + (axis < rows) * (rank - 1)
 
     def find_other_axis(self, node: onnx.NodeProto, read: list[str]) -> int | None:
         """Return the axis of the rows after an operator on other axes."""
-        kind, own = node.op_type, self.axes[read[0]]
-        joins = kind == "Concat" and all(self.axes[name] == own for name in read)
+        kind, rows = node.op_type, self.axes[read[0]]
+        joins = kind == "Concat" and all(self.axes[name] == rows for name in read)
         if not joins and read != [node.input[0]]:
             return None
         shaped = node.output[0] if kind == "Unsqueeze" else node.input[0]
@@ -92,8 +92,8 @@ class RowAxes:
             return None
         if kind == "Unsqueeze":
             free = [a for a in range(self.ranks.get(shaped, 0)) if a not in axes]
-            return free[own] if own < len(free) else None
-        return None if own in axes else own - (kind == "Squeeze") * sum(a < own for a in axes)
+            return free[rows] if rows < len(free) else None
+        return None if rows in axes else rows - (kind == "Squeeze") * sum(a < rows for a in axes)
 
     def state_axes(self, node: onnx.NodeProto) -> list[int] | None:
         """Return the axes on which an operator works, or None if they are not stated."""

@@ -48,8 +48,8 @@ def bound_suppressions(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_suppression(node: onnx.NodeProto) -> bool:
-    is_own = node.op_type == "NonMaxSuppression" and node.domain in ("", "ai.onnx")
-    return is_own and bool(node.output)
+    has_kind = node.op_type == "NonMaxSuppression" and node.domain in ("", "ai.onnx")
+    return has_kind and bool(node.output)
 
 
 def drop_unread_nodes(graph: onnx.GraphProto) -> None:

@@ -82,12 +82,14 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     module = bind_shapes(module, shapes, name)
     module = move_states_last(module, states)
     check_calls(module, name)
-    own = len(module["main"].params) - len(states)
+    input_count = len(module["main"].params) - len(states)
     outputs = collect_outputs(module, program, name, len(states))
     interface = ModelInterface(
         format="pt2",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in module["main"].params[:own]),
+        inputs=tuple(
+            make_tensor(str(p.name), p.ty, name) for p in module["main"].params[:input_count]
+        ),
         outputs=outputs,
         operators=tuple(
             Operator(labels.get(n.name, n.name), kind_of(n), (n.name,))

@@ -177,13 +177,15 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
         update = relax.const(np.full(shape, source), dtype)
     stated = options[0] if options else node.kwargs.get("reduce")
     mode = "add" if kind_of(node) == "scatter_add" else REDUCTIONS.get(stated, "update")
-    own = node.kwargs.get("include_self", options[1] if len(options) > 1 else True)
+    includes_self = node.kwargs.get("include_self", options[1] if len(options) > 1 else True)
 
     def write(data: relax.Expr, update: relax.Expr, mode: str) -> relax.Expr:
         return builder.emit(relax.op.scatter_elements(data, position, update, axis, mode))
 
     begin = (
-        x if own else write(x, relax.const(np.full(shape, start_of(mode, dtype)), dtype), "update")
+        x
+        if includes_self
+        else write(x, relax.const(np.full(shape, start_of(mode, dtype)), dtype), "update")
     )
     total = write(begin, update, mode)
     if stated != "mean":
@@ -194,7 +196,7 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     ones = relax.const(np.ones(static_shape(x)), dtype)
     units = relax.const(np.ones(shape), dtype)
     zeros = relax.const(np.zeros(shape), dtype)
-    counts = write(ones if own else write(ones, zeros, "update"), units, "add")
+    counts = write(ones if includes_self else write(ones, zeros, "update"), units, "add")
     return builder.emit(relax.op.divide(total, counts))
 
 

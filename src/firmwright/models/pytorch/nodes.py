@@ -21,8 +21,8 @@ def kind_of(node: torch.fx.Node) -> str:
 def describe(node: torch.fx.Node) -> str:
     """Return an operator, its node, and its line in the model's source, if available."""
     lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
-    own = [line for line in lines if "site-packages/torch/" not in line[0]]
-    location = ", {} line {}".format(*own[-1]) if own else ""
+    user_lines = [line for line in lines if "site-packages/torch/" not in line[0]]
+    location = ", {} line {}".format(*user_lines[-1]) if user_lines else ""
     return f"{node.target} (node '{node.name}'{location})"
 
 

@@ -62,9 +62,9 @@ def repair_tensors(model: Any) -> bool:
     """
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]
-    own = [n.encode() for n in make_unique_names(names)]
-    changed = own != names
-    for tensor, name in zip(tensors, own, strict=True):
+    unique = [n.encode() for n in make_unique_names(names)]
+    changed = unique != names
+    for tensor, name in zip(tensors, unique, strict=True):
         tensor.name = name
         if tensor.shape is None:
             tensor.shape, changed = [], True
@@ -229,14 +229,14 @@ def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
     seen: set[str] = set()
     result = []
     for index, name in enumerate(readable):
-        own = name
+        unique = name
         if not name or name in seen:
-            own = f"{name or 'tensor'}_{index}"
-            while own in taken:
-                own += "_"
-            taken.add(own)
+            unique = f"{name or 'tensor'}_{index}"
+            while unique in taken:
+                unique += "_"
+            taken.add(unique)
         seen.add(name)
-        result.append(own)
+        result.append(unique)
     return result
 
 

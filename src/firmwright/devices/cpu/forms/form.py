@@ -60,8 +60,8 @@ class Packing:
     shared: TemplateVariables | None = None
 
     def choose_text(self, shared: bool) -> TemplateVariables:
-        own = TemplateVariables(self.variant, self.parts)
-        return self.shared or own if shared else own
+        separate = TemplateVariables(self.variant, self.parts)
+        return self.shared or separate if shared else separate
 
 
 @dataclass(frozen=True)

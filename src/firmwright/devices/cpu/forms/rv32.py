@@ -88,7 +88,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     twice = layer.scaling.rounding is LayerRounding.TWICE
     one_shift = layer.low >= layer.zero_point
     weights, numbers = pack_blocks(layer, found, tile, longest)
-    own, shared = describe_texts(layer, sizes, tile)
+    separate, shared = describe_texts(layer, sizes, tile)
     return Packing(
         {
             "weights": weights,
@@ -105,9 +105,9 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
             "border": border,
             "border_at": longest * pairs,
         },
-        own.variant,
+        separate.variant,
         (Scratch("patch", "int32", longest * pairs + -(-border // 4)),),
-        own.parts,
+        separate.parts,
         PART,
         shared,
     )
@@ -139,12 +139,14 @@ def describe_texts(
         "steps": [next(n for n in (4, 3, 2, 1) if layer.channels % n == 0)],
     }
     gather = {**common, "guarded": any(layer.padding), "steps": row["steps"]}
-    own = TemplateVariables(
+    separate = TemplateVariables(
         {**main, "sizes": sorted(sizes), "rows": "inner" if reads_rows else "none"},
         {"gather": gather, "gather_row": row if reads_rows else None},
     )
     if layer.is_pointwise:
-        own = replace(own, variant={**own.variant, "rows": "all"}, parts={"gather_row": row})
+        separate = replace(
+            separate, variant={**separate.variant, "rows": "all"}, parts={"gather_row": row}
+        )
     common_row = (layer.kernel, layer.strides) == SHARED_ROW and reads_rows
     all_sizes = sizes <= set(SHARED_SIZES)
     mixed = layer.scaling.rounding is LayerRounding.TWICE
@@ -160,7 +162,7 @@ def describe_texts(
             "gather_row": {**row, "steps": [4, 1]} if common_row else None,
         },
     )
-    return own, shared
+    return separate, shared
 
 
 def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:

@@ -197,12 +197,12 @@ class Groups:
         self.table, self.sums = table, table.sum_groups(order)
         self.excess = sum_excess(self.sums, table.limit)
 
-    def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return the change of the excess for each exchange of a position in ``own`` with a
+    def change(self, order: Array, taps: Array, others: Array) -> Array:
+        """Return the change of the excess for each exchange of a position in ``taps`` with a
         position in ``others``."""
         size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
-        mine, theirs = own // size, others // size
-        difference = magnitudes[order[others]][None] - magnitudes[order[own]][:, None]
+        mine, theirs = taps // size, others // size
+        difference = magnitudes[order[others]][None] - magnitudes[order[taps]][:, None]
         here, there = self.sums[mine][:, None], self.sums[theirs][None]
         changes: Array = sum_excess(here + difference, limit) - self.excess[mine][:, None]
         changes += sum_excess(there - difference, limit) - self.excess[theirs][None]
@@ -235,14 +235,14 @@ def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
         if not worst.excess.any():
             return True
         size, group = worst.table.size, int(worst.excess.argmax())
-        own = np.arange(group * size, min(group * size + size, len(order)))
+        taps = np.arange(group * size, min(group * size + size, len(order)))
         others = np.arange(number % stride, len(order), stride)
-        changes = np.sum([groups.change(order, own, others) for groups in grouped], axis=0)
-        changes[np.abs(order[own][:, None] - others[None]) > reach] = 0
-        changes[np.abs(order[others][None] - own[:, None]) > reach] = 0
+        changes = np.sum([groups.change(order, taps, others) for groups in grouped], axis=0)
+        changes[np.abs(order[taps][:, None] - others[None]) > reach] = 0
+        changes[np.abs(order[others][None] - taps[:, None]) > reach] = 0
         mine, other = divmod(int(np.argmin(changes)), len(others))
         if changes[mine, other] < 0:
-            first, second = int(own[mine]), int(others[other])
+            first, second = int(taps[mine]), int(others[other])
             for groups in grouped:
                 groups.exchange(order, first, second)
             order[first], order[second] = order[second], order[first]

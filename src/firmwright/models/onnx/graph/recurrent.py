@@ -364,9 +364,9 @@ def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label
 
 
 def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
-    own = {v.name for v in (*graph.input, *graph.initializer)}
-    own |= {o for n in graph.node for o in n.output}
-    tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in own}
+    local = {v.name for v in (*graph.input, *graph.initializer)}
+    local |= {o for n in graph.node for o in n.output}
+    tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in local}
     tensors |= {"": "", **{v.name: n for v, n in zip(graph.input, inputs, strict=True)}}
     constants = [helper.make_node("Constant", [], [i.name], value=i) for i in graph.initializer]
     for inner in (*constants, *graph.node):

@@ -227,8 +227,8 @@ def add_pair_sums(
     # Classes without support vectors have no columns.
     first = np.cumsum([0, *(count - 1 if size else 0 for size in sizes)])
     total = ""
-    for own, other in ((0, 1), (1, 0)):
-        columns = [int(first[p[own]]) + p[other] - int(p[other] > p[own]) for p in pairs]
+    for one, other in ((0, 1), (1, 0)):
+        columns = [int(first[p[one]]) + p[other] - int(p[other] > p[one]) for p in pairs]
         part = body.add(
             "Gather", body.add("Concat", *parts, axis=1), body.constant(columns, "int64"), axis=1
         )

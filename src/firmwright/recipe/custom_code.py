@@ -22,14 +22,14 @@ COMPILED = {
 
 
 @dataclass(frozen=True)
-class OwnCode:
+class CustomCode:
     """Code of a recipe: a sentence at a location, and the name of Python code, or None."""
 
     location: Diagnostic
     python: str | None
 
 
-def find_own_code(source: Path | Layers) -> list[OwnCode]:
+def find_custom_code(source: Path | Layers) -> list[CustomCode]:
     """Return the code of a recipe.
 
     For an invalid recipe, the function returns the code that it can find. Raises DiagnosticError if
@@ -39,7 +39,7 @@ def find_own_code(source: Path | Layers) -> list[OwnCode]:
     document = layers.chain.document
     found = [*find_functions(document.data), *find_programs(document.data)]
     return [
-        OwnCode(document.make_diagnostic(pointer, sentence), python)
+        CustomCode(document.make_diagnostic(pointer, sentence), python)
         for pointer, sentence, python in found
     ]
 

@@ -8,8 +8,8 @@ import pytest
 
 from firmwright.documents.chain import Layers
 from firmwright.errors import DiagnosticError
-from firmwright.pipeline.command_line import check_own_code
-from firmwright.recipe.own_code import find_own_code
+from firmwright.pipeline.command_line import check_custom_code
+from firmwright.recipe.custom_code import find_custom_code
 from tests.quality.test_repository import ROOT
 
 RECIPE = """\
@@ -39,7 +39,7 @@ def test_every_kind_of_code_is_refused_at_its_place(
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "1")
     with pytest.raises(DiagnosticError) as raised:
-        check_own_code(Layers(recipe))
+        check_custom_code(Layers(recipe))
     recorded = [
         str(d).removeprefix(f"{recipe}:").split("; not allowed")[0]
         for d in raised.value.diagnostics
@@ -64,7 +64,7 @@ def test_a_build_says_once_what_python_it_runs(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "0")
-    check_own_code(Layers(recipe))
+    check_custom_code(Layers(recipe))
     assert capsys.readouterr().err == f"{recipe}: runs custom Python: {', '.join(PYTHON)}\n"
 
 
@@ -76,12 +76,12 @@ def test_a_model_that_holds_code_is_code(tmp_path: Path) -> None:
         "{url: 'https://a.example/n.pt2?ref=1'}",
     ):
         path.write_text(f"model: {model}\n")
-        assert [code.python for code in find_own_code(path)] == ["the model"]
+        assert [code.python for code in find_custom_code(path)] == ["the model"]
     path.write_text("model: net.tflite\nplatform: host\ncflags: []\n")
-    assert find_own_code(path) == []
+    assert find_custom_code(path) == []
 
 
 def test_recipes_that_come_with_firmwright_run_no_code() -> None:
     paths = [*(ROOT / "recipes").glob("*.yaml")]
     assert paths
-    assert [path.stem for path in paths if find_own_code(path)] == []
+    assert [path.stem for path in paths if find_custom_code(path)] == []
