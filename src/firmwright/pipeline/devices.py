@@ -64,16 +64,16 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
 
 def find_driven(names: Iterable[str], recipe: Recipe, platform: Platform) -> list[str]:
     """Return the devices that need the board's code, in the order of ``names``."""
-    own = tuple(template_folders(recipe).values())
+    roots = tuple(template_folders(recipe).values())
     board, known = platform.board, platform.accelerators
-    return [name for name in names if name in known or list_templates(f"{name}/{board}", own)]
+    return [name for name in names if name in known or list_templates(f"{name}/{board}", roots)]
 
 
 def find_unpackaged_drivers(recipe: Recipe, platform: Platform) -> Iterator[str]:
     """Yield an error for each device of the target whose driver depends on the board."""
-    own = tuple(template_folders(recipe).values())
+    roots = tuple(template_folders(recipe).values())
     for name in find_driven((device.name for device in recipe.target), recipe, platform):
-        if not list_portable_drivers(name, own):
+        if not list_portable_drivers(name, roots):
             yield (
                 f"the driver of {name} belongs to the board {platform.board}, and packages contain "
                 "no board; export with `target: c`"
