@@ -19,7 +19,7 @@ def test_a_platform_states_the_energy_of_a_cycle(copy_of_built: Repository) -> N
     done = repository.doit("build", "recipe=digits.yaml", "platform=mine.yaml")
     assert done.returncode == 1
     assert " µJ (by the table of CV32E40P, zero wait states), " in done.stdout + done.stderr
-    assert "more than the 0.001 allowed; the largest:" in done.stdout + done.stderr
+    assert "µJ more than the limit of 0.001 µJ; the largest:" in done.stdout + done.stderr
 
     repository.write("digits.yaml", recipe)
     done = repository.doit("build", "recipe=digits.yaml", "platform=mine.yaml")

@@ -77,6 +77,13 @@ def test_a_folder_that_is_a_file_fails_the_job(
     assert run([make("succeed")])[0] == {"succeed": f"{tmp_path}/succeed: File exists"}
 
 
+def test_the_next_job_starts_before_the_result_is_read(make: Callable[[str], Order]) -> None:
+    notes = Notes()
+    orders = [make("succeed"), make("refuse")]
+    counts = [*run_here(orders, lambda _o, _r: len(notes.started), 1, notes, Stop())]
+    assert counts == [2, 2]
+
+
 def test_jobs_end_when_the_caller_stops(make: Callable[[str], Order], tmp_path: Path) -> None:
     stop, place = Stop(), tmp_path / "wait" / "pid"
     jobs = run_here([make("succeed"), make("wait"), make("die")], read_end, 2, Notes(), stop)

@@ -161,7 +161,7 @@ def test_the_same_result_comes_from_the_accelerator_alone(
 def test_a_rule_that_nothing_lifts_is_told_with_time_and_crossings() -> None:
     placed = place(SLICE)
     (advice,) = (advice for advice in placed.advice if advice.device == "c")
-    assert advice.change == "no known change that saves time fulfills the rule 'slice' of tidl"
+    assert advice.change == "tidl rejects the layer (rule 'slice'), and no accepted form is known"
     assert advice.costs == pytest.approx(placed.spent["c"])
     assert advice.gain == f"needs about {advice.costs:.1f} us and 2 crossings"
     assert advice.layers == ("odd",)

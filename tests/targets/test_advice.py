@@ -204,6 +204,7 @@ def test_no_advice_costs_cycles(size: int) -> None:
     advice = {layer: a for a in advise(partition, regions, mix, None) for layer in a.layers}
     assert all(a.saves is None or a.saves > 0 for a in advice.values())
     assert advice["one"].stays == (size == 4)
+    assert ("would need more time" in advice["one"].change) == (size == 4)
     assert not advice["strided"].stays
 
 

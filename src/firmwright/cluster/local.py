@@ -97,36 +97,51 @@ def run_here(
             "a fleet needs fork, which this operating system does not have; run `firmwright build` "
             "for each recipe"
         )
-    waiting, running = deque(orders), dict[int, Copy]()
+    waiting, running = deque(enumerate(orders)), dict[int, Copy]()
     lanes = [str(number) for number in range(most)]
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:
+        ended: list[Copy] = []
         try:
             while waiting or running:
                 if stop.reason:
                     raise ClusterError(stop.reason)
                 while waiting and lanes:
-                    copy = start(waiting.popleft(), lanes.pop(), watched, Path(scratch), memory)
-                    watcher.start(copy.order.name, copy.lane)
+                    number, order = waiting.popleft()
+                    files = name_files(Path(scratch), number)
+                    copy = start(order, lanes.pop(), watched, files, memory)
+                    watcher.start(order.name, copy.lane)
                     running[copy.process.sentinel] = copy
-                for ended in connection.wait([*running], POLL):
-                    assert isinstance(ended, int)
-                    copy = running.pop(ended)
+                # The next jobs already run while this process reads the results.
+                for copy in ended:
+                    yield finish(copy.order, copy.read)
+                ended = [running.pop(end) for end in wait_for_ends(running)]
+                for copy in ended:
                     copy.end()
                     lanes.append(copy.lane)
                     if report := copy.files[2].read_text("utf-8"):
                         memory.learn(report)
-                    yield finish(copy.order, copy.read)
+            for copy in ended:
+                yield finish(copy.order, copy.read)
         finally:
             for copy in running.values():
                 copy.end()
 
 
-def start(order: Order, lane: str, watched: int, scratch: Path, memory: Memory = NO_MEMORY) -> Copy:
-    """Start a job in a copy of this process.
+def wait_for_ends(running: Collection[int]) -> list[int]:
+    """Return the jobs that end within the interval ``POLL``."""
+    return [end for end in connection.wait([*running], POLL) if isinstance(end, int)]
 
-    The job's output is written to files in ``scratch``.
-    """
-    files = scratch / f"{lane}.output", scratch / f"{lane}.errors", scratch / f"{lane}.report"
+
+def name_files(scratch: Path, number: int) -> tuple[Path, Path, Path]:
+    """Return the paths of a job's output, of its errors, and of its report."""
+    output, errors, report = (scratch / f"{number}.{kind}" for kind in ("out", "err", "report"))
+    return output, errors, report
+
+
+def start(
+    order: Order, lane: str, watched: int, files: tuple[Path, Path, Path], memory: Memory
+) -> Copy:
+    """Start a job in a copy of this process, which writes its output to ``files``."""
     for file in files:
         file.write_bytes(b"")
     process = get_context("fork").Process(target=live, args=(order, watched, files, memory))

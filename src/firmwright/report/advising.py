@@ -211,7 +211,7 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
     if blocked and not lifted:
         yield network.make_remark(describe_block(blocked[0]), region)
     elif costly and not lifted:
-        yield network.make_remark(describe_rule(costly[0]), region)
+        yield network.make_remark(describe_cost(costly[0]), region)
 
 
 Lift = tuple[Change, ...] | Remedy | None
@@ -255,7 +255,12 @@ def describe_block(violation: RuleViolation) -> str:
 
 def describe_rule(violation: RuleViolation) -> str:
     device, rule = violation.device, violation.rule
-    return f"no known change that saves time fulfills the rule '{rule}' of {device}"
+    return f"{device} rejects the layer (rule '{rule}'), and no accepted form is known"
+
+
+def describe_cost(violation: RuleViolation) -> str:
+    device, rule = violation.device, violation.rule
+    return f"{device} would accept a changed layer (rule '{rule}'), but would need more time"
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:

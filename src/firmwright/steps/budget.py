@@ -93,8 +93,8 @@ def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:
     """Return a message with the used amount, the limit and the largest parts."""
-    lines = [
-        f"{used:,} {unit}, {round(used - limit, 3):,} more than the {limit:,} allowed; the largest:"
-    ]
+    short = unit.partition(" ")[0]
+    excess = f"{round(used - limit, 3):,} {short} more than the limit of {limit:,} {short}"
+    lines = [f"{used:,} {unit}, {excess}; the largest:"]
     lines += [f"  {100 * n / used:4.1f} %  {n:,}  {name}" for name, n in parts[:MAX_LISTED]]
     return "\n".join(lines)
