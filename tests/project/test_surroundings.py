@@ -90,6 +90,17 @@ def test_the_image_has_debians_programs_of_every_platform() -> None:
     assert (folder / container["build"]["context"]).samefile(ROOT)
 
 
+def test_an_image_without_network_says_so(tmp_path: Path) -> None:
+    image = re.sub(r" *\\\n *", " ", (ROOT / "Dockerfile").read_text("utf-8")).splitlines()
+    (layer,) = (line.removeprefix("RUN ") for line in image if "apt-get" in line)
+    (tmp_path / "apt-get").write_text('#!/bin/sh\n[ "$1 $2" != "update --error-on=any" ]\n')
+    (tmp_path / "apt-get").chmod(0o755)
+    variables = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", layer], env=variables, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("no network: this image needs Debian's packages; behind a proxy")
+
+
 def test_the_image_and_the_action_install_firmwright(tmp_path: Path) -> None:
     """If a requirement has a digest, pip rejects a folder, except with ``--no-deps``."""
     write_wheel(tmp_path, "part", "1.0", "")

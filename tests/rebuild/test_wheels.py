@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, distributions
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,26 @@ def test_missing_and_changed_wheels_are_listed(tmp_path: Path) -> None:
     assert wheels.list_missing(folder, ["tool"]) == ["needed-part==2.0"]
     (folder / "needed_part-2.0-py3-none-any.whl").unlink()
     assert wheels.list_missing(folder, ["tool"]) == ["needed-part==2.0"]
+
+
+@pytest.mark.parametrize(
+    "tags", ["cp311-cp311-win_arm64", "cp27-none-any", "py3-none-macosx_11_0_ppc"]
+)
+def test_a_wheel_for_another_platform_is_missing(tags: str, tmp_path: Path) -> None:
+    wheels.fill_wheels(tmp_path, ["needed_part"])
+    wheel = tmp_path / "needed_part-2.0-py3-none-any.whl"
+    other = wheel.rename(tmp_path / f"needed_part-2.0-{tags}.whl")
+    (missing,) = wheels.list_missing(tmp_path, ["needed_part"])
+    assert missing == f"needed-part==2.0 ({other.name} is for another platform or Python)"
+    wheel.write_bytes(other.read_bytes())
+    assert not any(" is for " in text for text in wheels.list_missing(tmp_path, ["needed_part"]))
+
+
+def test_the_wheels_of_this_environment_are_for_this_machine() -> None:
+    for installed in distributions():
+        lines = (installed.read_text("WHEEL") or "").splitlines()
+        tags = [line.removeprefix("Tag: ") for line in lines if line.startswith("Tag: ")]
+        assert not tags or any(map(wheels.fits_machine, tags)), installed.name
 
 
 def test_a_failure_of_pip_is_one_line(tmp_path: Path) -> None:

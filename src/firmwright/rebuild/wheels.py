@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+import sysconfig
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
@@ -17,6 +19,13 @@ from firmwright.rebuild.reproduce import make_wheel, run_pip
 
 LIST = "requirements.txt"
 """The file that names each wheel, its version and its digest."""
+
+SYSTEMS = {
+    "linux": ("linux", "manylinux", "musllinux"),
+    "darwin": ("macosx",),
+    "win32": ("win",),
+}
+"""The first words of the platform tags of each operating system."""
 
 
 def list_requirements(packages: Iterable[str]) -> list[str]:
@@ -91,14 +100,45 @@ def list_wheels(folder: Path) -> Iterator[str]:
 
 
 def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
-    """Return the requirements without a wheel of the installed version, and changed wheels."""
+    """Return the requirements without a wheel of the installed version, and changed wheels.
+
+    A requirement whose wheels are only for other platforms is missing, and the text names a wheel.
+    """
     stated = (folder / LIST).read_text("utf-8").splitlines() if (folder / LIST).is_file() else []
     found = [*list_wheels(folder)]
     pinned = dict(pin.split("==") for pin in pin_installed())
     names = [normalize(re.split(r"[^\w.-]", text)[0]) for text in requirements]
     wanted = {f"{name}=={pinned[name]}" for name in names if name in pinned}
     wanted -= {line.split()[0] for line in found}
-    return sorted(wanted | {line.split()[0] for line in {*stated} ^ {*found}})
+    wanted |= {line.split()[0] for line in {*stated} ^ {*found}}
+    return sorted(wanted | {*list_foreign(folder)})
+
+
+def list_foreign(folder: Path) -> Iterator[str]:
+    """Yield the package of each wheel that is not for this Python and this machine.
+
+    The text also names the wheel. A package with another wheel that fits is omitted.
+    """
+    wheels = sorted(folder.glob("*-*-*.whl"))
+    fitting = {wheel.name.split("-")[0] for wheel in wheels if fits_machine(wheel.stem)}
+    for wheel in wheels:
+        name, text = wheel.name.split("-")[:2]
+        if name not in fitting:
+            yield f"{normalize(name)}=={text} ({wheel.name} is for another platform or Python)"
+
+
+def fits_machine(stem: str) -> bool:
+    """Return whether a wheel's name has the tags of this Python and this machine (PEP 425)."""
+    pythons, abi, platforms = (tags.split(".") for tags in stem.split("-")[-3:])
+    major, minor = sys.version_info[:2]
+    same = {f"py{major}", f"py{major}{minor}", f"cp{major}{minor}"} & {*pythons}
+    machine = sysconfig.get_platform().rpartition("-")[2]
+    fits = [
+        tag == "any"
+        or (tag.startswith(SYSTEMS[sys.platform]) and tag.endswith((machine, "universal2")))
+        for tag in platforms
+    ]
+    return bool(same or "abi3" in abi) and any(fits)
 
 
 def normalize(name: str) -> str:
