@@ -62,9 +62,9 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_diff(options: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="firmwright-diff-") as folder:
-        words = list_refusals(options)
-        before = open_bundle(options.before, Path(folder, "before"), words)
-        after = open_bundle(options.after, Path(folder, "after"), words)
+        refused = list_refusals(options)
+        before = open_bundle(options.before, Path(folder, "before"), refused)
+        after = open_bundle(options.after, Path(folder, "after"), refused)
     found = compare_bundles(before, after)
     if options.json:
         print(format_record(found, "difference.schema.json"), end="")

@@ -52,19 +52,19 @@ class DiagnosticError(UserError):
         return type(self), (self.diagnostics,)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest known word, or the list of known words."""
     candidates = sorted(known)
-    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(text, candidates, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(candidates)}" if candidates else ""
 
 
-def suggest_known(word: str, known: Iterable[str]) -> str:
+def suggest_known(text: str, known: Iterable[str]) -> str:
     """Return the nearest known word and all known words: ``; did you mean 'x'? Known: x, y``."""
     candidates = sorted(known)
-    hint = did_you_mean(word, candidates)
+    hint = did_you_mean(text, candidates)
     return f"{hint} Known: {', '.join(candidates)}" if hint.endswith("?") else hint
 
 

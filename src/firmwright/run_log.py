@@ -96,16 +96,16 @@ def watch_programs() -> None:
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "subprocess.Popen":
-            _, words, folder, _ = arguments
-            show(format_program(words, folder))
+            _, command, folder, _ = arguments
+            show(format_program(command, folder))
 
     sys.addaudithook(look)
 
 
-def format_program(words: Any, folder: Any) -> str:
+def format_program(command: Any, folder: Any) -> str:
     """Return a line for a shell, such as ``objects:net-host$ cd /x && gcc -c net.c``."""
-    listed = [words] if isinstance(words, str | bytes | os.PathLike) else words
-    line = shlex.join(os.fsdecode(word) for word in listed)
+    listed = [command] if isinstance(command, str | bytes | os.PathLike) else command
+    line = shlex.join(os.fsdecode(argument) for argument in listed)
     where = os.fsdecode(folder or ".")
     change = "" if where == "." else f"cd {shlex.quote(where)} && "
     return f"{progress.get_task() or 'firmwright'}$ {change}{line}"

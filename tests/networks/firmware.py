@@ -31,7 +31,7 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
-from firmwright.toolchain.build import compile_each, compile_object, driver_words, object_path
+from firmwright.toolchain.build import compile_each, compile_object, driver_flags, object_path
 from firmwright.toolchain.compilers import Compiler, run_compiler
 from firmwright.toolchain.layout import DEMO, FOLDERS, list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples
@@ -126,7 +126,7 @@ def add_precompiled(build: Build, compiler: Compiler) -> Build:
     """
     if build.toolchain.name != "gcc" or "-I" in build.cflags:
         return build
-    folder = precompile(compiler.command, driver_words(build, compiler)).name
+    folder = precompile(compiler.command, driver_flags(build, compiler)).name
     return replace(build, cflags=(*build.cflags, f"-I{folder}", "-include", "x64.h"))
 
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from firmwright.cli import main, make_parser
-from firmwright.terminal.completion import list_commands, list_words
+from firmwright.terminal.completion import list_candidates, list_commands
 from firmwright.terminal.manual import escape
 
 
@@ -22,7 +22,7 @@ def page(capsys: pytest.CaptureFixture[str]) -> str:
 def test_each_command_and_option_is_in_the_page(page: str) -> None:
     for name, command in list_commands(make_parser()):
         assert re.search(rf"^\.SS {re.escape(escape(name))}( \w+)?$", page, re.M), name
-        for word in {*list_words(command)} - {"--help"}:
+        for word in {*list_candidates(command)} - {"--help"}:
             assert escape(word) in page, (name, word)
     assert "%(" not in page
 

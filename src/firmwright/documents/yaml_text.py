@@ -252,10 +252,10 @@ def _parse_text(written: str) -> str:
 
 
 def _parse_boolean(written: str) -> bool:
-    word = written.lower()
-    if word not in {"true", "yes", "on", "false", "no", "off"}:
+    text = written.lower()
+    if text not in {"true", "yes", "on", "false", "no", "off"}:
         raise ValueError(f"expected true or false, found {written!r}")
-    return word in {"true", "yes", "on"}
+    return text in {"true", "yes", "on"}
 
 
 def _parse_integer(written: str) -> int:

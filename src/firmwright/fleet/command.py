@@ -17,7 +17,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     rebase_paths,
-    refuse_repeated_words,
+    reject_repeated_arguments,
     set_variables,
 )
 from firmwright.pipeline.recipe_arguments import (
@@ -122,7 +122,7 @@ def print_matrix(as_json: bool) -> int:
 def read_jobs() -> list[FleetJob]:
     """Return the jobs that the command line names. Raises UserError if an argument is wrong."""
     given = doit_cmd._CMDLINE_VARS or {}
-    refuse_repeated_words()
+    reject_repeated_arguments()
     for name, value in sorted(given.items()):
         if name not in VARIABLES:
             refuse_unknown_key(name, VARIABLES)

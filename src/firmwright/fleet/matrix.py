@@ -92,7 +92,7 @@ class Matrix:
         file = override.find_file(text)
         if file and not (self.folder / file).is_file():
             self.add_error(pointer, f"no such file: {self.folder / file}; correct the path")
-        elif name == "platform" and not file and text not in list_platform_words():
+        elif name == "platform" and not file and text not in list_platform_names():
             hint = did_you_mean(text, platform_names())
             self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
@@ -105,7 +105,7 @@ class Matrix:
         return not unknown
 
 
-def list_platform_words() -> set[str]:
+def list_platform_names() -> set[str]:
     aliases = (alias for name in platform_names() for alias in load_platform(name).aliases)
     return {*platform_names(), *aliases}
 

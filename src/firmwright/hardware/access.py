@@ -60,8 +60,8 @@ def check_access(path: Path, images: Sequence[str]) -> None:
     found = [
         document.make_diagnostic((key, index), explain_unknown(name, images))
         for key in ("flash", "reset")
-        for index, word in enumerate(document.data.get(key, ()))
-        for name in PLACEHOLDER.findall(word)
+        for index, argument in enumerate(document.data.get(key, ()))
+        for name in PLACEHOLDER.findall(argument)
         if name not in images
     ]
     if found:

@@ -41,13 +41,13 @@ def run_on_board(
     return Execution(access.description, exit_code, b"\n".join(lines) + b"\n")
 
 
-def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: Path) -> None:
+def run_command(access: BoardAccess, arguments: Sequence[str], key: str, firmware: Path) -> None:
     """Run a command of the board if there is one. Raises UserError if the command fails."""
-    if not words:
+    if not arguments:
         return
     images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
     images |= {f"network_{name}": str(firmware / f"network.{name}") for name in tuple(images)}
-    command = [fill_in(word, images) for word in words]
+    command = [fill_in(argument, images) for argument in arguments]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -66,11 +66,11 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
         raise UserError("\n".join([first, *tail]))
 
 
-def fill_in(word: str, images: dict[str, str]) -> str:
+def fill_in(argument: str, images: dict[str, str]) -> str:
     """Return an argument in which paths replace the names of images. Other braces stay."""
     for name, path in images.items():
-        word = word.replace(f"{{{name}}}", path)
-    return word
+        argument = argument.replace(f"{{{name}}}", path)
+    return argument
 
 
 def run_over_ssh(

@@ -81,8 +81,8 @@ def can_write(value: object) -> bool:
 
 def follow(record: Any, location: str) -> Any:
     """Return the value at a path like ``inputs[0].dtype``. A path may lead into a mapping."""
-    for word in re.findall(r"\w+", location):
-        record = record[int(word)] if word.isdigit() else getattr(record, word)
+    for part in re.findall(r"\w+", location):
+        record = record[int(part)] if part.isdigit() else getattr(record, part)
     return record
 
 

@@ -117,24 +117,26 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
         raise source.make_error(
             second, f"line {first} also has a command of this tool; keep one of the commands"
         )
-    words = [*found[0][0]] if found else []
-    while words:
-        word, line = words.pop(0)
-        name, equals, value = word.partition("=")
-        if not word.startswith("-") or word == "-":
-            yield Setting("ARGUMENT", to_value(word), source.shown, line)
+    arguments = [*found[0][0]] if found else []
+    while arguments:
+        argument, line = arguments.pop(0)
+        name, equals, value = argument.partition("=")
+        if not argument.startswith("-") or argument == "-":
+            yield Setting("ARGUMENT", to_value(argument), source.shown, line)
         elif equals:
             yield Setting(name, to_value(value), source.shown, line)
-        elif tool.has_value(word) and words and not words[0][0].startswith("-"):
-            yield Setting(word, to_value(words.pop(0)[0]), source.shown, line)
+        elif tool.has_value(argument) and arguments and not arguments[0][0].startswith("-"):
+            yield Setting(argument, to_value(arguments.pop(0)[0]), source.shown, line)
         else:
-            yield Setting(word, True, source.shown, line)
+            yield Setting(argument, True, source.shown, line)
 
 
 def choose(found: list[Command]) -> list[Command]:
     """Return the commands that name a model, or else the commands with an option."""
     for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
-        kept = [each for each in found if any(re.search(pattern, word) for word, _ in each[0])]
+        kept = [
+            each for each in found if any(re.search(pattern, argument) for argument, _ in each[0])
+        ]
         if kept:
             return kept
     return []
@@ -165,7 +167,7 @@ def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
             for mark in MARKS:
                 block = cut(block, mark) if before.count(mark) % 2 else block
             line = start + skipped
-            yield [*split_words(source, block, line, variables)], line + 1
+            yield [*split_arguments(source, block, line, variables)], line + 1
         start = end + 1
 
 
@@ -174,22 +176,25 @@ def cut(block: list[str], mark: str) -> list[str]:
     return text.replace(f"\\{mark}", mark).split("\n")
 
 
-def split_words(
+def split_arguments(
     source: Source, block: list[str], start: int, variables: dict[str, str]
 ) -> Iterator[tuple[str, int]]:
     for number, text in enumerate(block, start + 1):
         try:
-            words = shlex.split(text, comments=True)
+            arguments = shlex.split(text, comments=True)
         except ValueError as error:
             raise source.make_error(
                 number, f"not a command: {error}; check its quotes".lower()
             ) from None
-        for word in words:
-            word, semicolon, _ = word.partition(";")
-            if END.fullmatch(word):
+        for argument in arguments:
+            argument, semicolon, _ = argument.partition(";")
+            if END.fullmatch(argument):
                 return
-            if word or not semicolon:
-                yield VARIABLE.sub(lambda m: variables.get(m[m.lastindex or 0], m[0]), word), number
+            if argument or not semicolon:
+                yield (
+                    VARIABLE.sub(lambda m: variables.get(m[m.lastindex or 0], m[0]), argument),
+                    number,
+                )
             if semicolon:
                 return
 

@@ -144,7 +144,7 @@ def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str
 def check_variables() -> None:
     """Raise UserError if an argument ``name=value`` is unknown, incomplete or contradictory."""
     given = doit_cmd._CMDLINE_VARS or {}
-    refuse_repeated_words()
+    reject_repeated_arguments()
     for name in SWITCHES:
         if given.get(name, "0") not in ("0", "1", ""):
             raise UserError(f"{name}={given[name]}: expected 1 or 0")
@@ -159,7 +159,7 @@ def check_variables() -> None:
     read_platforms()
 
 
-def refuse_repeated_words() -> None:
+def reject_repeated_arguments() -> None:
     """Raise UserError if a variable or a key occurs twice on the command line."""
     typed = [text.partition("=")[0] for text in given_arguments or sys.argv[1:] if "=" in text]
     names = [complete_key(key) for key in typed if not key.startswith("-")]

@@ -137,8 +137,8 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
     folder = job.recipe.path.parent
     files = lock.name_files(job.recipe.bases, folder)
     bases = {name: file_digest(path) for name, path in sorted(files.items())}
-    short = {complete_key(word) for word in list_overrides()}
-    given = {word.strip("+") for word in job.overrides if complete_key(word) not in short}
+    short = {complete_key(key) for key in list_overrides()}
+    given = {key.strip("+") for key in job.overrides if complete_key(key) not in short}
     values = find_values(job, given.union(locked.values or () if locked else ()))
     return replace(found, bases=bases or UNSET, values=values or UNSET)
 

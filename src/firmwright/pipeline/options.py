@@ -158,5 +158,5 @@ def find_extra_archives(job: Job) -> dict[Path, str]:
 
 def read_extra_archives(variable: str) -> list[Path]:
     """Return the files that a variable names, as in ``-l one.lib -l /path/two.lib``."""
-    words = shlex.split(os.environ.get(variable, ""))
-    return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
+    flags = shlex.split(os.environ.get(variable, ""))
+    return [Path(flag.removeprefix("-l")) for flag in flags if flag != "-l"]

@@ -70,8 +70,8 @@ def collect_settings(build: Build) -> dict[str, Any]:
 def find_named_files(build: Build) -> list[Path]:
     """Return the files, such as archives, whose absolute paths are arguments of the toolchain."""
     settings = build.settings
-    words = (*settings.flags, *settings.link_flags, *settings.libraries)
-    return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
+    flags = (*settings.flags, *settings.link_flags, *settings.libraries)
+    return [path for path in map(Path, flags) if path.is_absolute() and path.is_file()]
 
 
 def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
@@ -94,12 +94,12 @@ def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint |
     if command is None:
         return None
     headers = list_included(sources)
-    words = (*build.compile_flags, *build.settings.link_flags, *build.settings.libraries)
+    flags = (*build.compile_flags, *build.settings.link_flags, *build.settings.libraries)
 
     def look() -> OpenedFiles:
         return find_opened_files(build, find_compiler(toolchain, architecture), headers)
 
-    return find_fingerprint([*command, *words, *headers], look)
+    return find_fingerprint([*command, *flags, *headers], look)
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:

@@ -78,12 +78,12 @@ def check_memories_used(board: str, variables: Mapping[str, Any], folder: Path) 
         *((scripts, m, f".constants.{m}") for m in variables["constant_memories"] if m in further),
         *((code, m, f"fw_constants_{m}_load") for m in variables["copied_memories"]),
     ]
-    for files, memory, word in needed:
-        if not any(word in f.read_text(encoding="utf-8", errors="replace") for f in files):
+    for files, memory, symbol in needed:
+        if not any(symbol in f.read_text(encoding="utf-8", errors="replace") for f in files):
             what = "linker script" if files is scripts else "start-up code"
             raise UserError(
                 f"a part of the network is in '{memory}', but the {what} of the board '{board}' "
-                f"has no {word}. Add it as docs/howto/memory.md describes, or choose another "
+                f"has no {symbol}. Add it as docs/howto/memory.md describes, or choose another "
                 "memory by the recipe's key `memory`"
             )
 

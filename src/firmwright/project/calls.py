@@ -237,5 +237,5 @@ def make_rename(prefixes: Mapping[str, str]) -> Callable[[str], str]:
     """Return a function that adds the prefix to each whole word of a text that is a name."""
     guards = {f"{stem.upper()}_H": prefix.upper() for stem, prefix in prefixes.items()}
     named = {**prefixes, **guards}
-    words = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")
-    return lambda text: words.sub(lambda found: f"{named[found[0]]}_{found[0]}", text)
+    pattern = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")
+    return lambda text: pattern.sub(lambda found: f"{named[found[0]]}_{found[0]}", text)

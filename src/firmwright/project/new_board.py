@@ -130,7 +130,7 @@ def make_platform(name: str, like: str) -> str:
     """Return the file of a platform: a built-in platform with another board and notes."""
     ready = load_platform(like)
     family = find_family(ready.architecture) or ""
-    words = {
+    values = {
         "family": family,
         "architectures": ", ".join(load_families().get(family, (ready.architecture,))),
         "features": ", ".join(find_features(ready.architecture) or ()) or "none",
@@ -149,7 +149,7 @@ def make_platform(name: str, like: str) -> str:
     for line in text[text.index("name:") :].splitlines():
         key = line.partition(":")[0]
         if key in PLATFORM_REMARKS:
-            remark = PLATFORM_REMARKS[key].format(**words)
+            remark = PLATFORM_REMARKS[key].format(**values)
             lines += textwrap.wrap(remark, LINE_LENGTH, initial_indent="# ", subsequent_indent="# ")
         if key != "aliases":
             lines.append(f"{key}: {stated[key]}" if key in stated else line)

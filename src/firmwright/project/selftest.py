@@ -88,7 +88,7 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
     """
     found = np.zeros((samples, layers), np.uint32)
     lines = [line.split() for line in console.decode("ascii", "replace").splitlines()]
-    printed = [words[1:] for words in lines if words[:1] == ["@checksum"]]
+    printed = [fields[1:] for fields in lines if fields[:1] == ["@checksum"]]
     if len(printed) != samples * layers:
         raise UserError(
             f"the firmware printed {len(printed)} checksums of layers; expected "

@@ -62,7 +62,7 @@ def load_recipe(
 def make_layers(source: Path | Layers, overrides: Mapping[str, str]) -> Layers:
     """Return the files of a recipe, and the values of the command line for the keys of recipes."""
     layers = source if isinstance(source, Layers) else Layers(source)
-    completed = {complete_key(word): text for word, text in overrides.items()}
+    completed = {complete_key(key): text for key, text in overrides.items()}
     return layers if completed == layers.overrides else replace(layers, overrides=completed)
 
 

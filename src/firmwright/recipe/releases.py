@@ -63,9 +63,9 @@ def is_time(text: str) -> bool:
 
 def is_license_expression(text: str) -> bool:
     """Return whether a text follows the grammar of license expressions (SPDX 3.0.1, annex B)."""
-    words = re.findall(r"[()]|[^() ]+", text)
+    tokens = re.findall(r"[()]|[^() ]+", text)
     reserved = ("AND", "OR", "WITH", "(", ")")
-    terms = (w if w in reserved else "x" if NAME.fullmatch(w) else "?" for w in words)
+    terms = (w if w in reserved else "x" if NAME.fullmatch(w) else "?" for w in tokens)
     reduced, shorter = "", " ".join(terms).replace("x WITH x", "x")
     while shorter != reduced:
         reduced, shorter = shorter, re.sub(r"x (AND|OR) x|\( x \)", "x", shorter)

@@ -65,7 +65,7 @@ def _list_entries(value: Any, key: str) -> Iterator[tuple[Pointer, Any]]:
 
 
 def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> DeviceSpec | None:
-    name, *words = text.split() or [""]
+    name, *stated = text.split() or [""]
     if not name:
         findings.append(Finding(pointer, "a device is missing; write names, separated by commas"))
         return None
@@ -77,11 +77,11 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
         findings.append(Finding(pointer, message))
         return None
     options: dict[str, str] = {}
-    for word in words:
-        match = _OPTION.fullmatch(word)
+    for option in stated:
+        match = _OPTION.fullmatch(option)
         if not match:
             message = (
-                f"{quote(name)}: expected an option as -name or -name=value, found {quote(word)}"
+                f"{quote(name)}: expected an option as -name or -name=value, found {quote(option)}"
             )
             findings.append(Finding(pointer, message))
         elif match[1] in options:

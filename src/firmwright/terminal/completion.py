@@ -33,7 +33,7 @@ DOIT_COMMANDS = (
 
 
 def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
-    options = {name: list_words(command) for name, command in list_commands(parser)}
+    options = {name: list_candidates(command) for name, command in list_commands(parser)}
     variables = {
         "shell": shell,
         "options": options,
@@ -55,7 +55,7 @@ def list_values() -> dict[str, list[str]]:
         "emulator": list(emulator_names()),
         "compile_for_device": ["true", "false"],
     }
-    return {name: [word.replace(" ", "") for word in words] for name, words in found.items()}
+    return {name: [value.replace(" ", "") for value in values] for name, values in found.items()}
 
 
 def list_commands(
@@ -66,14 +66,14 @@ def list_commands(
             yield from action.choices.items()
 
 
-def list_words(command: argparse.ArgumentParser) -> list[str]:
+def list_candidates(command: argparse.ArgumentParser) -> list[str]:
     """Return the options of a command, its subcommands, and the choices of its arguments."""
-    words = [name for name, _ in list_commands(command)]
+    choices = [name for name, _ in list_commands(command)]
     for action in command._actions:
-        words += [option for option in action.option_strings if option.startswith("--")]
+        choices += [option for option in action.option_strings if option.startswith("--")]
         if not action.option_strings and not isinstance(action, argparse._SubParsersAction):
-            words += [str(choice) for choice in action.choices or ()]
-    return words
+            choices += [str(choice) for choice in action.choices or ()]
+    return choices
 
 
 def takes_recipes(command: argparse.ArgumentParser) -> bool:

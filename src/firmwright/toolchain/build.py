@@ -81,19 +81,19 @@ def make_host_build(platform: Platform) -> Build:
 def compile_command(build: Build, compiler: Compiler, source: str, output: str) -> tuple[str, ...]:
     return (
         *compiler.command,
-        *driver_words(build, compiler),
-        *(word.format(output=output) for word in build.toolchain.output),
+        *driver_flags(build, compiler),
+        *(flag.format(output=output) for flag in build.toolchain.output),
         source,
     )
 
 
-def driver_words(build: Build, compiler: Compiler) -> tuple[str, ...]:
+def driver_flags(build: Build, compiler: Compiler) -> tuple[str, ...]:
     """Return the arguments that call the compiler's driver, and all compile flags."""
     return fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
 
 
-def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
-    return tuple(word.replace("{folder}", folder) for word in words)
+def fill_folder(flags: Iterable[str], folder: str) -> tuple[str, ...]:
+    return tuple(flag.replace("{folder}", folder) for flag in flags)
 
 
 def link_flags(
@@ -112,7 +112,7 @@ def link_command(
 ) -> tuple[str, ...]:
     """Return the command line that links objects in this order to ``elf`` and the map."""
     # A driver also needs the compiler's flags, because they determine the libraries.
-    driver = driver_words(build, compiler)
+    driver = driver_flags(build, compiler)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
         *compiler.command,
@@ -126,8 +126,8 @@ def link_command(
 
 
 def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str, ...]:
-    words = (*build.settings.runtime, *build.settings.runtime_flags)
-    return (*compiler.command, *fill_folder(words, compiler.folder), f"-femit-bin={output}")
+    flags = (*build.settings.runtime, *build.settings.runtime_flags)
+    return (*compiler.command, *fill_folder(flags, compiler.folder), f"-femit-bin={output}")
 
 
 def compile_object(

@@ -49,10 +49,10 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
     return load_kept
 
 
-def suggest_name(word: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest name, or with all names and the form of a custom file."""
-    hint = did_you_mean(word, known)
-    form = f"; a custom file is named with its suffix, as {word}.yaml"
+    hint = did_you_mean(name, known)
+    form = f"; a custom file is named with its suffix, as {name}.yaml"
     return hint if hint.endswith("?") else f"{hint}{form}"
 
 

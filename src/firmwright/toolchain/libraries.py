@@ -40,8 +40,8 @@ def find_failed_symbols(
     found = find_missing_symbols(
         select_linked_objects([read_object(path) for path in objects], archived)
     )
-    words = set(re.findall(r"[\w.$]+", output))
-    return [entry for entry in found if entry.symbol in words]
+    tokens = set(re.findall(r"[\w.$]+", output))
+    return [entry for entry in found if entry.symbol in tokens]
 
 
 def check_definitions(

@@ -40,32 +40,32 @@ def makefile_variables(
         "toolchain": toolchain.name,
         "python_module": module,
         "compiler_command": command,
-        "compiler": wrap_words(compiler),
-        "compile_flags": wrap_words(fill_folder(_quote(build.compile_flags), folder)),
+        "compiler": wrap_arguments(compiler),
+        "compile_flags": wrap_arguments(fill_folder(_quote(build.compile_flags), folder)),
         "linker": " ".join([command, *settings.linker]) if settings.linker else "",
-        "link_flags": wrap_words(
+        "link_flags": wrap_arguments(
             fill_folder(_quote(link_flags(build, "firmware.map", "{folder}")), folder)
         ),
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
-        "sources": wrap_words(sources),
+        "sources": wrap_arguments(sources),
         "archives": list(archives),
-        "objects": wrap_words([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
-        "runtime": wrap_words(runtime) if runtime else [],
+        "objects": wrap_arguments([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
+        "runtime": wrap_arguments(runtime) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,
     }
 
 
-def _quote(words: Iterable[str]) -> list[str]:
-    return [shlex.quote(word).replace("$", "$$").replace("#", r"\#") for word in words]
+def _quote(texts: Iterable[str]) -> list[str]:
+    return [shlex.quote(text).replace("$", "$$").replace("#", r"\#") for text in texts]
 
 
-def wrap_words(words: Iterable[str]) -> list[str]:
+def wrap_arguments(texts: Iterable[str]) -> list[str]:
     lines = [""]
-    for word in words:
-        joined = f"{lines[-1]} {word}".strip()
+    for text in texts:
+        joined = f"{lines[-1]} {text}".strip()
         if len(joined) > _LINE_LENGTH and lines[-1]:
-            lines.append(word)
+            lines.append(text)
         else:
             lines[-1] = joined
     return lines

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from itertools import product
 from pathlib import Path
 
-from firmwright.toolchain.build import Build, driver_words, link_command
+from firmwright.toolchain.build import Build, driver_flags, link_command
 from firmwright.toolchain.compilers import Compiler, run_compiler
 
 HEADERS = (
@@ -40,7 +40,7 @@ SYSTEM_LIBRARIES = (
 )
 """Libraries that programs need to run, and that do not affect any byte of an object."""
 
-PATH_WORD = re.compile(r"(?<![\w./*$-])(?:-[LBI])?(/[\w.][^\s\"'`,;()=:]*)")
+PATH_ARGUMENT = re.compile(r"(?<![\w./*$-])(?:-[LBI])?(/[\w.][^\s\"'`,;()=:]*)")
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 CONFIGURED = re.compile(r"^Configured with: .*$", re.M)
 """The paths on this line belong to the machine on which the compiler was built."""
@@ -117,7 +117,7 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
     function. The linker opens the files before it fails, and the link of the build reports the
     error.
     """
-    words = driver_words(build, compiler)
+    flags = driver_flags(build, compiler)
     with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as name:
         folder = Path(name).resolve()
         (folder / "main.c").write_text("int main(void) { return 0; }\n")
@@ -126,10 +126,10 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
         for source, header in zip(sources, headers, strict=True):
             (folder / source).write_text(f"#include <{header}>\n")
         linked = link_command(build, compiler, ["main.c"], "probe.elf", "probe.ld")
-        included = run_probe([*compiler.command, *words, "-M", *sources], folder)
+        included = run_probe([*compiler.command, *flags, "-M", *sources], folder)
         traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
-        programs = [*find_programs(compiler, words, folder), *list_stated_files(build, compiler)]
-        found = [*PATH_WORD.findall(included), *PATH_WORD.findall(traced)]
+        programs = [*find_programs(compiler, flags, folder), *list_stated_files(build, compiler)]
+        found = [*PATH_ARGUMENT.findall(included), *PATH_ARGUMENT.findall(traced)]
     ignored = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
     listed = {path for path in (*found, *programs) if not path.startswith(ignored)}
     files = sorted(path for path in listed if Path(path).is_file())
@@ -155,10 +155,10 @@ def run_probe(command: Sequence[str], folder: Path) -> str:
     return CONFIGURED.sub("", output)
 
 
-def find_programs(compiler: Compiler, words: Sequence[str], folder: Path) -> Iterator[str]:
+def find_programs(compiler: Compiler, flags: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield the paths of the compiler, and of the assembler and linker that the compiler runs."""
     yield shutil.which(compiler.command[0]) or compiler.command[0]
-    chosen = [word.partition("=")[2] for word in words if word.startswith("-fuse-ld=")]
+    chosen = [flag.partition("=")[2] for flag in flags if flag.startswith("-fuse-ld=")]
     for name in ("as", "ld", *(f"ld.{linker}" for linker in chosen)):
         answer = run_probe([*compiler.command, f"-print-prog-name={name}"], folder).strip()
         program = shutil.which(answer)

@@ -53,10 +53,10 @@ def decode_outputs(
         )
     found: dict[tuple[int, int], npt.NDArray[Any]] = {}
     for line in lines:
-        words = line.split(" ")
-        if words[0] != "@output":
+        fields = line.split(" ")
+        if fields[0] != "@output":
             continue
-        sample, index, data = int(words[1]), int(words[2]), bytes.fromhex(words[3])
+        sample, index, data = int(fields[1]), int(fields[2]), bytes.fromhex(fields[3])
         if index >= len(outputs):
             continue  # an output with boxes
         tensor = outputs[index]
@@ -79,10 +79,10 @@ def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
     for number, console in enumerate(consoles):
         before = sum(samples[:number])
         for line in console.decode("ascii", "replace").splitlines():
-            words = line.split(" ")
-            if words[0] == "@output":
-                line = " ".join([words[0], str(before + int(words[1])), *words[2:]])
-            if words[0] != "@done":
+            fields = line.split(" ")
+            if fields[0] == "@output":
+                line = " ".join([fields[0], str(before + int(fields[1])), *fields[2:]])
+            if fields[0] != "@done":
                 lines.append(line)
     return "\n".join([*lines, f"@done {sum(samples)}", ""]).encode()
 
@@ -131,10 +131,10 @@ def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list
     """
     found: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():
-        words = line.split(" ")
-        if words[0] == "@output" and int(words[2]) >= outputs:
-            picture = int(words[1]) * batch + int(words[2]) - outputs
-            found[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(words[3]))]
+        fields = line.split(" ")
+        if fields[0] == "@output" and int(fields[2]) >= outputs:
+            picture = int(fields[1]) * batch + int(fields[2]) - outputs
+            found[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(fields[3]))]
     missing = [i for i in range(samples * batch) if i not in found]
     if missing:
         problem = f"picture {missing[0]}: the firmware did not write its boxes"

@@ -32,9 +32,9 @@ def run(job: Job, folder: Path) -> None:
     project, output = PROJECT.path(job) / C7X.name, folder / LOADABLE_NAME
     objects = compile_loadable(build, compiler, project, sources, job.cache, folder)
     archives = find_matching_archives(job, objects[0])
-    words = [word for archive in archives for word in ("-l", str(archive.resolve()))]
+    flags = [flag for archive in archives for flag in ("-l", str(archive.resolve()))]
     kernels = KERNELS.read(job).kernels
     functions = [function.name for function in collect_library_functions(kernels)]
     check_definitions(functions, objects, archives, C7X.libraries_variable)
-    link_loadable(build, compiler, project, objects, words, job.cache, output)
+    link_loadable(build, compiler, project, objects, flags, job.cache, output)
     job.note(f"{LOADABLE_NAME}: {output.stat().st_size:,} bytes, {compiler.version}")

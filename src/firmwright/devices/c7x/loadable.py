@@ -36,7 +36,7 @@ from firmwright.toolchain.build import (
 )
 from firmwright.toolchain.compilers import Compiler
 from firmwright.toolchain.layout import NETWORK, list_sources
-from firmwright.toolchain.makefile import wrap_words
+from firmwright.toolchain.makefile import wrap_arguments
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
 """The name of the linked loadable, from TI's compilers. Its map ends in ``.map``."""
@@ -54,8 +54,8 @@ def make_loadable_build(platform: Platform) -> Build | None:
 
 
 def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
-    program, *words = build.toolchain.strip
-    return (f"{folder}/{program}", *words, loadable)
+    program, *arguments = build.toolchain.strip
+    return (f"{folder}/{program}", *arguments, loadable)
 
 
 def compile_loadable(
@@ -200,8 +200,8 @@ def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[st
         "more_libraries": LIBRARIES_VARIABLE,
         "module": LOADABLE_NAME,
         "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
-        "compile": wrap_words(compiled),
-        "link": wrap_words(linked),
+        "compile": wrap_arguments(compiled),
+        "link": wrap_arguments(linked),
         "strip": " ".join(strip_command(build, folder, LOADABLE_NAME)),
-        "objects": wrap_words(objects),
+        "objects": wrap_arguments(objects),
     }

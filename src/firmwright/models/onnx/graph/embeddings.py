@@ -54,12 +54,12 @@ def embed(
 
     The other two results are the number of ones in each sequence's mask, and the sum.
     """
-    words, segments = read_inputs(body.node, 2)
-    shape = walk.shape(words) or ()
+    tokens, segments = read_inputs(body.node, 2)
+    shape = walk.shape(tokens) or ()
     if len(shape) != 2:
         return None
     batch, length = shape
-    total = look_up(2, words)
+    total = look_up(2, tokens)
     total = body.add(
         "Add", total, look_up(3, positions or body.constant(np.arange(length), "int64"))
     )
