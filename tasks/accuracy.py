@@ -24,7 +24,7 @@ from firmwright.toolchain import make_host_build
 STAGE = Stage(
     name="accuracy",
     sentence="compare networks on the samples of `evaluate`",
-    run="firmwright.steps.accuracy:run",
+    run="firmwright.stages.accuracy:run",
     reads=(
         *(MODEL_INTERFACE, CALIBRATION, PREPARED_MODEL, QUANTIZATION),
         *(QUANTIZED_MODEL, NETWORK_INTERFACE, PARTITION, INTERFACE, BATCH_LAYOUT, KERNELS, WEIGHTS),

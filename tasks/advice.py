@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import ALL, Stage
 STAGE = Stage(
     name="advice",
     sentence="find changes that would make the network faster",
-    run="firmwright.steps.advice:run",
+    run="firmwright.stages.advice:run",
     reads=(PARTITION, REGIONS),
     writes=(ADVICE,),
     keys=(*MIX, "tune"),

@@ -13,7 +13,7 @@ from firmwright.pipeline.stage import ALL, Stage
 STAGE = Stage(
     name="batch",
     sentence="find the largest batch that fits",
-    run="firmwright.steps.batch:run",
+    run="firmwright.stages.batch:run",
     reads=(NETWORK_MODULE, NETWORK_INTERFACE),
     writes=(BATCH,),
     keys=(*MIX, *REWRITES, *MEMORIES, "batch", "compare", "extensions"),

@@ -10,7 +10,7 @@ from firmwright.pipeline.stage import ALL, Stage
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    run="firmwright.steps.bundle:run",
+    run="firmwright.stages.bundle:run",
     reads_all=True,
     writes=(SUMMARY,),
     keys=ALL,

@@ -8,7 +8,7 @@ from firmwright.pipeline.stage import Scope, Stage
 STAGE = Stage(
     name="calibration",
     sentence="find the range of each tensor's values",
-    run="firmwright.steps.calibration:run",
+    run="firmwright.stages.calibration:run",
     reads=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
     writes=(artifacts.CALIBRATION, artifacts.DISTRIBUTIONS, artifacts.PREPARED_MODEL),
     keys=(

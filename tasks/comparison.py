@@ -21,7 +21,7 @@ def explain_absence(job: Job) -> str:
 STAGE = Stage(
     name="comparison",
     sentence="compare the cycles with the cycles of another target",
-    run="firmwright.steps.comparison:run",
+    run="firmwright.stages.comparison:run",
     reads=(RUN, TIMELINE),
     compares=True,
     writes=(COMPARISON,),

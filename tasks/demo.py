@@ -13,7 +13,7 @@ from firmwright.pipeline.stage import Stage
 STAGE = Stage(
     name="demo",
     sentence="write the demo application",
-    run="firmwright.steps.demo:run",
+    run="firmwright.stages.demo:run",
     reads=(
         *artifacts.OF_SAMPLES,
         artifacts.PLAN,

@@ -16,7 +16,7 @@ from firmwright.pipeline.tools import emulator_tool
 STAGE = Stage(
     name=DEMO_CONSOLE.stage,
     sentence="build the demo application and run it",
-    run="firmwright.steps.demo_run:run",
+    run="firmwright.stages.demo_run:run",
     reads=(PARTITION, PROJECT, OBJECTS, DEMO),
     writes=(DEMO_CONSOLE,),
     keys=(*MIX, "c_prefix", "demo", "libraries"),

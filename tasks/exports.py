@@ -22,7 +22,7 @@ def templates(job: Job) -> list[str]:
 STAGE = Stage(
     name="exports",
     sentence="package the network for other build systems",
-    run="firmwright.steps.exports:run",
+    run="firmwright.stages.exports:run",
     reads=(
         *artifacts.OF_SAMPLES,
         artifacts.PLAN,

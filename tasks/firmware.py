@@ -47,7 +47,7 @@ def inputs(job: Job) -> list[Path]:
 STAGE = Stage(
     name="firmware",
     sentence="link the firmware",
-    run="firmwright.steps.firmware:run",
+    run="firmwright.stages.firmware:run",
     reads=(PROJECT, OBJECTS),
     writes=(FIRMWARE, FIRMWARE_SIZE),
     keys=(*MIX, "slot", "libraries", "c_prefix"),

@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import ALL, Scope, Stage
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    run="firmwright.steps.kernels:run",
+    run="firmwright.stages.kernels:run",
     reads=(PARTITION, LOWERED),
     writes=(KERNELS, WEIGHTS, KEPT_REGIONS),
     keys=(*MIX, "allow_fallback", "require_offload", "extensions", "tune", "compress"),

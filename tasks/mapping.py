@@ -8,7 +8,7 @@ from firmwright.pipeline.stage import Stage
 STAGE = Stage(
     name="mapping",
     sentence="estimate the cost of the target and of another target",
-    run="firmwright.steps.mapping:run",
+    run="firmwright.stages.mapping:run",
     reads=(PARTITION, KERNELS, RUN),
     compares=True,
     writes=(MAPPING,),

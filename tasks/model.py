@@ -24,7 +24,7 @@ def inputs(job: Job) -> list[Path]:
 STAGE = Stage(
     name="model",
     sentence="fetch the model and import it",
-    run="firmwright.steps.model:run",
+    run="firmwright.stages.model:run",
     writes=(MODEL_INTERFACE, MODEL_MODULE),
     keys=("model", "inputs", "outputs", "dimensions"),
     inputs=inputs,

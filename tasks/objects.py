@@ -10,7 +10,7 @@ from firmwright.toolchain.boards import is_built_elsewhere
 STAGE = Stage(
     name="objects",
     sentence="compile the C project",
-    run="firmwright.steps.objects:run",
+    run="firmwright.stages.objects:run",
     reads=(PROJECT,),
     writes=(OBJECTS,),
     keys=("cflags",),

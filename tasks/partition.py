@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import ALL, Scope, Stage
 STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
-    run="firmwright.steps.partition:run",
+    run="firmwright.stages.partition:run",
     reads=(artifacts.NETWORK_MODULE, artifacts.NETWORK_INTERFACE, artifacts.BATCH),
     writes=(artifacts.PARTITION, artifacts.REGIONS, artifacts.INTERFACE, artifacts.BATCH_LAYOUT),
     keys=(*MIX, *REWRITES, "name"),

@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import Stage
 STAGE = Stage(
     name="plan",
     sentence="assign every buffer its position in memory",
-    run="firmwright.steps.plan:run",
+    run="firmwright.stages.plan:run",
     reads=(INTERFACE, PARTITION, KERNELS),
     writes=(PLAN,),
     keys=(*MEMORIES, "slot"),

@@ -34,7 +34,7 @@ def archive(job: Job) -> dict[str, Path]:
 STAGE = Stage(
     name="quantized",
     sentence="quantize the network",
-    run="firmwright.steps.quantized:run",
+    run="firmwright.stages.quantized:run",
     reads=(MODEL_INTERFACE, CALIBRATION, DISTRIBUTIONS, PREPARED_MODEL),
     writes=(QUANTIZED_MODEL, QUANTIZATION),
     keys=("quantize", "inputs"),

@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import Scope, Stage
 STAGE = Stage(
     name="reference",
     sentence="compute the samples in the model's runtime",
-    run="firmwright.steps.reference:run",
+    run="firmwright.stages.reference:run",
     reads=OF_SAMPLES,
     writes=(REFERENCE, REFERENCE_OUTPUTS),
     keys=(*RUN_SAMPLES, "model", "inputs"),

@@ -25,7 +25,7 @@ def inputs(job: Job) -> list[Path]:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    run="firmwright.steps.run:run",
+    run="firmwright.stages.run:run",
     reads=(
         *artifacts.OF_SAMPLES,
         artifacts.REFERENCE,

@@ -9,7 +9,7 @@ from firmwright.pipeline.stage import Scope, Stage
 STAGE = Stage(
     name="samples",
     sentence="check that the samples fit the network",
-    run="firmwright.steps.samples:run",
+    run="firmwright.stages.samples:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES),
     keys=(
         *(*RUN_SAMPLES, "classes", "detection", "inputs"),

@@ -15,7 +15,7 @@ from firmwright.toolchain import make_host_build
 STAGE = Stage(
     name="selftest",
     sentence="compute the checksums of the layers on golden samples",
-    run="firmwright.steps.selftest:run",
+    run="firmwright.stages.selftest:run",
     reads=(
         *artifacts.OF_SAMPLES,
         artifacts.KERNELS,

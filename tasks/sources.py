@@ -44,7 +44,7 @@ def templates(job: Job) -> list[str]:
 STAGE = Stage(
     name="sources",
     sentence="write the C project",
-    run="firmwright.steps.sources:run",
+    run="firmwright.stages.sources:run",
     reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN, GOLDEN),
     writes=(PROJECT,),
     keys=(*NETWORK, "compare", "counter", "demo", "export", "run.board"),

@@ -18,7 +18,7 @@ def list_archived(job: Job) -> dict[str, Path]:
 STAGE = Stage(
     name="stats",
     sentence="report when each layer runs",
-    run="firmwright.steps.stats:run",
+    run="firmwright.stages.stats:run",
     reads=(PARTITION, KERNELS, PLAN, RUN),
     writes=(TIMELINE,),
     keys=("name", "c_prefix", "clock"),

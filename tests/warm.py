@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import firmwright.steps
+import firmwright.stages
 from firmwright.pipeline import freshness, snapshot
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,10 @@ IMPORTED = [
     "jsonschema",
     "onnxruntime",
     "unicorn",
-    *(name for _, name, _ in pkgutil.walk_packages(firmwright.steps.__path__, "firmwright.steps.")),
+    *(
+        name
+        for _, name, _ in pkgutil.walk_packages(firmwright.stages.__path__, "firmwright.stages.")
+    ),
     "firmwright.cli",
     "firmwright.devices.cpu.advice",
     "firmwright.devices.cpu.lowering",

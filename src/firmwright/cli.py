@@ -282,7 +282,7 @@ def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
     """Run the stages that an explanation needs, and print the explanation. Return the exit code."""
     from firmwright.pipeline.explain import find_needed_stage, print_explanations
-    from firmwright.steps.layer import print_layer
+    from firmwright.stages.layer import print_layer
     from firmwright.tasks import dodo
     from firmwright.terminal.guard import LIBRARY_LOG, keep_library_output
 

@@ -22,7 +22,7 @@ from firmwright.ir.records import read_record
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.recipe import DemoOptions
-from firmwright.steps.demo import ShownNetwork, write_demo
+from firmwright.stages.demo import ShownNetwork, write_demo
 from firmwright.toolchain import load_platform
 from firmwright.toolchain.boards import load_board
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from firmwright.ir.records import read_record
-from firmwright.steps.objects import Objects
+from firmwright.stages.objects import Objects
 from tests.package_copy import copy_package
 
 from .conftest import ALL_STAGES, ROOT, Repository, ran

@@ -14,7 +14,7 @@ from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.task import execute, list_inputs
 from firmwright.recipe import load_recipe
-from firmwright.steps.kernels import digest_regions, read_kept
+from firmwright.stages.kernels import digest_regions, read_kept
 from firmwright.tasks.pipeline import PIPELINE
 
 from .conftest import ROOT, Repository

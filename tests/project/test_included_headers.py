@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.steps.objects import digest_sources
+from firmwright.stages.objects import digest_sources
 
 FILES = {
     "network/kws.h": "#include <stdint.h>\n",

@@ -13,7 +13,7 @@ LAYERS = (
     ("__main__",),
     ("api", "cli", "onnx_backend"),
     ("bundle_commands", "bundle_parsers", "first_commands", "fleet", "task_options"),
-    ("steps", "tasks"),
+    ("stages", "tasks"),
     ("devices",),
     ("terminal",),
     ("migration", "precision", "rebuild", "watch"),

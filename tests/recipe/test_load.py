@@ -22,7 +22,7 @@ from firmwright.recipe import (
     Tolerance,
     load_recipe,
 )
-from firmwright.recipe.recipe import BESIDE_THE_NETWORK, read_recipe
+from firmwright.recipe.recipe import KEYS_NOT_IN_NETWORK_DIGEST, read_recipe
 from firmwright.recipe.schema import load_schema
 
 DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -286,7 +286,7 @@ def test_what_decides_about_the_network_is_in_the_digest_of_it(load: Load, chang
 
 
 def test_all_keys_beside_the_network_are_keys() -> None:
-    assert load_schema()["properties"].keys() > BESIDE_THE_NETWORK
+    assert load_schema()["properties"].keys() > KEYS_NOT_IN_NETWORK_DIGEST
 
 
 def test_records_of_a_recipe_hold_what_it_leaves_out(load: Load) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.steps.first_layer import WRONG, describe_difference
+from firmwright.stages.first_layer import WRONG, describe_difference
 from firmwright.verify.crossed_steps import find_crossed_step
 from firmwright.verify.layer_differences import ComparedResult, LayerDifference
 

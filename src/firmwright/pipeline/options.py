@@ -13,7 +13,7 @@ import msgspec
 
 from firmwright.recipe import Recipe, TransformOptions
 from firmwright.recipe.quantization import Inputs
-from firmwright.recipe.recipe import BESIDE_THE_NETWORK
+from firmwright.recipe.recipe import KEYS_NOT_IN_NETWORK_DIGEST
 from firmwright.targets import find_rewrites
 from firmwright.toolchain import Platform, load_toolchain
 from firmwright.toolchain.boards import load_board
@@ -45,7 +45,9 @@ RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.input
 """Keys that select the samples of the run."""
 SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs", *REFERENCE)
 """Keys that select the sample that a program shows."""
-NETWORK = tuple(sorted({each.name for each in fields(Recipe)} - BESIDE_THE_NETWORK - NO_KEYS))
+NETWORK = tuple(
+    sorted({each.name for each in fields(Recipe)} - KEYS_NOT_IN_NETWORK_DIGEST - NO_KEYS)
+)
 """Keys that determine the digest of the network."""
 OF_PLATFORMS = frozenset({"platform", "toolchain", "cflags", "compile_for_device"})
 PORTABLE_NETWORK = tuple(key for key in NETWORK if key not in OF_PLATFORMS)

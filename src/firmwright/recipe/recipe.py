@@ -29,7 +29,7 @@ from firmwright.recipe.releases import Release
 from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
 
-BESIDE_THE_NETWORK = frozenset(
+KEYS_NOT_IN_NETWORK_DIGEST = frozenset(
     {
         "allow_fallback",
         "budget",
@@ -351,8 +351,8 @@ class Recipe:
 
     @property
     def network_sha256(self) -> str:
-        """The digest of the canonical form without the keys in :data:`BESIDE_THE_NETWORK`."""
-        kept = {k: v for k, v in self.canonical.items() if k not in BESIDE_THE_NETWORK}
+        """The digest of the canonical form without :data:`KEYS_NOT_IN_NETWORK_DIGEST`."""
+        kept = {k: v for k, v in self.canonical.items() if k not in KEYS_NOT_IN_NETWORK_DIGEST}
         return digest_plain(kept)
 
 

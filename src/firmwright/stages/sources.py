@@ -21,7 +21,7 @@ from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_slot
 from firmwright.project.write import write_project
-from firmwright.steps.network import find_driven_devices, read_network
+from firmwright.stages.network import find_driven_devices, read_network
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.compilers import explain_missing_compiler
 

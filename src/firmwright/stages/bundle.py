@@ -21,15 +21,15 @@ from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
 from firmwright.report.files import PAGE, write_files
-from firmwright.steps.budget import check_budget
-from firmwright.steps.bundle_texts import write_texts
-from firmwright.steps.report import (
+from firmwright.stages.budget import check_budget
+from firmwright.stages.bundle_texts import write_texts
+from firmwright.stages.report import (
     collect_code,
     collect_report,
     read_constants,
     read_stack,
 )
-from firmwright.steps.sbom import write_sboms
+from firmwright.stages.sbom import write_sboms
 from firmwright.toolchain.network_image import NetworkImage, read_image
 
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(

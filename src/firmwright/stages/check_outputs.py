@@ -17,7 +17,7 @@ from firmwright.models.formats import ReferenceOutputs
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.artifact import ARRAYS, write_file
 from firmwright.pipeline.job import Job
-from firmwright.steps.first_layer import describe_first_layer
+from firmwright.stages.first_layer import describe_first_layer
 from firmwright.verify.batches import join_outputs
 from firmwright.verify.compare import (
     DifferenceError,

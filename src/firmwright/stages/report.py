@@ -19,7 +19,7 @@ from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, descr
 from firmwright.report.memories import count_constants
 from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof
 from firmwright.report.timeline import Total
-from firmwright.steps.mapping import estimate_job_layers
+from firmwright.stages.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
 from firmwright.toolchain.stack_depth import StackDepth
 

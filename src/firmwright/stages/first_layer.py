@@ -18,7 +18,7 @@ from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.job import Job
 from firmwright.project.observed import observe_layers
 from firmwright.report.layer_names import shorten_name
-from firmwright.steps.network import read_network
+from firmwright.stages.network import read_network
 from firmwright.verify.crossed_steps import find_crossed_step
 from firmwright.verify.host_run import run_on_host
 from firmwright.verify.layer_differences import (

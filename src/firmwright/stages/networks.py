@@ -34,11 +34,11 @@ from firmwright.report.manifest import (
     NetworksManifest,
     NetworksRun,
 )
-from firmwright.steps.bundle import collect_files
-from firmwright.steps.bundle_texts import write_networks_readme
-from firmwright.steps.check_outputs import find_steps
-from firmwright.steps.run import MAX_INSTRUCTIONS
-from firmwright.steps.sources import read_compiler_version, read_whole_network
+from firmwright.stages.bundle import collect_files
+from firmwright.stages.bundle_texts import write_networks_readme
+from firmwright.stages.check_outputs import find_steps
+from firmwright.stages.run import MAX_INSTRUCTIONS
+from firmwright.stages.sources import read_compiler_version, read_whole_network
 from firmwright.verify.batches import join_samples
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_inputs

@@ -14,8 +14,8 @@ from firmwright.project.export_packages import ExportedNetwork, Package, write_e
 from firmwright.project.files import file_name, list_portable_drivers
 from firmwright.project.several_networks import lay_out
 from firmwright.project.write import make_ports
-from firmwright.steps.demo import read_sample
-from firmwright.steps.network import find_driven_devices, read_network
+from firmwright.stages.demo import read_sample
+from firmwright.stages.network import find_driven_devices, read_network
 from firmwright.toolchain.layout import NETWORK
 
 

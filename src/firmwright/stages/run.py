@@ -27,7 +27,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import fit_detector
 from firmwright.postprocess.drawing import draw_boxes
 from firmwright.postprocess.numpy_detection import detect
-from firmwright.steps.check_outputs import judge, stack_sides
+from firmwright.stages.check_outputs import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples
 from firmwright.verify.protocol import (

@@ -12,8 +12,8 @@ from firmwright.errors import UserError
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.project.selftest import decode_checksums, find_checks
-from firmwright.steps.check_outputs import judge
-from firmwright.steps.network import read_network
+from firmwright.stages.check_outputs import judge
+from firmwright.stages.network import read_network
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.host_run import run_on_host
 

@@ -23,7 +23,7 @@ from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.postprocess.classes import read_class_names
 from firmwright.quantize.float_network import FloatReference, compare_with_float
 from firmwright.report.accuracy_table import format_accuracy, format_failure
-from firmwright.steps.network import read_network
+from firmwright.stages.network import read_network
 from firmwright.verify.accuracy import Evaluation, dequantize_outputs, measure_accuracy
 from firmwright.verify.detection import AGREEMENT_IOU, BoxComparer, fit_float_detector
 from firmwright.verify.host_run import run_on_host

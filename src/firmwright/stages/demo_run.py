@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION, PROJECT
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import find_link_archives
-from firmwright.steps.run import MAX_INSTRUCTIONS
+from firmwright.stages.run import MAX_INSTRUCTIONS
 from firmwright.toolchain import compile_object, find_compiler, link_firmware
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import DEMO as FOLDER

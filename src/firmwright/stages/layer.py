@@ -12,7 +12,7 @@ from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
 from firmwright.report.layer_text import FollowedLayer, FollowedLayers, find_layers, format_layer
 from firmwright.report.layers import describe_layers
-from firmwright.steps.report import read_code, read_layer_facts
+from firmwright.stages.report import read_code, read_layer_facts
 
 
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
