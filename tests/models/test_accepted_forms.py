@@ -77,6 +77,7 @@ def test_an_output_needs_no_shape(tmp_path: Path) -> None:
 def test_an_output_needs_no_type() -> None:
     nodes = [node("Relu", ["x"], ["r"]), node("ArgMax", ["r"], ["y"], axis=1, keepdims=0)]
     outputs = [helper.make_empty_tensor_value_info(name) for name in ("r", "y")]
+    outputs[1].type.SetInParent()  # an empty type, which ONNX Runtime also accepts
     data = graph(nodes, [value("x", [2, 3])], outputs).SerializeToString()
     x = normal(2, 3)
     (reference,) = run_reference(data, [{"x": x}]).outputs
@@ -125,6 +126,30 @@ def test_the_axes_of_other_operators_are_a_vector(operator: str) -> None:
     model = graph(nodes, [value("x", [2, 1])], [value("y", [2])], {"axis": np.array(-1)})
     with pytest.raises(UserError, match=rf"{operator} .*axes are the scalar -1; expected a vector"):
         import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+def test_the_shape_of_an_expand_is_a_scalar(tmp_path: Path) -> None:
+    nodes = [node("Expand", ["x", "shape"], ["y"])]
+    model = graph(nodes, [value("x", [1])], [value("y", [3])], {"shape": np.array(3)})
+    compare(model, tmp_path, normal(1))
+
+
+def test_the_limits_of_a_slice_are_vectors() -> None:
+    constants = {"begin": np.array([1]), "end": np.array(3)}
+    nodes = [node("Slice", ["x", "begin", "end"], ["y"])]
+    model = graph(nodes, [value("x", [4])], [value("y", [2])], constants)
+    with pytest.raises(UserError, match="its ends are the scalar 3; expected a vector"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+def test_the_nodes_of_a_function_may_be_unsorted() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        g (float[2] x) => (float[2] y) { y = own.f(x) }
+        <domain: "own", opset_import: ["" : 17]> f (a) => (c) { c = Exp(b) b = Neg(a) }""")
+    x = normal(2)
+    (found,) = run_imported(model.SerializeToString(), x)
+    np.testing.assert_allclose(found, np.exp(-x), 1e-6)
 
 
 def test_the_axis_of_a_cumulative_sum_is_a_constant() -> None:

@@ -55,6 +55,8 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     replace_sparse(graphs, [n for body in (*graphs, *model.functions) for n in body.node])
     expand_dialects(model)
     quantizers = expand_quantizers(model)
+    for function in model.functions:
+        sort_nodes(function)
     for graph in find_graphs(model.graph):
         sort_nodes(graph)
         open_negative_lengths(graph)
@@ -89,7 +91,7 @@ def find_inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphPro
                 yield from find_graphs(inner)
 
 
-def sort_nodes(graph: onnx.GraphProto) -> None:
+def sort_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     """Move each node after the nodes whose results it reads.
 
     The order of other nodes does not change. A graph with a cycle remains unchanged, because the
@@ -231,18 +233,20 @@ def state_types(model: onnx.ModelProto) -> None:
 
     Raises UserError if ONNX cannot infer a type.
     """
-    untyped = [output for output in model.graph.output if not output.HasField("type")]
+    untyped = [output for output in model.graph.output if not output.type.WhichOneof("value")]
     if not untyped:
         return
+    for output in untyped:
+        output.ClearField("type")
     with suppress(onnx.shape_inference.InferenceError, ValueError):
         graph = onnx.shape_inference.infer_shapes(model).graph
         values = (*graph.value_info, *graph.output)
-        found = {value.name: value.type for value in values if value.HasField("type")}
+        found = {value.name: value.type for value in values if value.type.WhichOneof("value")}
         for output in untyped:
             if output.name in found:
                 output.type.CopyFrom(found[output.name])
     for output in untyped:
-        if not output.HasField("type"):
+        if not output.type.WhichOneof("value"):
             raise UserError(
                 f"output '{output.name}' has no type, and ONNX cannot infer it; state its type, or "
                 "export the model again"

@@ -32,7 +32,9 @@ def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
     return [*node.input, *[""] * count][:count]
 
 
-def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
+def replace_nodes(
+    graph: onnx.GraphProto | onnx.FunctionProto, nodes: Sequence[onnx.NodeProto]
+) -> None:
     """Replace all nodes of a graph with new nodes, which may include nodes of the graph."""
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]

@@ -55,6 +55,23 @@ def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
         refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")
 
 
+def rewrite_scalar_shape(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Replace the scalar shape of an Expand with a list, as in ONNX Runtime."""
+    shape = walk.constants.get(read_inputs(node, 2)[1])
+    if shape is None or shape.ndim:
+        return None
+    body = NodeBuilder(node, walk)
+    return body.finish(body.add("Expand", node.input[0], body.constant(shape.reshape(1), "int64")))
+
+
+def refuse_scalar_limits(node: onnx.NodeProto, walk: Specializer) -> None:
+    """Raise UserError if a limit of a Slice is a scalar, because ONNX Runtime rejects scalars."""
+    for name, what in zip(node.input[1:], ("starts", "ends", "axes", "steps"), strict=False):
+        limit = walk.constants.get(name)
+        if limit is not None and not limit.ndim:
+            refuse(node, f"its {what} are the scalar {limit}; expected a vector: state [{limit}]")
+
+
 def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a MatMulInteger of vectors as a product of matrices, because TVM rejects vectors."""
     vectors = [i for i, name in enumerate(node.input[:2]) if len(walk.shape(name) or ()) == 1]
@@ -68,8 +85,10 @@ def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 RANKS: dict[str, Rewrite] = {
+    "Expand": rewrite_scalar_shape,
     "MatMulInteger": rewrite_vector_product,
     "PRelu": rewrite_prelu,
+    "Slice": refuse_scalar_limits,
     "Squeeze": refuse_scalar_axis,
     "Unsqueeze": rewrite_scalar_axis,
 }
