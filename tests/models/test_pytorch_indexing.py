@@ -91,6 +91,12 @@ def test_a_mask_selects_a_number_of_elements_known_at_run_time() -> None:
         FORMATS["pt2"].load().import_model(data, "m.pt2", {})
 
 
+def test_the_reference_rejects_an_index_beyond_the_axis() -> None:
+    data = exported(Call(lambda x: x[:, x[0].long()]), torch.zeros(1, 4))
+    with pytest.raises(UserError, match="cannot run the model: index 9 is out of bounds"):
+        FORMATS["pt2"].load().run_reference(data, [{"x": np.full((1, 4), 9, "float32")}])
+
+
 def last_and_sum(x: Any) -> Any:
     return x[..., -1] + x.flatten(1).sum(1, True) * x.shape[-1]
 

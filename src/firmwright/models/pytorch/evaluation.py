@@ -39,7 +39,7 @@ def use_one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     try:
         yield
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, AssertionError, LookupError) as error:
         raise UserError(
             f"torch, the reference, cannot run the model: {first_line(error)}; run the exported "
             "program in torch to find the cause"
