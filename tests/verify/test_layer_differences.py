@@ -126,6 +126,18 @@ class Softmax(torch.nn.Module):  # type: ignore[misc]
         return torch.softmax(self.linear(x), -1)
 
 
+class Rows(torch.nn.Module):  # type: ignore[misc]
+    """Linear layers of three axes, which torch decomposes into a product of two axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.second = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))  # type: ignore[no-any-return]
+
+
 class Choice(torch.nn.Module):  # type: ignore[misc]
     """A condition."""
 
@@ -155,6 +167,7 @@ def write_pt2() -> bytes:
         ("onnx", write_onnx(), "middle"),
         ("pt2", write_pt2(), "relu"),
         ("pt2", exported(Softmax(), ROW), "addmm"),
+        ("pt2", exported(Rows(), torch.zeros(1, 3, 4)), "addmm"),
         ("pt2", exported(Choice(), ROW), "where_self"),
         ("pt2", exported(Casts(), ROW), "relu"),
     ],

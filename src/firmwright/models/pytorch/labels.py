@@ -16,7 +16,8 @@ from firmwright.models.pytorch.nodes import find_call_nodes
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the label of each node: the path of its submodule, or else the node's name.
 
-    If a submodule becomes several nodes, only the last node has the path as its label.
+    If a submodule becomes several nodes, only the last node has the path as its label, and the
+    other nodes have their names.
     """
     labels: dict[str, str] = {}
     last: dict[str, str] = {}
@@ -24,7 +25,8 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
         if path:
-            labels.pop(last.get(path, ""), None)
+            if path in last:
+                labels[last[path]] = last[path]
             last[path] = node.name
         labels[node.name] = path or node.name
     return labels
