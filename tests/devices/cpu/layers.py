@@ -248,7 +248,7 @@ def draw_layer(
     is_taken: Callable[[AnyLayer], bool],
     bits: int = 8,
 ) -> Layer:
-    """Return a random layer with weights of 8 or 4 ``bits``; half of them are near limits of forms.
+    """Return a random layer with weights of 8 bits or of at most 4; half are near limits of forms.
 
     Only a layer that ``is_taken`` accepts is shifted, because the search for shifts is the
     slowest step.
@@ -270,10 +270,12 @@ def draw_layer(
 
 
 def narrow_weights(layer: Layer, generator: np.random.Generator) -> Layer:
-    """Return the layer with weights of 4 bits; every second layer has zero points by channel."""
+    """Return the layer with weights of 1, 2 or 4 bits; half of the layers have zero points."""
+    bits, step = int(generator.choice([1, 2, 4, 4])), int(generator.choice([1, 2]))
+    step = 1 if bits == 4 else step
     lows = generator.integers(-128, 128, (layer.out_channels, 1, 1, 1))
-    lows = lows if generator.random() < 0.5 else np.full_like(lows, -8)
-    weights = generator.integers(0, 16, layer.weights.shape) + lows
+    lows = lows if generator.random() < 0.5 else np.full_like(lows, -(1 << bits - 1))
+    weights = step * generator.integers(0, 1 << bits, layer.weights.shape) + lows
     return replace(layer, weights=np.minimum(weights, 127))
 
 
@@ -351,7 +353,7 @@ def draw(
     is_taken: Callable[[AnyLayer], bool] = lambda _: True,
     bits: int = 8,
 ) -> AnyLayer:
-    """Return a random layer of a kind. Only convolutions and products have weights of 4 bits."""
+    """Return a random layer of a kind. Only layers of integers have narrow weights."""
     if kind is LayerKind.MATMUL:
         return draw_matrix_product(generator)
     if kind is LayerKind.SUMS:

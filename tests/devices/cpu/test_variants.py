@@ -17,7 +17,7 @@ from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform
 from tests.devices.cpu.float_layers import draw_float_layer
-from tests.devices.cpu.layers import make_layer, narrow_weights
+from tests.devices.cpu.layers import make_layer
 from tests.devices.cpu.pairs import draw_pair
 from tests.devices.cpu.shapes import Shape
 
@@ -142,17 +142,24 @@ def test_the_form_with_the_fewest_predicted_cycles_is_the_default(
          "portable_packed_dense is slower"),
         (LayerKind.CONV2D, Shape(64, 16, 5, 5), "cortex-m4-bare", "dsp_packed_conv2d", ""),
         (LayerKind.DENSE, Shape(8, 16), "cortex-m4-bare", "dsp_dense", "fewer than 512 weights"),
-        (LayerKind.DENSE, Shape(64, 16), "aarch64-linux", "neon_dense",
-         "portable_packed_dense is slower"),
+        (LayerKind.DENSE, Shape(64, 16), "cortex-m55-bare", "mve_packed_dense", ""),
+        (LayerKind.DENSE, Shape(64, 16), "aarch64-linux", "neon_packed_dense", ""),
+        (LayerKind.DENSE, Shape(64, 12), "aarch64-dotprod-linux", "neon_packed_dense", ""),
+        (LayerKind.DENSE, Shape(64, 16), "host", "x64_packed_dense", ""),
         (LayerKind.DEPTHWISE_CONV2D, Shape(64, 64, 5, 5, (3, 3)), "cortex-m4-bare",
-         "dsp_depthwise_conv2d", "no form for depthwise_conv2d stores fewer bits"),
+         "dsp_packed_depthwise_conv2d", ""),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(64, 64, 5, 5, (3, 1)), "cortex-m4-bare",
+         "dsp_depthwise_conv2d", "there are fewer than 256 weights"),
+        (LayerKind.GROUPED_CONV2D, Shape(32, 32, 5, 5, (3, 3), groups=2), "cortex-m4-bare",
+         "portable_grouped_conv2d", "no form for grouped_conv2d stores fewer bits"),
     ],
 )  # fmt: skip
 def test_weights_of_4_bits_stay_packed_or_have_a_reason(
     kind: LayerKind, shape: Shape, platform: str, form: str, reason: str
 ) -> None:
     generator = np.random.default_rng(0)
-    layer = narrow_weights(make_layer(kind, shape, generator), generator)
+    layer = make_layer(kind, shape, generator)
+    layer = replace(layer, weights=layer.weights % 16 - 8)
     features = load_platform(platform).features
     chosen = choose(layer, features, FORMS).form
     assert chosen is not None and chosen.name == form

@@ -5,13 +5,27 @@ The forms of a core precede the forms of cores that have fewer instructions.
 
 from __future__ import annotations
 
-from firmwright.devices.cpu.forms import dot, dsp, mve, neon, packed, portable, rv32, x64, xcv
+from firmwright.devices.cpu.forms import (
+    dot,
+    dsp,
+    mve,
+    mve_packed,
+    neon,
+    packed,
+    portable,
+    rv32,
+    tables,
+    x64,
+    xcv,
+)
 from firmwright.devices.cpu.forms.form import Form
 
 FORMS: tuple[Form, ...] = (
+    *tables.FORMS,
     *x64.FORMS,
     *dot.FORMS,
     *neon.FORMS,
+    *mve_packed.FORMS,
     *mve.FORMS,
     *packed.DSP_FORMS,
     *dsp.FORMS,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitting
-from firmwright.devices.cpu.forms.packed import BITS, LEAST_WEIGHTS
+from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair, Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14
@@ -82,8 +82,10 @@ def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str
     """Return the reason why bytes store weights of 4 bits, or '' for all other layers."""
     if form.bits < 8 or not isinstance(layer, Layer) or not fits_bits(layer, BITS):
         return ""
-    if layer.weights.size < LEAST_WEIGHTS:
-        return f"there are fewer than {LEAST_WEIGHTS} weights"
+    is_depthwise = layer.kind is LayerKind.DEPTHWISE_CONV2D
+    least = LEAST_DEPTHWISE if is_depthwise else LEAST_WEIGHTS
+    if layer.weights.size < least:
+        return f"there are fewer than {least} weights"
     packed = [f for f in FORMS if f.bits < 8 and f.is_for(layer, features)]
     fitting = [f.name for f in packed if not f.find_broken(layer)]
     if fitting:

@@ -57,6 +57,13 @@ LANES(in_c_set1_epi8, (char a), (uint8_t)a * 0x01010101u)
 LANES(in_c_add_epi32, (__m512i a, __m512i b), (uint32_t)a.lanes[i] + (uint32_t)b.lanes[i])
 LANES(in_c_sub_epi32, (__m512i a, __m512i b), (uint32_t)a.lanes[i] - (uint32_t)b.lanes[i])
 LANES(in_c_xor_si512, (__m512i a, __m512i b), a.lanes[i] ^ b.lanes[i])
+LANES(in_c_and_si512, (__m512i a, __m512i b), a.lanes[i] & b.lanes[i])
+LANES(in_c_set1_epi64, (int64_t a), HALF(a, i))
+LANES(in_c_broadcast_i32x4, (__m128i a), ((int32_t *)&a)[i % 4])
+LANES(in_c_broadcast_i64x4, (__m256i a), ((int32_t *)&a)[i % 8])
+LANES(in_c_srlv_epi16, (__m512i a, __m512i n),
+      (uint32_t)((uint16_t)WORD(a, i, 0) >> WORD(n, i, 0))
+          | (uint32_t)((uint16_t)WORD(a, i, 1) >> WORD(n, i, 1)) << 16)
 LANES(in_c_max_epi32, (__m512i a, __m512i b), a.lanes[i] > b.lanes[i] ? a.lanes[i] : b.lanes[i])
 LANES(in_c_slli_epi32, (__m512i a, int n), (uint32_t)a.lanes[i] << n)
 LANES(in_c_sllv_epi32, (__m512i a, __m512i n), (uint32_t)a.lanes[i] << n.lanes[i])
@@ -91,6 +98,17 @@ static inline __m512i in_c_maskz_loadu_epi8(uint64_t some, const void *from)
     return r;
 }
 
+/* Numbers of 16 or more are not used. */
+static inline __m512i in_c_shuffle_epi8(__m512i values, __m512i numbers)
+{
+    __m512i r;
+
+    for (int i = 0; i < 64; ++i) {
+        ((uint8_t *)&r)[i] = ((uint8_t *)&values)[(i & ~15) + ((uint8_t *)&numbers)[i]];
+    }
+    return r;
+}
+
 static inline void in_c_store(void *to, uint64_t some, const void *from, int n)
 {
     for (int i = 0; i < n; ++i) {
@@ -116,6 +134,12 @@ static inline __m128i in_c_cvtusepi32_epi8(__m512i a)
 #define _mm512_add_epi32 in_c_add_epi32
 #define _mm512_sub_epi32 in_c_sub_epi32
 #define _mm512_xor_si512 in_c_xor_si512
+#define _mm512_and_si512 in_c_and_si512
+#define _mm512_set1_epi64 in_c_set1_epi64
+#define _mm512_broadcast_i32x4 in_c_broadcast_i32x4
+#define _mm512_broadcast_i64x4 in_c_broadcast_i64x4
+#define _mm512_srlv_epi16 in_c_srlv_epi16
+#define _mm512_shuffle_epi8 in_c_shuffle_epi8
 #define _mm512_max_epi32 in_c_max_epi32
 #define _mm512_slli_epi32 in_c_slli_epi32
 #define _mm512_sllv_epi32 in_c_sllv_epi32

@@ -196,6 +196,8 @@ def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
     return record, Scratch("ring", "int8", row * (reach[0] + 1))
 
 
+TWO_PIXELS = Condition("two output pixels in a row", lambda layer: layer.out_width >= 2)
+
 FORMS = (
     Form(
         name="mmla_conv2d",
@@ -204,7 +206,7 @@ FORMS = (
         conditions=(
             INTEGERS,
             ROUNDED,
-            Condition("two output pixels in a row", lambda layer: layer.out_width >= 2),
+            TWO_PIXELS,
         ),
         pack=pack_matrices,
         cost=0.06,

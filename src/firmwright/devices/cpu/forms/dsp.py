@@ -24,6 +24,8 @@ from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_bor
 from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
+PLAIN_AXIS = Condition("an axis without dilation", lambda layer: 1 in layer.dilation)
+
 PIXELS, CHANNELS = 2, 2
 """The pixels and channels per step.
 
@@ -98,10 +100,7 @@ FORMS = (
         name="dsp_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset({"armv7e-m-dsp"}),
-        conditions=(
-            INTEGERS,
-            Condition("an axis without dilation", lambda layer: 1 in layer.dilation),
-        ),
+        conditions=(INTEGERS, PLAIN_AXIS),
         pack=dsp_depthwise.pack_depthwise,
         cost=1.9,
         sentence="A channel is copied between its borders; SMLAD computes two products of a row.",

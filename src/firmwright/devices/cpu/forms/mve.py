@@ -98,19 +98,30 @@ def reaches_few(layer: Layer) -> bool:
     )
 
 
+def order_taps(layer: Layer) -> Array:
+    """Return the weights (channel, tap) in the order of the taps in a padded channel."""
+    axes = (1 + axis for axis in order_axes(layer))
+    return layer.weights[..., 0].transpose(0, *axes).reshape(layer.channels, -1)
+
+
+def pad_taps(rows: Array) -> Array:
+    """Return rows (channel, 16 taps), with zeros after the last tap."""
+    return np.pad(rows, ((0, 0), (0, LANES - rows.shape[1]))).astype(np.int8)
+
+
 def pack_depthwise(layer: Layer) -> Packing:
     """Pack weights as (channel, 16 taps), with zeros after the last tap."""
-    axes = order_axes(layer)
-    rows, length = (Axis(layer, axis) for axis in axes)
-    taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))
-    weights = np.zeros((layer.channels, LANES), np.int8)
-    weights[:, : layer.taps] = taps.reshape(layer.channels, -1)
+    rows, length = (Axis(layer, axis) for axis in order_axes(layer))
     reaches = np.zeros(LANES, np.uint8)
     reaches[: layer.taps] = list_reaches(layer)
     # The last step of a row computes four results, even if the row has fewer.
     plane = rows.padded_size * length.padded_size + BLOCK * length.stride
     return Packing(
-        {"weights": weights.reshape(-1), **pack_scales(layer), "reaches": reaches},
+        {
+            "weights": pad_taps(order_taps(layer)).reshape(-1),
+            **pack_scales(layer),
+            "reaches": reaches,
+        },
         {
             **describe_plane(layer, rows, length, plane),
             "stride": length.stride,
@@ -120,6 +131,10 @@ def pack_depthwise(layer: Layer) -> Packing:
         (Scratch("channel", "int8", plane),),
     )
 
+
+FEW_TAPS = Condition(
+    "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps", reaches_few
+)
 
 FORMS = (
     Form(
@@ -135,14 +150,7 @@ FORMS = (
         name="mve_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset({"armv8.1-m-mve"}),
-        conditions=(
-            INTEGERS,
-            ROUNDED,
-            Condition(
-                "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps",
-                reaches_few,
-            ),
-        ),
+        conditions=(INTEGERS, ROUNDED, FEW_TAPS),
         pack=pack_depthwise,
         cost=0.8,
         sentence="One channel at a time; one load gathers all taps of a pixel.",

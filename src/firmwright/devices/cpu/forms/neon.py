@@ -37,9 +37,12 @@ def has_small_weights(layer: Layer) -> bool:
     return int(layer.weights.min()) > -128
 
 
-def pack_convolution(layer: Layer) -> Packing:
-    """Pack weights as (channel block, 16 taps, channel, tap). The last step may have 8 taps."""
-    count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // 8) * 8
+def pack_convolution(layer: Layer, multiple: int = 8) -> Packing:
+    """Pack weights as (channel block, 16 taps, channel, tap).
+
+    Zeros fill the taps to a ``multiple`` of 8 or 16. The last step may have 8 taps.
+    """
+    count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // multiple) * multiple
     padded = pad_matrix(layer, count, words)
     steps = [
         padded[start : start + BLOCK, tap : tap + STEP].reshape(-1)

@@ -26,8 +26,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import dsp, dsp_bytes, plain, portable
+from firmwright.devices.cpu.forms import (
+    dsp,
+    dsp_bytes,
+    dsp_depthwise,
+    plain,
+    portable,
+    rv32_depthwise,
+)
 from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.digits import pack_channels
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile, fits_bits
 from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer, LayerKind
@@ -43,6 +51,9 @@ LEAST_WEIGHTS = 512
 
 The C for smaller layers is larger than the saved memory.
 """
+
+LEAST_DEPTHWISE = 256
+"""The minimum number of weights of a depthwise convolution, whose C unpacks a channel once."""
 
 MOST_TAPS = 2**15
 """The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
@@ -62,6 +73,10 @@ def fits_upper_bytes(layer: Layer) -> bool:
 
 SMALL = f"{LEAST_WEIGHTS} or more weights of 4 bits, and at most {MOST_TAPS:,} products per sum"
 FOUR_BITS = Condition(SMALL, is_packable)
+FEW_WEIGHTS = Condition(
+    f"{LEAST_DEPTHWISE} or more weights of 4 bits",
+    lambda layer: layer.weights.size >= LEAST_DEPTHWISE,
+)
 PAIRS = Condition(
     "2 output channels, or 4 and more",
     lambda layer: layer.out_channels == 2 or layer.out_channels >= 4,
@@ -128,6 +143,16 @@ def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
     return replace(packing, variant={**packing.variant, "based": bool(bases)})
 
 
+def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
+    """Pack weights as (channel, tap), in 1, 2 or 4 bits."""
+    return pack_channels(rv32_depthwise.pack_depthwise(layer, tile), layer.channels)
+
+
+def pack_dsp_depthwise(layer: Layer) -> Packing:
+    """Pack weights as (channel, tap), in 1, 2 or 4 bits."""
+    return pack_channels(dsp_depthwise.pack_depthwise(layer), layer.channels)
+
+
 def find_lows(bases: Mapping[str, Array], channels: Array) -> dict[str, Array]:
     """Return the ``lows`` of blocks of channels. The last channel of a block has signed digits."""
     if not bases:
@@ -167,6 +192,16 @@ DSP_FORMS = (
         tiles=dsp.TILES,
         bits=BITS,
     ),
+    Form(
+        name="dsp_packed_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(INTEGERS, dsp.PLAIN_AXIS, FEW_WEIGHTS),
+        pack=pack_dsp_depthwise,
+        cost=2.0,
+        sentence="SMLAD computes two products of a row. A channel's weights are unpacked once.",
+        bits=BITS,
+    ),
 )
 
 FORMS = (
@@ -190,6 +225,18 @@ FORMS = (
         sentence="Two pixels by four channels at once; a byte has the weights of two channels.",
         headers=("multiply.h",),
         tiles=portable.TILES,
+        bits=BITS,
+    ),
+    Form(
+        name="portable_packed_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        conditions=(INTEGERS, FEW_WEIGHTS),
+        pack=pack_depthwise,
+        cost=4.1,
+        sentence="Sums roll along a channel. The channel's weights are unpacked once.",
+        headers=("multiply.h",),
+        tiles=rv32_depthwise.TILES,
+        fit_tile=rv32_depthwise.fit_tile,
         bits=BITS,
     ),
 )

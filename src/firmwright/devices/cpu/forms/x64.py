@@ -38,7 +38,7 @@ The sums need 12 to 24 of 32 registers.
 """
 
 
-def pack_convolution(layer: Layer) -> Packing:
+def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     """Pack weights as (channel block, four taps, channel, tap)."""
     blocks, words = -(-layer.out_channels // BLOCK), -(-layer.taps // 4) * 4
     padded = pad_matrix(layer, blocks * BLOCK, words)
@@ -51,7 +51,7 @@ def pack_convolution(layer: Layer) -> Packing:
         **make_border(layer),
     }
     groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
-    pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
+    pixels, wide_pixels = min(most_pixels, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
     # The C widens the bytes of a single pixel at each read, and the bytes of several pixels once.
     narrow = pixels == 1
     integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
