@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -26,6 +27,8 @@ class LayerKind(str, Enum):
     ADD = "add"
     MULTIPLY = "multiply"
     WRAPPED_SUM = "wrapped_sum"
+    LINE = "line"
+    SIGMOID = "sigmoid"
     MATMUL = "matmul"
     SOFTMAX = "softmax"
     FLOAT_CONV2D = "float_conv2d"
@@ -67,6 +70,9 @@ class Scaling:
     A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64, or ``factors`` in float32. For
     ``SHIFT``, a sum becomes (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
     mantissas · 2^-shifts in float64.
+
+    ``weights`` are the scales of the weights in float32, one per channel. ``step`` is the input's
+    scale divided by the output's scale.
     """
 
     rounding: LayerRounding
@@ -74,6 +80,8 @@ class Scaling:
     shifts: Array
     factors: Array
     offsets: Array | int = 0
+    weights: Array | None = None
+    step: Fraction = Fraction(0)
 
     @property
     def has_offsets(self) -> bool:
@@ -190,7 +198,7 @@ class Layer(IntegerLayer):
     """A layer of integers whose sums are scaled, moved by a zero point, and clamped.
 
     A result is clamp(zero_point + scaled(sum), low, high). Every element of the padding counts as
-    ``input_zero_point``.
+    ``input_zero_point``. ``repeats`` is the number of regions that have the layer's weights.
     """
 
     scaling: Scaling
@@ -198,6 +206,7 @@ class Layer(IntegerLayer):
     zero_point: int
     low: int
     high: int
+    repeats: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,6 +92,7 @@ class Region:
     output. ``macs`` is the number of multiply-accumulates. ``dequantized`` names the inputs that
     are floats computed from quantized values. ``refusals`` explain why the earlier devices in the
     mix did not accept the region's anchor. ``memory`` is the working memory of the device.
+    ``repeats`` is the number of regions with equal operators, shapes and arrays of constants.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Region:
     memory: str = RAM
     lowered_by: str = ""
     offset: int = 0
+    repeats: int = 1
 
     @property
     def joins(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -330,6 +331,8 @@ def make_layer(
     kind = WIDE_KINDS.get(linear.kind) if data.width == 16 else linear.kind
     if scaling is None or kind is None:
         return None
+    step = Fraction(float(data.scale[0])) / Fraction(float(params.scale))
+    scaling = replace(scaling, weights=np.resize(weights.scale, channels), step=step)
     layer = Layer(
         **linear.list_sums(kind=kind, bias=added),
         input_dtype=dtype_of(data.data),
@@ -380,4 +383,5 @@ def make_scaling(
         once, mantissas = True, shorten_mantissas(fixed).mantissa.astype("int64") << SHORTENED_BITS
     kind = LayerRounding.ONCE if once else LayerRounding.TWICE
     shifts, factors = -fixed.shift.astype("int64"), quotient.astype("float32")
-    return Scaling(kind, *(np.resize(a, channels) for a in (mantissas, shifts, factors)))
+    mantissas, shifts, factors = (np.resize(a, channels) for a in (mantissas, shifts, factors))
+    return Scaling(kind, mantissas, shifts, factors)

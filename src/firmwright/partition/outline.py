@@ -35,6 +35,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layouts import insert_transforms
 from firmwright.partition.memories import assign_memories
+from firmwright.partition.repeats import count_repeats
 from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.partition.views import find_joints, find_picks
 from firmwright.targets import Device
@@ -138,7 +139,7 @@ def build_regions(
         inputs=names_of(parameters),
         outputs=names_of(outputs),
         tensors=tuple(make_tensor(name, v) for v, name in names.items()),
-        regions=tuple(regions),
+        regions=count_repeats(regions, functions),
         states=len(interface.states),
     )
     return set_functions(keep_tir(module), functions), partition, groups

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from firmwright.devices.cpu.forms.form import Form
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.lowering import write_layer
+from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.layer import (
     WIDE_KINDS,
@@ -31,6 +32,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.planning import make_plan
 from firmwright.project.network import Network
+from tests.devices.cpu.byte_functions import BYTE_FUNCTIONS, draw_byte_function
 from tests.devices.cpu.float_layers import (
     FLOAT_KINDS,
     draw_float_layer,
@@ -53,7 +55,7 @@ from tests.devices.cpu.softmax_rows import (
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
 """Magnitudes of large sums, near the limits of forms."""
@@ -126,6 +128,9 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
     (data,) = inputs
     if isinstance(layer, Softmax):
         return evaluate_softmax(layer, data)
+    if isinstance(layer, ByteFunction):
+        place_of_data = data.astype("int64") - np.iinfo(data.dtype).min
+        return np.asarray(layer.results[place_of_data].astype(layer.output_dtype))
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
     padded = np.pad(data.astype("int64") - layer.input_zero_point, around)
@@ -236,6 +241,9 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
         return make_matrix_tensors(layer, number)
     if isinstance(layer, Softmax):
         return make_softmax_tensors(layer, number)
+    if isinstance(layer, ByteFunction):
+        one = [Tensor(f"input_{number}", (layer.elements,), layer.input_dtype)]
+        return one, make_output(number, (layer.elements,), layer.output_dtype)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
@@ -364,4 +372,6 @@ def draw(
         return draw_float_layer(kind, generator)
     if kind in PAIRS:
         return draw_pair(kind, generator)
+    if kind in BYTE_FUNCTIONS:
+        return draw_byte_function(kind, generator)
     return draw_layer(kind, generator, is_taken, bits)

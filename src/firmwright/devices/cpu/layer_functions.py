@@ -10,6 +10,7 @@ from typing import Any
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.cpu.forms.form import Form, Packing
 from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
 from firmwright.ir.layer import (
     FloatLayer,
@@ -21,7 +22,7 @@ from firmwright.ir.layer import (
     Sums,
 )
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction
 
 Variables = Mapping[str, Any]
 
@@ -207,7 +208,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
-    if isinstance(layer, Softmax | Sums):
+    if isinstance(layer, Softmax | Sums | ByteFunction):
         return types
     types |= {"wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))

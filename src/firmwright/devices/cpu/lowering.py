@@ -17,11 +17,25 @@ from firmwright.devices.cpu.layer_functions import (
     write_function,
     write_headers,
 )
-from firmwright.devices.cpu.variants import choose_variant, explain_width, name_variants
+from firmwright.devices.cpu.variants import (
+    choose_variant,
+    explain_width,
+    name_variants,
+    read_specialize,
+)
+from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, StoredWeights
-from firmwright.ir.layer import FloatLayer, LinearLayer, MatrixProduct, Pair, Softmax
+from firmwright.ir.layer import (
+    FloatLayer,
+    Layer,
+    LinearLayer,
+    MatrixProduct,
+    Pair,
+    Softmax,
+)
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
+from firmwright.lowering.byte_functions import read_byte_function
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.integer_layers import read_layer
@@ -100,6 +114,8 @@ def find_form(
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
         return None, Choice(None, ())
+    if isinstance(layer, Layer | ByteFunction) and read_specialize(context) != "speed":
+        layer = replace(layer, repeats=region.repeats)
     return layer, choose(layer, context.platform.features, forms)
 
 
@@ -119,7 +135,7 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     if layer is None:
         layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
     layer = layer or read_softmax(function, rounding) or read_sums(function)
-    return layer or read_wrapped_sum(function)
+    return layer or read_wrapped_sum(function) or read_byte_function(function, rounding)
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
@@ -185,7 +201,7 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
             for (role, operand), tensor in zip(layer.inputs, region.inputs, strict=True)
         )
         return inputs, Parameter("output", layer.output_dtype, layer.output_elements, result)
-    if isinstance(layer, Softmax):
+    if isinstance(layer, Softmax | ByteFunction):
         input_ = Parameter("input", layer.input_dtype, layer.elements, region.inputs[0])
         return (input_,), Parameter("output", layer.output_dtype, layer.elements, result)
     read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
@@ -207,7 +223,7 @@ def write_calls(
     definition = function.define_record(packing.record)
     record = f"    {definition}\n\n" if definition else ""
     names = [*(["&layer"] if definition else []), *(p.name for p in parameters)]
-    if isinstance(layer, Pair | MatrixProduct | Softmax) or layer.batch == 1:
+    if isinstance(layer, Pair | MatrixProduct | Softmax | ByteFunction) or layer.batch == 1:
         return f"{record}    {function.name}({', '.join(names)});"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}

@@ -9,6 +9,7 @@ from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitting
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
+from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair, Softmax
 from firmwright.targets import Context
 
@@ -32,7 +33,7 @@ FUNCTIONS = {False: "separate", True: "shared"}
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     """Return whether a layer by default calls a function that other layers also call."""
     if specialize == "auto":
-        if isinstance(layer, Pair):
+        if isinstance(layer, Pair | ByteFunction):
             return form.shared and layer.elements < PAIRS_WORTH_A_FUNCTION
         results = layer.elements if isinstance(layer, Softmax) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Packing
+from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.layer import Addition, Array, Pair, Product
 
 MULTIPLIER_BITS = (23, 22, 21)
@@ -44,7 +45,7 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     return None
 
 
-def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
+def bound_offset(layer: Pair | ByteFunction, sums: Array, shift: int) -> tuple[int, int]:
     """Return the smallest and the largest offset for which all results are exact.
 
     A result at a limit of the clamp bounds the offset only on one side.

@@ -12,12 +12,14 @@ this instruction.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record
 from firmwright.devices.cpu.forms.requantize import Requantization, make_requantization
+from firmwright.devices.cpu.forms.shared_scales import SharedScales, find_shared_scales
 from firmwright.ir.layer import Array, IntegerLayer, Layer, Sums
 
 PAIRED_LIMIT = 2**31 // 257
@@ -130,16 +132,30 @@ def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
     Sums times 2^8 have a divisor that is 2^6 times the divisor of sums times four.
     """
     numbers = make_requantization(layer)
-    shifts = numbers.shifts[channels] - 1
     multipliers, offsets = (
         n[channels] for n in (numbers.multipliers, find_offsets(layer, numbers))
     )
-    if paired and numbers.one_shift:
-        scaled = multipliers[:, 1::2] != 0
-        shifts[:, 1::2] += 6 * scaled
-        offsets[:, 1::2] <<= 6 * scaled
+    moves = move_sums(multipliers, paired and numbers.one_shift)
+    shifts = numbers.shifts[channels] - 1 + moves
+    offsets <<= moves
     word = (shifts << (8 * np.arange(channels.shape[1]))).sum(1, keepdims=True)
     return np.concatenate([multipliers, word, *([offsets] if is_given(layer) else [])], 1)
+
+
+def move_sums(multipliers: Array, moved: bool) -> Array:
+    """Return the shifts of the sums of blocks that are multiplied by 2^8 instead of four."""
+    odd = np.arange(multipliers.shape[1]) % 2
+    moves: Array = 6 * moved * odd * (multipliers != 0)
+    return moves
+
+
+def share_scales(layer: Layer, channels: Array, paired: bool) -> SharedScales | None:
+    """Return the scales of blocks that all steps of a recurrent layer share, or None."""
+    numbers = make_requantization(layer)
+    multipliers = numbers.multipliers[channels]
+    moves = move_sums(multipliers, paired and numbers.one_shift)
+    shifts = numbers.shifts[channels] - 1 + moves
+    return find_shared_scales(layer, channels, multipliers, shifts, moves)
 
 
 def scale_channels(layer: Layer) -> dict[str, Array]:
@@ -262,7 +278,8 @@ def describe_product(
     """Return the numbers of a product with these packed weights, for blocks of four channels.
 
     ``factors`` begins with the rounding offset of the zero point, so that the steps of a recurrent
-    layer share a function.
+    layer share a function. If the C computes their multipliers, the steps also share the scales and
+    the sums of weights, and ``step`` has the numbers of a step.
     """
     rows = describe_rows(layer, channels, arrays, paired)
     numbers = make_requantization(layer)
@@ -271,14 +288,20 @@ def describe_product(
         and len({*zip(numbers.multipliers.tolist(), numbers.shifts.tolist(), strict=True)}) == 1
     )
     factors, record, halves = {}, dict(rows.record), 1 + 2 * layer.zero_point
+    found = None if uniform or layer.bias.any() else share_scales(layer, channels, paired)
     if uniform:
         record["multiplier"] = int(numbers.multipliers[0])
         record["shift"] = int(numbers.shifts[0]) - 1
         record["halves"] = halves
+    elif found:
+        sums = start_sums(replace(layer, input_zero_point=-1), channels, paired)
+        factors["sums"] = sums.astype("int32").reshape(-1)
+        factors["factors"] = found.scales.astype("uint32").view("int32").reshape(-1)
+        factors["step"] = np.array([halves, -layer.input_zero_point, *found.step], "int32")
     else:
         blocks = scale_blocks(layer, channels, paired).reshape(-1)
         factors["factors"] = np.append(halves, blocks).astype("int32")
-    variant = {**rows.variant, "uniform": uniform}
+    variant = {**rows.variant, "uniform": uniform, "computed": found is not None}
     return Packing({**rows.arrays, **factors}, record, variant, rows.scratch)
 
 

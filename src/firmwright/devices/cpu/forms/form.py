@@ -13,9 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair, Softmax
+from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.layer import (
+    Array,
+    LayerKind,
+    LinearLayer,
+    MatrixProduct,
+    Pair,
+    Softmax,
+)
 
-KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
+KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax | ByteFunction
 
 
 @dataclass(frozen=True)

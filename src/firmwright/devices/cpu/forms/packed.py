@@ -126,7 +126,8 @@ def pack_dsp_dense(layer: Layer) -> Packing:
     ordered = padded[:, dsp_bytes.order_taps(padded.shape[1])][channels]
     words = join_digits(ordered.transpose(0, 2, 1)).astype("<i2").view("<i4")
     arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
-    packing = dsp_bytes.describe_product(layer, channels, arrays, paired=False)
+    single = replace(layer, repeats=1)  # the loop adds its sums after the products
+    packing = dsp_bytes.describe_product(single, channels, arrays, paired=False)
     return replace(packing, variant={**packing.variant, "based": bool(bases)})
 
 

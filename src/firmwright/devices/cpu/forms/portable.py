@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firmwright.devices.cpu.forms import (
     addition,
+    byte_functions,
     floats,
     matrices,
     plain,
@@ -85,6 +86,26 @@ FORMS = (
         cost=0.0,
         sentence="A multiplication and one or two shifts, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
+        shared=True,
+    ),
+    Form(
+        name="line",
+        kind=LayerKind.LINE,
+        conditions=(byte_functions.LINEAR,),
+        pack=byte_functions.pack_line,
+        cost=0.0,
+        sentence="A multiplication and a shift, proven for every byte.",
+        in_place=("input",),
+        shared=True,
+    ),
+    Form(
+        name="sigmoid",
+        kind=LayerKind.SIGMOID,
+        conditions=(byte_functions.REPEATED, byte_functions.ON_CURVE),
+        pack=byte_functions.pack_sigmoid,
+        cost=0.0,
+        sentence="Polynomials that all steps of a recurrent layer share, proven for every byte.",
+        in_place=("input",),
         shared=True,
     ),
     Form(
