@@ -16,9 +16,9 @@ from firmwright.pipeline.artifacts import (
     QUANTIZED_MODEL,
     WEIGHTS,
 )
-from firmwright.pipeline.options import PORTABLE_NETWORK
 from firmwright.pipeline.stage import ALL, Scope, Stage
-from firmwright.pipeline.tools import compiler_tool
+from firmwright.pipeline.stage_options import PORTABLE_NETWORK
+from firmwright.pipeline.tool_stamps import compiler_tool
 from firmwright.toolchain import make_host_build
 
 STAGE = Stage(

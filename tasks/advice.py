@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import ADVICE, PARTITION, REGIONS
-from firmwright.pipeline.options import MIX
 from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import MIX
 
 STAGE = Stage(
     name="advice",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import BATCH, NETWORK_INTERFACE, NETWORK_MODULE
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import (
     MEMORIES,
     MIX,
     REWRITES,
 )
-from firmwright.pipeline.stage import ALL, Stage
 
 STAGE = Stage(
     name="batch",

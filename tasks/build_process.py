@@ -10,7 +10,7 @@ from pathlib import Path
 from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
-from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.network_jobs import leave_out_members
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.snapshot import find_finished_bundle
 

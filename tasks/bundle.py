@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import SUMMARY
-from firmwright.pipeline.inputs import user_files
-from firmwright.pipeline.options import get_build, name_archives
+from firmwright.pipeline.build_inputs import user_files
 from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import get_build, name_archives
 
 STAGE = Stage(
     name="bundle",

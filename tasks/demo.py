@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage_options import (
     SHOWN_SAMPLE,
     describe_board,
     list_shown_sample_files,
 )
-from firmwright.pipeline.stage import Stage
 
 STAGE = Stage(
     name="demo",

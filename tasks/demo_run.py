@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION, PROJECT
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import (
     MIX,
     describe_board,
     find_extra_archives,
     get_build,
     name_archives,
 )
-from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import emulator_tool
+from firmwright.pipeline.tool_stamps import emulator_tool
 
 STAGE = Stage(
     name=DEMO_CONSOLE.stage,

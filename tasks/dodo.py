@@ -75,7 +75,7 @@ def task_build() -> Iterator[dict[str, Any]]:
 
     `doit list` and `doit help build` show the recipes.
     """
-    from firmwright.pipeline import lock, missing_programs
+    from firmwright.pipeline import missing_programs, recipe_lock
     from firmwright.pipeline.command_line import VARIABLES
 
     names = " ".join(map(name_build, get_jobs()))
@@ -88,7 +88,7 @@ def task_build() -> Iterator[dict[str, Any]]:
     yield from missing_programs.make_tasks(get_jobs())
     # Builds with missing programs are first, so they fail before other builds run for minutes.
     for job in sorted(get_jobs(), key=lambda job: not missing_programs.preceding_tasks(job)):
-        preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
+        preceding = [*missing_programs.preceding_tasks(job), *recipe_lock.preceding_tasks(job)]
         yield {
             "basename": "build",
             "name": name_build(job),
@@ -100,9 +100,9 @@ def task_build() -> Iterator[dict[str, Any]]:
 
 def task_lock() -> Iterator[dict[str, Any]]:
     """Yield the tasks that write or check a recipe's lock, such as lock:digits-rv32-bare."""
-    from firmwright.pipeline import lock
+    from firmwright.pipeline import recipe_lock
 
-    yield from lock.make_tasks(get_jobs())
+    yield from recipe_lock.make_tasks(get_jobs())
 
 
 def task_reproduce() -> Iterator[dict[str, Any]]:
@@ -114,16 +114,16 @@ def task_reproduce() -> Iterator[dict[str, Any]]:
 
 def task_tune() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find the fastest C code of each layer, such as tune:digits-rv32-bare."""
-    from firmwright.tune import tasks as tune_task
+    from firmwright.tune import variant_tasks
 
-    yield from tune_task.make_tasks(get_jobs())
+    yield from variant_tasks.make_tasks(get_jobs())
 
 
 def task_search() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find each layer's weight type, such as search:digits-rv32-bare."""
-    from firmwright.precision import tasks as search_task
+    from firmwright.precision import type_tasks
 
-    yield from search_task.make_tasks(get_jobs())
+    yield from type_tasks.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import (
     SHOWN_SAMPLE,
     describe_board,
     list_shown_sample_files,
     require,
 )
-from firmwright.pipeline.stage import ALL, Stage
 
 
 def templates(job: Job) -> list[str]:

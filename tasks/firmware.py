@@ -6,15 +6,15 @@ from pathlib import Path
 
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import (
     MIX,
     describe_board,
     find_extra_archives,
     get_build,
     name_archives,
 )
-from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import list_sdk_tools
+from firmwright.pipeline.tool_stamps import list_sdk_tools
 
 LINKED = ("elf", "map")
 FLASHED = ("bin", "hex")

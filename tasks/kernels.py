@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
-from firmwright.pipeline.options import MIX
 from firmwright.pipeline.stage import ALL, Scope, Stage
+from firmwright.pipeline.stage_options import MIX
 
 STAGE = Stage(
     name="kernels",

@@ -10,8 +10,8 @@ from msgspec import structs
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import describe_board, get_build, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import describe_board, get_build, list_sample_files
 
 from . import exports, run, sources
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
-from firmwright.pipeline.options import get_build
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage_options import get_build
 from firmwright.toolchain.boards import is_built_elsewhere
 
 STAGE = Stage(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.options import MIX, REWRITES
 from firmwright.pipeline.stage import ALL, Scope, Stage
+from firmwright.pipeline.stage_options import MIX, REWRITES
 
 STAGE = Stage(
     name="partition",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
-from firmwright.pipeline.options import MEMORIES, MEMORY_FIELDS
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage_options import MEMORIES, MEMORY_FIELDS
 
 STAGE = Stage(
     name="plan",

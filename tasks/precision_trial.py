@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from firmwright.pipeline.layer_precision import TRIAL_FILE, make_trial_job
-from firmwright.precision.trials import read_tried
+from firmwright.precision.type_trials import read_tried
 
 from .trial import build_trial
 

@@ -14,8 +14,8 @@ from firmwright.pipeline.artifacts import (
     QUANTIZED_RELAX,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
 from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.stage_options import require
 
 
 def inputs(job: Job) -> list[Path]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import OF_SAMPLES, REFERENCE, REFERENCE_OUTPUTS
-from firmwright.pipeline.options import RUN_SAMPLES, list_run_files
 from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.stage_options import RUN_SAMPLES, list_run_files
 
 STAGE = Stage(
     name="reference",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import RUN_SAMPLES, describe_board, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import Tool, emulator_tool
+from firmwright.pipeline.stage_options import RUN_SAMPLES, describe_board, list_sample_files
+from firmwright.pipeline.tool_stamps import Tool, emulator_tool
 
 
 def list_emulators(job: Job) -> list[Tool]:

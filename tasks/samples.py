@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES
-from firmwright.pipeline.options import RUN_SAMPLES, canonical_run_inputs, list_run_files
 from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.stage_options import RUN_SAMPLES, canonical_run_inputs, list_run_files
 
 STAGE = Stage(
     name="samples",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.options import (
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import (
     NETWORK,
     RUN_SAMPLES,
     list_sample_files,
 )
-from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import compiler_tool
+from firmwright.pipeline.tool_stamps import compiler_tool
 from firmwright.toolchain import make_host_build
 
 STAGE = Stage(

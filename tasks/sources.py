@@ -15,8 +15,8 @@ from firmwright.pipeline.artifacts import (
     WEIGHTS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import NETWORK, describe_board, describe_modules, get_build
 from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import NETWORK, describe_board, describe_modules, get_build
 
 
 def inputs(job: Job) -> list[Path]:

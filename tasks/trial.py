@@ -15,7 +15,7 @@ from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.task import make_tasks
-from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
+from firmwright.tune.variant_trials import VARIANTS, make_trial_job, read_tried
 
 
 def main(scratch: str, arguments: Sequence[str], text: str) -> int:

@@ -19,7 +19,7 @@ from firmwright.ir.tensors import BatchLayout
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, Device
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.host_run import run_on_host
 

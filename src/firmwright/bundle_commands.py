@@ -14,8 +14,8 @@ from firmwright.bundle.archive import read_capped
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.mcuboot import ImageLayout, make_mcuboot_image
+from firmwright.bundle.oci_registry import parse_reference
 from firmwright.bundle.policy import verify_bundle
-from firmwright.bundle.registry import parse_reference
 from firmwright.bundle.reports import render_bundles
 from firmwright.bundle.shipping import pull_bundle, push_bundle
 from firmwright.bundle.signing import (
@@ -30,7 +30,7 @@ from firmwright.errors import UserError
 from firmwright.hardware.cycle_log import CycleLog
 from firmwright.ir.records import format_record
 from firmwright.pipeline.command_line import NO_USER_CODE
-from firmwright.rebuild.bundle import rebuild, search_in
+from firmwright.rebuild.rebuilt_bundle import rebuild, search_in
 from firmwright.rebuild.revisions import open_bundle
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection

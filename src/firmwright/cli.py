@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command in SPECIAL:
         return SPECIAL[options.command](options, given)
     if options.command == "export":
-        from firmwright.pipeline.networks import leave_out_members
+        from firmwright.pipeline.network_jobs import leave_out_members
 
         without = [
             str(job.recipe.layers)
@@ -265,7 +265,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
     """Print the stages of the only job. Return the exit code, 2 if there is not exactly one job."""
-    from firmwright.pipeline.networks import leave_out_members
+    from firmwright.pipeline.network_jobs import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
 

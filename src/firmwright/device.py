@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from firmwright.targets import Context as Context
     from firmwright.targets import Target as Target
     from firmwright.targets.custom_strategies import Extension as Extension
-    from firmwright.targets.layout import Layout as Layout
+    from firmwright.targets.memory_layout import Layout as Layout
     from firmwright.targets.placement import Composite as Composite
     from firmwright.targets.placement import Placement as Placement
     from firmwright.targets.rules import Rule as Rule

@@ -122,7 +122,7 @@ def add_workflow(options: argparse.Namespace) -> list[str]:
     from firmwright.pipeline.command_line import make_catalog
     from firmwright.project.workflow import list_debian_packages, write_workflow
     from firmwright.rebuild.wheels import pin_requirements
-    from firmwright.recipe.load import load_recipe
+    from firmwright.recipe.load_recipe import load_recipe
     from firmwright.toolchain import load_platform, load_toolchain
 
     refuse_options(options, ("platform", "target", "signature_name", "shape", "value"), "a recipe")

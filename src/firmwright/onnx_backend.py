@@ -29,7 +29,7 @@ from firmwright.models.onnx.importer import import_model
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import (
     Build,
     compile_project,

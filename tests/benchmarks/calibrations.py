@@ -25,10 +25,10 @@ import onnx
 from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
 from firmwright.quantize.equalization import equalize_layers
-from firmwright.quantize.graph import evaluate, prepare
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.quantize.float_graph import evaluate, prepare
+from firmwright.quantize.qdq_graph import quantize
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 from ..quantize.networks import options
 from .quantization import NETWORKS, PARTS, SCHEMES, Array, Network

@@ -42,7 +42,7 @@ from firmwright.toolchain import (
     load_toolchain,
 )
 from firmwright.toolchain.build import object_path
-from firmwright.toolchain.layout import NETWORK, list_sources
+from firmwright.toolchain.project_folders import NETWORK, list_sources
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {"ResNet8": "resnet8", "DS-CNN": "kws", "MobileNetV1": "vww", "autoencoder": "ad"}

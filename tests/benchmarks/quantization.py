@@ -29,7 +29,7 @@ import yaml
 from firmwright.custom.code import load_custom_function
 from firmwright.models.onnx.float_export import export_onnx
 from firmwright.models.relax import importer as relax
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 from firmwright.transforms import canonicalize
 
 ROOT = Path(__file__).parents[2]

@@ -23,12 +23,12 @@ from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
 from firmwright.quantize.equalization import equalize_layers
-from firmwright.quantize.graph import prepare
+from firmwright.quantize.float_graph import prepare
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.shift_arithmetic import make_shift_network
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 from ..quantize.networks import options
 from .quantization import Network, arrays, classes, ds_cnn, mobilenet, resnet8, resnet8_diana

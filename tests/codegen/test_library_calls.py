@@ -17,7 +17,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.library_call import library_call, unwrap_library_calls
 from firmwright.lowering.loop_structure import schedule_region
-from firmwright.project.files import place_library_files
+from firmwright.project.project_files import place_library_files
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 FIELDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from firmwright.compression.choice import choose_smallest
-from firmwright.compression.kernels import decode_in_kernel, encode_arrays
+from firmwright.compression.decoding import decode_in_kernel, encode_arrays
 from firmwright.ir.kernels import Kernels
 from firmwright.planning import make_plan
 from firmwright.project.network import Network

@@ -34,9 +34,9 @@ from firmwright.models.onnx.onnxruntime_outputs import run_reference
 from firmwright.pipeline.freshness import file_digest
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
-from firmwright.toolchain.layout import list_sources
+from firmwright.toolchain.project_folders import list_sources
 from firmwright.user_folders import find_cache_folder
 from firmwright.verify.protocol import decode_outputs, encode_samples
 

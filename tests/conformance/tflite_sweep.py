@@ -25,7 +25,7 @@ from firmwright.models.formats import Imported
 from firmwright.models.tflite import importer as tflite
 from firmwright.models.tflite.interpreters import OPTIMIZED, REFERENCE, make_interpreter
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
 from tests.conformance.tflite_entries import (

@@ -18,7 +18,7 @@ from firmwright.data.fetch import find_in_mirror
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import load_recipe
-from firmwright.targets.load import load_target
+from firmwright.targets.load_devices import load_target
 from tests.ready_recipes import read_ready
 
 from .conftest import ROOT, Repository

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from firmwright.models.tflite.importer import run_reference
-from firmwright.quantize.graph import session_options
+from firmwright.quantize.float_graph import session_options
 from tests.devices.mla.sdk import RECORDED, install_sdk
 from tests.ready_recipes import read_ready
 

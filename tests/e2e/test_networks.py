@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from firmwright.toolchain.image import list_symbols
+from firmwright.toolchain.flash_images import list_symbols
 from tests.e2e.conftest import ROOT, Repository, new_repository
 from tests.project.packages import REGISTRY, try_cmsis_pack, try_rust
 

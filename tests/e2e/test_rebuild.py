@@ -18,7 +18,7 @@ from firmwright import bundle_commands
 from firmwright.bundle.archive import BrokenBundleError
 from firmwright.bundle.bundle import read_bundle
 from firmwright.cli import make_parser
-from firmwright.rebuild.bundle import Rebuilt, count_levels_up
+from firmwright.rebuild.rebuilt_bundle import Rebuilt, count_levels_up
 
 from .conftest import Repository
 from .test_trust import BUNDLE, change_manifest, firmwright, repack

@@ -27,7 +27,7 @@ from firmwright.bundle.bundle import read_bundle
 from firmwright.errors import to_printable
 from firmwright.report.page import render_page
 from firmwright.report.report import Report
-from firmwright.report.side_by_side import pair_layers
+from firmwright.report.two_builds import pair_layers
 
 from .conftest import Repository
 from .hostile import NAMES, Page, repeat_layers, write_network

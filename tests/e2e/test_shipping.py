@@ -15,8 +15,7 @@ import pytest
 from firmwright import web
 from firmwright.bundle import cyclonedx, shipping
 from firmwright.bundle.bundle import read_bundle
-from firmwright.bundle.policy import verify_bundle
-from firmwright.bundle.registry import (
+from firmwright.bundle.oci_registry import (
     MAX_MANIFEST_BYTES,
     MAX_PAGES,
     Descriptor,
@@ -25,6 +24,7 @@ from firmwright.bundle.registry import (
     Registry,
     parse_reference,
 )
+from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.shipping import pull_bundle, push_bundle
 from firmwright.bundle.signing import envelope_path, sign_bundle
 from firmwright.cli import main

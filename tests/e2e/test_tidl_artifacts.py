@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from firmwright.models.onnx.importer import run_reference
-from firmwright.quantize.graph import session_options
+from firmwright.quantize.float_graph import session_options
 from tests.devices.tidl.fake_tools import FAILS, calls, fake_tools
 
 from .conftest import ROOT, Repository, copy_of, new_repository, ran

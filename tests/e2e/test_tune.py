@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.recipe.tuned import TunedNetwork, read_tuned
-from firmwright.tune.trials import TRIAL
+from firmwright.tune.variant_trials import TRIAL
 from firmwright.verify.run_records import RunRecord
 from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes

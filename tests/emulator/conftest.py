@@ -12,7 +12,7 @@ import pytest
 
 from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
-from firmwright.project.files import place_device_files
+from firmwright.project.project_files import place_device_files
 from firmwright.toolchain import (
     Build,
     Platform,

@@ -16,7 +16,7 @@ from unicorn.unicorn_const import UC_HOOK_CODE, UC_HOOK_INTR
 from firmwright.emulator import run_firmware
 from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
-from firmwright.emulator.image import read_firmware
+from firmwright.emulator.loaded_firmware import read_firmware
 from firmwright.emulator.native_library import build_library
 from firmwright.emulator.unicorn_emulator import find_machines
 from firmwright.errors import UserError

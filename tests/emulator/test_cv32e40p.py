@@ -15,7 +15,7 @@ from firmwright.emulator import Execution, load_emulator, run_firmware
 from firmwright.emulator.cv32e40p.simulation import make_notes, run_simulator
 from firmwright.emulator.cv32e40p.simulator import TESTED_VERSION, ask, list_rtl
 from firmwright.emulator.execution import Run
-from firmwright.emulator.image import read_firmware
+from firmwright.emulator.loaded_firmware import read_firmware
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 

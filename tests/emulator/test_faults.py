@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.emulator.engine import TRANSLATIONS
+from firmwright.emulator.typed_unicorn import TRANSLATIONS
 from firmwright.errors import UserError
 from firmwright.system import limit_memory
 

@@ -13,7 +13,7 @@ from firmwright import plugins
 from firmwright.emulator import ClockCycles, Emulator, Execution, load_emulator, run_firmware
 from firmwright.emulator.execution import Run
 from firmwright.errors import UserError
-from firmwright.pipeline.tools import emulator_tool
+from firmwright.pipeline.tool_stamps import emulator_tool
 from firmwright.toolchain import Platform, emulator_names, load_platform
 
 from .conftest import BuildFirmware

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from firmwright import progress
-from firmwright.emulator.process import run_process
+from firmwright.emulator.native_process import run_process
 from firmwright.progress import BYTES, Progress
 
 GIVEN = bytes(range(256)) * 4096

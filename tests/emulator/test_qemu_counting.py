@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.emulator import Execution, run_firmware
-from firmwright.emulator.image import read_firmware
+from firmwright.emulator.loaded_firmware import read_firmware
 from firmwright.toolchain import load_platform
 from tests.toolchain.folders import arm64_gcc_folder
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from unicorn import UC_ARCH_ARM, UC_HOOK_MEM_WRITE, UC_MODE_MCLASS, UC_MODE_THUMB
 
-from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import EXIT_NO_INPUT
+from firmwright.emulator.typed_unicorn import open_engine
 from firmwright.toolchain import load_platform, uf2
-from firmwright.toolchain.image import Segment, read_segments
+from firmwright.toolchain.flash_images import Segment, read_segments
 from firmwright.toolchain.uf2 import write_uf2
 
 from .conftest import BuildFirmware, RunFirmware

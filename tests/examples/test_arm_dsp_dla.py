@@ -28,7 +28,7 @@ from firmwright.recipe import parse_target
 from firmwright.report.timeline import TimedLayer, Timeline
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 

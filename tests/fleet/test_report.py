@@ -9,7 +9,7 @@ import pytest
 
 from firmwright.bundle.outcome import Outcome, compute_offload
 from firmwright.errors import UserError
-from firmwright.fleet.report import read_results, write_report
+from firmwright.fleet.fleet_report import read_results, write_report
 
 JOBS = ("slower", "same", "broken", "mended", "new", "late")
 BEFORE = {

@@ -21,8 +21,8 @@ from PIL import Image
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import inspect_file
 from firmwright.bundle.model_signature import read_model_key, read_sigstore, read_statement
+from firmwright.bundle.oci_registry import EMPTY, MANIFEST_TYPE, Manifest, describe, parse_reference
 from firmwright.bundle.policy import load_policy_schema, verify_bundle
-from firmwright.bundle.registry import EMPTY, MANIFEST_TYPE, Manifest, describe, parse_reference
 from firmwright.bundle.shipping import BUNDLE_TYPE, pull_bundle
 from firmwright.bundle.signing import read_public_key, sign_bundle
 from firmwright.data.fetch import download
@@ -36,12 +36,12 @@ from firmwright.hardware.access import check_access, load_access
 from firmwright.ir.tensors import Tensor
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.pipeline.labels import read_box_labels, read_class_labels
+from firmwright.pipeline.label_files import read_box_labels, read_class_labels
 from firmwright.postprocess.classes import read_class_names
 from firmwright.rebuild.revisions import check_out
 from firmwright.recipe import precision
 from firmwright.recipe.lock import Lock, read_lock
-from firmwright.recipe.networks import load_networks
+from firmwright.recipe.networks_file import load_networks
 from firmwright.recipe.postprocess import Classes
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, format_tuned, read_tuned

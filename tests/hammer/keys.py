@@ -22,18 +22,18 @@ from doit.doit_cmd import DoitMain
 from firmwright.pipeline import task
 from firmwright.pipeline.command_line import set_variables
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import MIX, NETWORK, OF_PLATFORMS
 from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.stage_options import MIX, NETWORK, OF_PLATFORMS
 from firmwright.recipe import recipe as recipe_records
 from firmwright.recipe.model_source import ModelSource
-from firmwright.recipe.quantization import (
+from firmwright.recipe.quantize_keys import (
     CalibrationOptions,
     CalibrationSamples,
     EvaluateOptions,
     QuantizeOptions,
 )
 from firmwright.recipe.recipe import Recipe
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import Platform, load_toolchain, toolchain_names
 
 KEYS: Mapping[type, str] = {
@@ -84,7 +84,7 @@ SYSTEM_VARIABLES = frozenset(
 """Variables of programs, caches and the terminal; the files of tools count instead."""
 
 
-PASSING = ("emulator/process.py",)
+PASSING = ("emulator/native_process.py",)
 """The modules that copy the whole environment for a child process."""
 
 

@@ -22,9 +22,9 @@ from firmwright.models import FORMATS
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, Platform, load_platform, load_toolchain
-from firmwright.toolchain.layout import NETWORK
+from firmwright.toolchain.project_folders import NETWORK
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.networks import load_networks
 from tests.networks.firmware import join_sources

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from firmwright.errors import UserError
-from firmwright.pipeline import lock
+from firmwright.pipeline import recipe_lock
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.ownership import refuse_taken_folder
 from firmwright.pipeline.task import make_tasks
@@ -86,7 +86,7 @@ class RecipeHammer:
             job = make_job(recipe, {}, self.folder / "build", PIPELINE, alone=False)
             refuse_taken_folder(job)
             list(make_tasks(job.all_jobs))
-            list(lock.make_tasks([job]))
+            list(recipe_lock.make_tasks([job]))
         except UserError as error:
             if not str(error).strip():
                 raise FindingError("refused without a word") from None

@@ -12,7 +12,7 @@ import pytest
 from firmwright.data.samples import random_samples
 from firmwright.ir.kernels import Kernels
 from firmwright.planning import make_plan
-from firmwright.planning.in_place import share_pointers
+from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.project.network import Network
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.firmware import SANITIZED, Outputs, executed, lowered

@@ -21,7 +21,7 @@ from firmwright.models.state_pairs import pair_states
 from firmwright.models.tflite.lstm_integers import scale_values
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
 from tests.lowering.test_float_layers import run_on

@@ -14,8 +14,8 @@ import yaml
 from firmwright import cli
 from firmwright.errors import UserError
 from firmwright.migration.draft import CONVERTERS, load_rules
-from firmwright.migration.formats import FORMATS
 from firmwright.migration.recipe_file import write_converted
+from firmwright.migration.source_formats import FORMATS
 from firmwright.pipeline.command_line import make_catalog
 
 FILES = Path(__file__).parent / "files"

@@ -10,9 +10,9 @@ import pytest
 from firmwright.compile import compile_network
 from firmwright.models.onnx.importer import import_model
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
-from firmwright.transforms.integers.inputs import round_inputs
+from firmwright.transforms.integers.stated_ranges import round_inputs
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.deeploy_models import NETWORKS
 from tests.networks.firmware import executed

@@ -20,7 +20,7 @@ from firmwright.models.onnx.converters import check_results
 from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.networks.firmware import run_generated

@@ -12,7 +12,7 @@ from firmwright.models import FORMATS
 from firmwright.models.state_pairs import StateError, pair_states
 from firmwright.models.tflite.repairs import pack
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from tests.lowering.test_states import TAPS, write_taps
 from tests.networks.tflite_models import Quantization

@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.models.onnx.onnxruntime_outputs import read_tensors
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
+from firmwright.quantize.qdq_graph import quantize
 from tests.networks.firmware import run_generated
 from tests.networks.onnx_models import graph, node, value
 from tests.quantize.networks import options, ready

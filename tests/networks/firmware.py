@@ -23,7 +23,7 @@ from firmwright.models.tflite.interpreters import REFERENCE, make_interpreter
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import (
     Build,
     find_compiler,
@@ -33,7 +33,7 @@ from firmwright.toolchain import (
 )
 from firmwright.toolchain.build import compile_each, compile_object, driver_flags, object_path
 from firmwright.toolchain.compilers import Compiler, run_compiler
-from firmwright.toolchain.layout import DEMO, FOLDERS, list_sources
+from firmwright.toolchain.project_folders import DEMO, FOLDERS, list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 Sample = dict[str, npt.NDArray[Any]]

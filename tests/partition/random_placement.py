@@ -24,7 +24,7 @@ from firmwright.partition.outline import (
     prepare_network,
 )
 from firmwright.partition.prices import PriceList
-from firmwright.targets.assignment import ask_devices
+from firmwright.targets.device_assignment import ask_devices
 from tests.devices.soma_dory.test_boundaries import execute
 
 from .test_by_cost import MIX, Imported, price, random_network

@@ -8,12 +8,12 @@ from tvm import relax
 from firmwright.ir.operators import FusionKind
 from firmwright.ir.regions import RuleViolation
 from firmwright.partition.grouping import Group
+from firmwright.partition.layer_groups import LayerGraph
 from firmwright.partition.layer_regions import (
     find_separating_layer,
     make_layer_kind,
     make_placement,
 )
-from firmwright.partition.layers import LayerGraph
 from tests.partition.graphs import build_main
 
 FLOATS = ((2, 3), "float32")

@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import COPY, Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.partition.memories import assign_memories
+from firmwright.partition.memory_choice import assign_memories
 from firmwright.planning import Program, check_memory, make_plan
 from firmwright.targets import Context, Device
 from firmwright.toolchain import Platform

@@ -24,7 +24,7 @@ from firmwright.report.explanation import (
     format_table,
 )
 from firmwright.targets import Context, Device, Target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

@@ -23,7 +23,7 @@ from firmwright.partition.outline import (
     region_name,
 )
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.networks.onnx_models import chain, graph, node, value

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from firmwright.fleet.session import take_turns
+from firmwright.fleet.fleet_run import take_turns
 from firmwright.pipeline import stage_cache
-from firmwright.pipeline.origins import OTHER_JOB
+from firmwright.pipeline.result_origins import OTHER_JOB
 
 
 def test_jobs_of_a_fleet_share_the_results_of_all_platforms(

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from firmwright.cli import main
-from firmwright.targets.load import target_names
+from firmwright.targets.load_devices import target_names
 from firmwright.terminal.doit_commands import list_all
 from firmwright.toolchain import platform_names, toolchain_names
 

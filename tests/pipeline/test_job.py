@@ -10,7 +10,7 @@ import pytest
 from firmwright.errors import DiagnosticError
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.job import Job
-from firmwright.recipe.load import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.tasks.pipeline import PIPELINE
 
 DIGITS = Path(__file__).parents[2] / "examples/digits/digits.onnx"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.pipeline.labels import refuse_equal
+from firmwright.pipeline.label_files import refuse_equal
 
 
 def test_labels_cannot_name_one_of_two_equal_classes() -> None:

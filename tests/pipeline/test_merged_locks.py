@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from firmwright.pipeline.lock import merge_locks
+from firmwright.pipeline.recipe_lock import merge_locks
 from firmwright.recipe.lock import LOCK_VERSION, Lock, compare_locks
 
 

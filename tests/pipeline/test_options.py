@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.pipeline.options import read_extra_archives
+from firmwright.pipeline.stage_options import read_extra_archives
 
 
 def test_the_environment_names_archives_as_words_of_a_linker(

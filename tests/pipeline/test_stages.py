@@ -14,7 +14,7 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import ARRAYS, LOWERED_STAGE, NETWORK_STAGE, Artifact
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.task import locate
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
 DEVICE_STAGES = [resolve_name(s) for name in target_names() for s in load_target(name).stages]

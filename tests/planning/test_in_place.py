@@ -11,7 +11,7 @@ import pytest
 from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.planning.in_place import share_pointers
+from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.planning.plan import Plan, Slot, make_plan
 
 

@@ -12,9 +12,9 @@ from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import Tensor
 from firmwright.planning import MemoryChoices, Plan, make_plan
 from firmwright.planning.arena import arena_bytes
-from firmwright.planning.pins import resolve_pins
-from firmwright.planning.placement import count_accesses
-from firmwright.recipe.pins import PinError
+from firmwright.planning.memory_assignment import count_accesses
+from firmwright.planning.pinned_memories import resolve_pins
+from firmwright.recipe.memory_key import PinError
 from firmwright.toolchain import Platform, load_platform
 from firmwright.toolchain.platforms import Memory
 

@@ -7,7 +7,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from firmwright.precision.assignment import (
+from firmwright.precision.best_choices import (
     MOST_CELLS,
     Choice,
     count_bytes,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from firmwright.errors import Diagnostic, DiagnosticError
-from firmwright.precision import search
-from firmwright.precision.assignment import Choice
-from firmwright.precision.search import MOST_TRIALS, Search
+from firmwright.precision import type_search
+from firmwright.precision.best_choices import Choice
 from firmwright.precision.sensitivity import Measured
-from firmwright.precision.trials import TrialResult, compute_loss
+from firmwright.precision.type_search import MOST_TRIALS, Search
+from firmwright.precision.type_trials import TrialResult, compute_loss
 from firmwright.recipe.precision import Precision
-from firmwright.recipe.quantization import SearchOptions, Thresholds
+from firmwright.recipe.quantize_keys import SearchOptions, Thresholds
 from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy, BoxRates, Rates
 
 OTHERS = 1000
@@ -45,7 +45,7 @@ def make_search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
             used = sum(layer.bytes for layer in found.layers.values())
             return TrialResult("", OTHERS + count_code(found) + used, compute(found))
 
-        monkeypatch.setattr(search, "run_trial", run)
+        monkeypatch.setattr(type_search, "run_trial", run)
 
         def locate(pointer: tuple[str, ...], message: str) -> Diagnostic:
             return Diagnostic("r.yaml", 1, 1, f"{'.'.join(pointer)}: {message}")

@@ -14,7 +14,7 @@ from firmwright.project.export_packages import ExportedNetwork, Package, write_e
 from firmwright.project.network import Network
 from firmwright.project.write import make_ports, write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"

@@ -14,7 +14,7 @@ from firmwright.compile import compile_network
 from firmwright.models import FORMATS
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_toolchain
 
 from .exported import ANY

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx.export import NEWER_TYPES_OPSET, PER_CHANNEL_OPSET
-from firmwright.quantize.graph import prepare
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.quantize.float_graph import prepare
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 Array = npt.NDArray[Any]
 INPUT = Tensor("x", (1, 3, 8, 8), "float32")

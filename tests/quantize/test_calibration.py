@@ -12,8 +12,8 @@ from firmwright.quantize.calibration import (
     pack_distributions,
     unpack_distributions,
 )
-from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.quant_params import (
+from firmwright.quantize.float_graph import evaluate, float_tensors
+from firmwright.quantize.param_choice import (
     Interval,
     choose_affine_params,
     choose_interval,

@@ -11,8 +11,8 @@ from onnx import helper
 
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.channel_factors import convolve_factors
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
+from firmwright.quantize.qdq_graph import quantize
 
 from .networks import Array, graph_of, options, ready, samples
 

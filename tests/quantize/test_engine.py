@@ -14,10 +14,10 @@ from firmwright.errors import UserError
 from firmwright.quantize.bias_correction import compute_channel_means
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.chosen_layers import choose_layers
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 from firmwright.quantize.integer_io import remove_float_io
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.quantize.qdq_graph import quantize
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 from .networks import Array, graph_of, options, ready, residual_network, samples
 
@@ -90,7 +90,7 @@ def test_left_out_activations_change_nothing(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     simplified = quantized(options(**changes))
-    monkeypatch.setattr("firmwright.quantize.engine.simplify_activations", lambda _: None)
+    monkeypatch.setattr("firmwright.quantize.qdq_graph.simplify_activations", lambda _: None)
     whole = quantized(options(**changes))
     assert len(whole.graph.node) > len(simplified.graph.node)
     # Twice the range of the calibration, so that values are clamped.

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from firmwright.quantize.equalization import equalize_layers, find_pairs
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 
 from .networks import graph_of, ready, residual_network, samples
 

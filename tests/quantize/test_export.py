@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx.float_export import export_onnx
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 
 SHAPE = (1, 6, 5, 4)
 Emit = Callable[[relax.Expr], relax.Var]

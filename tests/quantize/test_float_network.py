@@ -7,9 +7,9 @@ import pytest
 
 from firmwright.models.onnx.importer import import_model
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
 from firmwright.quantize.float_network import compare_with_float
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 
 from .networks import options, ready, residual_network, samples
 

@@ -13,8 +13,8 @@ from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.onnx.importer import run_reference
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import prepare
+from firmwright.quantize.float_graph import prepare
+from firmwright.quantize.qdq_graph import quantize
 from tests.networks.encoders import HIDDEN, LENGTH, make_fused_encoder, make_samples
 from tests.networks.firmware import SANITIZED, run_generated
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import Distribution
-from firmwright.quantize.quant_params import Interval, choose_affine_params, choose_pow2_params
+from firmwright.quantize.param_choice import Interval, choose_affine_params, choose_pow2_params
 from firmwright.quantize.weights import choose_channel_params
 
 DTYPES = st.sampled_from(["int8", "uint8", "int16"])

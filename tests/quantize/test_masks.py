@@ -8,9 +8,9 @@ import pytest
 from onnx import helper
 
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 from firmwright.quantize.masks import MARGIN, bound_masks
+from firmwright.quantize.qdq_graph import quantize
 
 from .networks import Array, graph_of, options, ready, samples
 

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 from firmwright.errors import UserError
 from firmwright.quantize.calibration import CalibrationRecord, calibrate
 from firmwright.quantize.description import describe_quantization
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
+from firmwright.quantize.qdq_graph import quantize
 
 from .networks import options, ready, residual_network, samples
 

@@ -18,9 +18,9 @@ from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.onnx.graph.recurrent import name_without_step
 from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import IndexedModel, quantize
-from firmwright.quantize.graph import evaluate, prepare
+from firmwright.quantize.float_graph import evaluate, prepare
 from firmwright.quantize.integer_io import read_quant_params
+from firmwright.quantize.qdq_graph import IndexedModel, quantize
 from tests.networks.firmware import SANITIZED, lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
 

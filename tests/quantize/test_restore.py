@@ -13,9 +13,9 @@ from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.onnx.float_export import export_onnx
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate, prepare
+from firmwright.quantize.float_graph import evaluate, prepare
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.restore import (
     RestoredNetwork,
     infer_distributions,

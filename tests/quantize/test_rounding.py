@@ -11,8 +11,8 @@ from onnx import helper
 
 from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.weight_rounding import (
     im2col,
     round_weights,

@@ -19,12 +19,12 @@ from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx import importer
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.float_graph import evaluate
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.firmware import executed, run_generated

@@ -11,7 +11,7 @@ import pytest
 
 from firmwright.errors import DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
-from firmwright.recipe.load import write_cache
+from firmwright.recipe.load_recipe import write_cache
 
 SCRIPT = """
 import sys

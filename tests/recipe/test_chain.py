@@ -17,9 +17,14 @@ from firmwright.documents.chain import Layers, read_chain
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import Catalog, load_recipe
-from firmwright.recipe.networks import load_networks, names_networks
-from firmwright.recipe.origins import format_difference, format_history, format_recipe, read_origins
+from firmwright.recipe.networks_file import load_networks, names_networks
 from firmwright.recipe.overrides import is_key, list_keys
+from firmwright.recipe.value_origins import (
+    format_difference,
+    format_history,
+    format_recipe,
+    read_origins,
+)
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

@@ -8,7 +8,7 @@ import pytest
 
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import load_recipe
-from firmwright.recipe.origins import serialize
+from firmwright.recipe.value_origins import serialize
 from tests.quality.test_repository import ROOT
 
 FOLDERS = ("recipes", "examples/extending", "examples/diana")

@@ -18,7 +18,7 @@ from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise, find_substitute, merge_alike
 from firmwright.targets import find_rewrites
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.targets.timing import estimate_work_us
 from firmwright.toolchain import load_platform
 from tests.networks.onnx_models import graph, node, value

@@ -26,7 +26,7 @@ from firmwright.report.advice import Advice
 from firmwright.report.advising import advise
 from firmwright.report.estimates import estimate_layers
 from firmwright.targets import find_rewrites
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import (
     Build,
     load_platform,

@@ -17,7 +17,7 @@ from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import Context
 from firmwright.targets.custom import CustomTarget, guard_installed, load_custom_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.result_checks import check_estimate, check_placement
 from firmwright.toolchain import load_platform

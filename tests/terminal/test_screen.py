@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from rich.cells import cell_len
 
-from firmwright.pipeline.lock import TASK_DOCS
+from firmwright.pipeline.recipe_lock import TASK_DOCS
 from firmwright.progress import Progress
 from firmwright.report.rows import Part, make_row
 from firmwright.tasks.pipeline import PIPELINE

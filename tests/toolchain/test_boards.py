@@ -9,7 +9,7 @@ import pytest
 
 from firmwright.documents.document import load_document
 from firmwright.emulator.unicorn_emulator import find_machines
-from firmwright.targets.load import target_names
+from firmwright.targets.load_devices import target_names
 from firmwright.toolchain import load_toolchain, platform_names, toolchain_names
 from firmwright.toolchain.boards import board_names, is_built_elsewhere, load_board
 from firmwright.toolchain.descriptions import read_schema

@@ -13,7 +13,7 @@ from intelhex import IntelHex
 
 from firmwright.errors import UserError
 from firmwright.toolchain import compile_object, link_firmware, load_platform
-from firmwright.toolchain.image import (
+from firmwright.toolchain.flash_images import (
     Segment,
     measure_firmware,
     read_segments,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.toolchain.libraries import (
+from firmwright.toolchain.archive_checks import (
     check_definitions,
     check_machine,
     find_failed_symbols,

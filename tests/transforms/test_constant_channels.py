@@ -22,7 +22,7 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.tflite import importer as tflite
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, Device, find_rewrites
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms.optional import apply_transforms
 from firmwright.verify.protocol import decode_outputs

@@ -15,8 +15,8 @@ from firmwright.compile import prepare_module
 from firmwright.ir.relax import dtype_of, main_bindings, operator_name
 from firmwright.models.onnx import importer as onnx
 from firmwright.transforms.integers.fitting import fit_affine
-from firmwright.transforms.integers.inputs import round_inputs
 from firmwright.transforms.integers.remarks import explain_floats
+from firmwright.transforms.integers.stated_ranges import round_inputs
 from tests.networks.firmware import lowered, run_generated
 from tests.networks.whole_floats import (
     WholeFloats,

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
-from firmwright.pipeline.labels import read_class_labels
+from firmwright.pipeline.label_files import read_class_labels
 from firmwright.quantize.quantization_record import LayerAccuracy
-from firmwright.recipe.quantization import Thresholds
+from firmwright.recipe.quantize_keys import Thresholds
 from firmwright.report.accuracy_table import format_accuracy, format_failure
 from firmwright.verify.accuracy import Evaluation, Metric, measure_accuracy
 from firmwright.verify.run_records import AccuracyRecord

@@ -9,9 +9,9 @@ import pytest
 
 from firmwright.data.arrays import OutputsByName
 from firmwright.errors import UserError
-from firmwright.pipeline.labels import read_box_labels
+from firmwright.pipeline.label_files import read_box_labels
 from firmwright.postprocess.boxes import Box
-from firmwright.recipe.quantization import BoxThresholds, Thresholds
+from firmwright.recipe.quantize_keys import BoxThresholds, Thresholds
 from firmwright.verify.detection import BoxComparer
 from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy, BoxRates
 from firmwright.verify.thresholds import find_missed_thresholds

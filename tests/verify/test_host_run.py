@@ -17,7 +17,7 @@ from firmwright.errors import UserError
 from firmwright.models.relax import importer as relax
 from firmwright.project.network import Network
 from firmwright.recipe.target import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Platform, load_platform
 from firmwright.verify.host_run import run_on_host
 

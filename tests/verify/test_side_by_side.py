@@ -10,7 +10,7 @@ import pytest
 from firmwright.data.samples import Sample
 from firmwright.emulator import Execution, run_firmware
 from firmwright.toolchain import Build, load_platform, load_toolchain
-from firmwright.verify import side_by_side
+from firmwright.verify import several_emulators
 from firmwright.verify.protocol import encode_samples
 from tests.networks.firmware import link_network, lowered
 from tests.networks.qdq_graphs import Graph
@@ -35,8 +35,8 @@ def write_network() -> Graph:
 def test_the_execution_is_that_of_one_run(
     name: str, toolchain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_by_side, "WORTHWHILE", 1)
-    monkeypatch.setattr(side_by_side, "count_cores", lambda: 3)
+    monkeypatch.setattr(several_emulators, "WORTHWHILE", 1)
+    monkeypatch.setattr(several_emulators, "count_cores", lambda: 3)
     graph, platform, cache = write_network(), load_platform(name), tmp_path / "cache"
     network = lowered(graph.build(), platform=name)
     parts = tuple(f"network_{kernel.region}" for kernel in network.kernels.kernels)
@@ -52,7 +52,7 @@ def test_the_execution_is_that_of_one_run(
         )
 
     together = execute(samples)
-    apart = side_by_side.run_side_by_side(execute, samples, macs=10)
+    apart = several_emulators.run_side_by_side(execute, samples, macs=10)
     assert sorted(runs) == [1, 2, 2, 5]
     assert apart == together
     if name == "rv32-bare":
@@ -63,4 +63,4 @@ def test_the_execution_is_that_of_one_run(
 def test_samples_that_fail_are_told() -> None:
     right = Execution("e", 0, b"@output 0 0 00\n@done 1\n")
     wrong = Execution("e", 3, b"no\n")
-    assert side_by_side.join_executions([right, wrong, right], [1, 1, 1]) == wrong
+    assert several_emulators.join_executions([right, wrong, right], [1, 1, 1]) == wrong

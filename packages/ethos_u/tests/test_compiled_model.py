@@ -16,7 +16,7 @@ from firmwright.device import ModelInterface, UserError
 from firmwright.models.tflite.importer import import_model as import_tflite
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 

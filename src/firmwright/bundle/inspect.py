@@ -17,9 +17,9 @@ from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_any_bundle
 from firmwright.report.difference import Difference, find_changes, make_verdict
 from firmwright.report.inspection import InspectedArchive, InspectedImage, Inspection
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import network_image
-from firmwright.toolchain.image import read_sections
+from firmwright.toolchain.flash_images import read_sections
 from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"

@@ -8,7 +8,7 @@ from firmwright.bundle.archive import BrokenBundleError
 from firmwright.bundle.bundle import Bundle, read_json
 from firmwright.report.difference import Difference
 from firmwright.report.report import REPORT_VERSION, Report
-from firmwright.report.side_by_side import render_comparison
+from firmwright.report.two_builds import render_comparison
 
 REPORT = "report/report.json"
 

@@ -16,7 +16,7 @@ from msgspec import structs
 from firmwright.bundle import cyclonedx, spdx
 from firmwright.bundle.archive import MAX_PACKED_BYTES, BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_bundle
-from firmwright.bundle.registry import (
+from firmwright.bundle.oci_registry import (
     EMPTY,
     EMPTY_TYPE,
     MANIFEST_TYPE,

@@ -16,11 +16,11 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
+from firmwright.codegen.array_declarations import NOTHING, drop_unread, find_scalars, place_scalars
 from firmwright.codegen.c_integers import keep_types
 from firmwright.codegen.c_statements import Statements
 from firmwright.codegen.data_indices import bound_data_indices, remove_marks
 from firmwright.codegen.index_divisions import protect_index_divisions
-from firmwright.codegen.local_arrays import NOTHING, drop_unread, find_scalars, place_scalars
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 

@@ -12,6 +12,13 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_walk
 
+from firmwright.codegen.array_declarations import (
+    begins_assigned,
+    find_array,
+    is_first_value,
+    is_pointer,
+    list_statements,
+)
 from firmwright.codegen.c_blocks import ATOM, Blocks
 from firmwright.codegen.c_expressions import C_TYPES, Expressions, c_type, dtype_of
 from firmwright.codegen.c_library import list_reserved_names
@@ -21,13 +28,6 @@ from firmwright.codegen.library_calls import (
     emit_library_call,
     is_library_call,
     read_library_call,
-)
-from firmwright.codegen.local_arrays import (
-    begins_assigned,
-    find_array,
-    is_first_value,
-    is_pointer,
-    list_statements,
 )
 
 MACRO = re.compile(r"[A-Z][A-Z_]+\(\d+\)")

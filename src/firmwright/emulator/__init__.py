@@ -41,7 +41,7 @@ def run_firmware(
     UserError, with the address, if the firmware causes a fault, needs more input or does not exit.
     """
     # A late import, because an up-to-date build reads no ELF file.
-    from firmwright.emulator.image import read_firmware
+    from firmwright.emulator.loaded_firmware import read_firmware
 
     chosen = load_emulator(emulator)
     firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firmwright.emulator.engine import add_native_block_hook, unicorn_function
 from firmwright.emulator.execution import ClockCycles, Run
 from firmwright.emulator.instruction_cycles import compute_cycles
 from firmwright.emulator.machine import Machine
 from firmwright.emulator.native_library import build_library
+from firmwright.emulator.typed_unicorn import add_native_block_hook, unicorn_function
 from firmwright.toolchain import Platform
 
 

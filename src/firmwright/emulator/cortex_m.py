@@ -23,9 +23,9 @@ from unicorn.arm_const import (
 from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
 
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
+from firmwright.emulator.typed_unicorn import open_engine
 from firmwright.errors import UserError
 
 _SYSTEM_CONTROL = 0xE0000000  # debug units and system control space, emulated as plain memory

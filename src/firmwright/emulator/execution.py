@@ -11,7 +11,7 @@ from firmwright.toolchain import Platform
 from firmwright.toolchain.opened_files import OpenedFiles
 
 if TYPE_CHECKING:
-    from firmwright.emulator.image import Firmware
+    from firmwright.emulator.loaded_firmware import Firmware
 
 # Exit codes of the board code. The firmware's definitions are in templates/runtime/fw_hal.h.
 EXIT_TRAP = 120

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import Engine
 from firmwright.emulator.execution import Run
+from firmwright.emulator.typed_unicorn import Engine
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from firmwright.emulator.execution import EXIT_NO_FEATURE, EXIT_NO_INPUT, Execution, Run, time_limit
-from firmwright.emulator.process import run_process
+from firmwright.emulator.native_process import run_process
 from firmwright.errors import UserError, describe_exit
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
 from firmwright.emulator.native import run_program
 from firmwright.emulator.native_library import build_library
-from firmwright.emulator.process import run_process
+from firmwright.emulator.native_process import run_process
 from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain import Platform, Qemu
 

@@ -13,9 +13,9 @@ from unicorn.riscv_const import UC_RISCV_REG_PC, UC_RISCV_REG_RA, UC_RISCV_REG_S
 from unicorn.unicorn_const import UC_ARCH_RISCV, UC_MODE_RISCV32, UC_MODE_RISCV64
 
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
+from firmwright.emulator.typed_unicorn import open_engine
 
 _PAGE = 0x1000
 

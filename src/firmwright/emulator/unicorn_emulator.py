@@ -14,16 +14,16 @@ from unicorn import unicorn_const as uc
 from firmwright.emulator.block_counter import BlockCounter, load_library
 from firmwright.emulator.console import Console
 from firmwright.emulator.cortex_m_debugger import CortexMDebugger
-from firmwright.emulator.engine import TRANSLATIONS, UcError
 from firmwright.emulator.espressif import Esp32C3, Esp32C6
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
 from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
+from firmwright.emulator.typed_unicorn import TRANSLATIONS, UcError
 from firmwright.errors import UserError
 from firmwright.forked import run_in_copy
 from firmwright.system import limit_memory
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.platforms import Memory
 

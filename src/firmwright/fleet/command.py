@@ -74,7 +74,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 def run() -> int:
     # Imported late, because other commands show no fleet.
-    from .session import run_fleet
+    from .fleet_run import run_fleet
 
     return run_fleet(read_jobs)
 

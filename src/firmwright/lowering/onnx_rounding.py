@@ -10,9 +10,9 @@ from tvm import relax
 
 from firmwright.lowering.kernels.averages import average
 from firmwright.lowering.kernels.builder import RegionBuilder
-from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.exact_resize import resize_exactly
 from firmwright.lowering.kernels.float_scaling import requantize_as_floats
+from firmwright.lowering.kernels.moved_elements import quantize_before_moving
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,

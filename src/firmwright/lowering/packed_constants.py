@@ -17,7 +17,7 @@ from tvm import tirx
 from tvm.s_tir import MatchBufferRegion
 from tvm_ffi import structural_map, structural_walk
 
-from firmwright.codegen.local_arrays import find_array, is_pointer
+from firmwright.codegen.array_declarations import find_array, is_pointer
 
 WIDTHS = (1, 2, 4)
 """The possible widths of a number in bits, which divide the bits of a byte."""

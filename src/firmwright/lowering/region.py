@@ -32,6 +32,7 @@ from firmwright.ir.relax import (
     operator_name,
     static_shape,
 )
+from firmwright.lowering.float_bit_patterns import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.in_place import find_in_place
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
@@ -43,7 +44,6 @@ from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.loop_structure import ScheduledRegion, schedule_region
 from firmwright.lowering.onnx_rounding import OnnxRounding
 from firmwright.lowering.packed_constants import Packed, list_shared, pack_constants, read_packed
-from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
 from firmwright.lowering.wrapped_integers import replace_sign_casts

@@ -23,7 +23,6 @@ from firmwright.lowering.kernels.activations import (
     square_root,
 )
 from firmwright.lowering.kernels.builder import RegionBuilder
-from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.elementwise import (
     COMPARISONS,
     add_or_subtract,
@@ -33,6 +32,7 @@ from firmwright.lowering.kernels.elementwise import (
     squared_difference,
 )
 from firmwright.lowering.kernels.interpolation import logistic, tanh
+from firmwright.lowering.kernels.moved_elements import quantize_before_moving
 from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduce_sum
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,

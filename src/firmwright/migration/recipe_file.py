@@ -13,8 +13,8 @@ from firmwright.documents.yaml_text import write_yaml
 from firmwright.errors import DiagnosticError, UserError, to_printable
 from firmwright.migration.c_arrays import EmbeddedModel
 from firmwright.migration.draft import Draft, load_rules, shorten
-from firmwright.migration.formats import Format, find_format
 from firmwright.migration.source import Setting, read_source
+from firmwright.migration.source_formats import Format, find_format
 from firmwright.project.new_repository import make_file_name
 from firmwright.recipe import load_recipe
 from firmwright.recipe.catalog import Catalog

@@ -29,7 +29,7 @@ from firmwright.partition.cheapest import (
     find_cheapest,
 )
 from firmwright.partition.grouping import Group
-from firmwright.partition.memories import choose_memory, find_reach
+from firmwright.partition.memory_choice import choose_memory, find_reach
 from firmwright.partition.outline import (
     build_regions,
     insert_moves,
@@ -38,8 +38,8 @@ from firmwright.partition.outline import (
 )
 from firmwright.partition.prices import CostError, Price, PriceList
 from firmwright.targets import Device
-from firmwright.targets.assignment import DeviceAssignment, ask_devices
-from firmwright.targets.layout import Layout
+from firmwright.targets.device_assignment import DeviceAssignment, ask_devices
+from firmwright.targets.memory_layout import Layout
 from firmwright.targets.placement import Composite
 
 NO_OPTION = "it states no cycles for this group, or accepts the operators only in another group"

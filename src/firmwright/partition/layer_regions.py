@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from firmwright.ir.nodes import IRModule, VarBinding
 from firmwright.ir.operators import FusionKind, short_name
 from firmwright.ir.regions import RuleViolation
-from firmwright.partition.layers import CONVERSIONS, LayerGraph
+from firmwright.partition.layer_groups import CONVERSIONS, LayerGraph
 from firmwright.partition.outline import find_dequantized, make_binding_kind
 from firmwright.targets.placement import Composite, Placement
 

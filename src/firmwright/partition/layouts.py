@@ -19,7 +19,7 @@ from firmwright.ir.nodes import Function, IRModule
 from firmwright.ir.regions import TRANSFORM, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.targets.layout import Layout
+from firmwright.targets.memory_layout import Layout
 
 DEVICE, PLAIN = "the device's layout", "the plain layout"
 

@@ -34,12 +34,12 @@ from firmwright.ir.relax import (
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layouts import insert_transforms
-from firmwright.partition.memories import assign_memories
+from firmwright.partition.memory_choice import assign_memories
 from firmwright.partition.repeats import count_repeats
 from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.partition.views import find_joints, find_picks
 from firmwright.targets import Device
-from firmwright.targets.assignment import DeviceAssignment, ask_devices
+from firmwright.targets.device_assignment import DeviceAssignment, ask_devices
 
 EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
 """Operators that do not name a region that contains other operators."""

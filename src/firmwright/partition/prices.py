@@ -19,10 +19,15 @@ from firmwright.ir.nodes import Function, IRModule
 from firmwright.ir.regions import COPY, TRANSFORM, Partition, Region, make_move_region
 from firmwright.ir.relax import list_constants, set_functions
 from firmwright.ir.tensors import Tensor
-from firmwright.partition.memories import find_copier, find_reach, list_copiers, make_copy_function
+from firmwright.partition.memory_choice import (
+    find_copier,
+    find_reach,
+    list_copiers,
+    make_copy_function,
+)
 from firmwright.partition.outline import cut_region
 from firmwright.targets import Device
-from firmwright.targets.layout import Layout
+from firmwright.targets.memory_layout import Layout
 from firmwright.targets.timing import estimate_work_us
 from firmwright.toolchain.platforms import Timing
 

@@ -9,7 +9,7 @@ from firmwright.ir.nodes import IRModule
 from firmwright.ir.operators import ELEMENTWISE
 from firmwright.ir.regions import COPY, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
-from firmwright.partition.memories import make_copy_function
+from firmwright.partition.memory_choice import make_copy_function
 
 
 def copy_next_values(

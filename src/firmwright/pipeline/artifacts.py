@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from firmwright.report.comparison import CostComparison, TimeComparison
     from firmwright.report.manifest import NetworksRun
     from firmwright.report.timeline import Timeline
-    from firmwright.toolchain.image import FirmwareSize
+    from firmwright.toolchain.flash_images import FirmwareSize
     from firmwright.verify.detection import DetectionReport
     from firmwright.verify.run_records import (
         AccuracyRecord,
@@ -117,7 +117,7 @@ OBJECTS: Artifact[Path] = Artifact("objects", "", PATH)
 
 FIRMWARE: Artifact[Path] = Artifact("firmware", "firmware.elf", PATH)
 FIRMWARE_SIZE: Artifact[FirmwareSize] = Artifact(
-    "firmware", "memory.json", "firmwright.toolchain.image:FirmwareSize"
+    "firmware", "memory.json", "firmwright.toolchain.flash_images:FirmwareSize"
 )
 
 REFERENCE: Artifact[ReferenceRecord] = Artifact(

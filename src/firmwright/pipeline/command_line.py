@@ -24,12 +24,12 @@ from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.build_systems import find_unfit_exports
 from firmwright.recipe.custom_code import find_custom_code
-from firmwright.recipe.load import make_layers
+from firmwright.recipe.load_recipe import make_layers
+from firmwright.recipe.memory_key import find_pin_errors
 from firmwright.recipe.moved_paths import rebase_argument
-from firmwright.recipe.networks import names_networks
+from firmwright.recipe.networks_file import names_networks
 from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
-from firmwright.recipe.pins import find_pin_errors
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -50,7 +50,7 @@ from .devices import find_unpackaged_drivers, load_custom_targets
 from .idle_keys import list_idle_arguments, list_idle_keys
 from .job import Job, find_toolchain
 from .key_errors import read_overrides
-from .networks import make_network_jobs
+from .network_jobs import make_network_jobs
 from .ownership import refuse_taken_folder
 from .profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
 from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start, read_platforms

@@ -10,7 +10,7 @@ from firmwright.targets.custom_transforms import apply_user_transform
 
 from .job import Job
 from .key_errors import error_at_key
-from .options import transform_options
+from .stage_options import transform_options
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from firmwright.documents.yaml_text import Pointer
 
 from .artifact import Artifact
-from .tools import Tool
+from .tool_stamps import Tool
 
 Job = TypeVar("Job")
 """The class of jobs.

@@ -8,11 +8,11 @@ from pathlib import Path
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
 from firmwright.plugins import list_tflite_vendors
-from firmwright.project.files import list_portable_drivers, list_templates
+from firmwright.project.project_files import list_portable_drivers, list_templates
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
-from firmwright.targets.load import load_target
+from firmwright.targets.load_devices import load_target
 from firmwright.toolchain import Platform
 
 SUFFIXES = frozenset({".py", ".yaml", ".j2"})

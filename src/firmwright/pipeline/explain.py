@@ -11,11 +11,11 @@ from firmwright.errors import Diagnostic
 from firmwright.ir.records import format_record
 from firmwright.report.advice import Advice
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
-from firmwright.report.memories import LayerMemories, find_memories
+from firmwright.report.layer_memories import LayerMemories, find_memories
 
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
-from .options import chooses_memories
+from .stage_options import chooses_memories
 from .tuned_layers import list_tuned_variants, tune_mix
 
 

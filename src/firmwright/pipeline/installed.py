@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 from firmwright.ir.records import format_record
 from firmwright.report.listings import Installed, ListedPlatform, ListedProgram, ListedTarget
 from firmwright.report.rows import align_columns
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import (
     find_compiler,
     load_platform,

@@ -15,7 +15,7 @@ from firmwright.emulator import Emulator, load_emulator
 from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path, precision_path, tuned_path
 from firmwright.targets import Device
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, Platform
 from firmwright.toolchain.boards import list_custom_board_files
 from firmwright.toolchain.descriptions import is_custom_file, resolve_description
@@ -26,7 +26,7 @@ from firmwright.toolchain.toolchains import TOOLCHAINS
 from .artifact import LOWERED_STAGE, NETWORK_STAGE
 from .declaration import Scope, StageDeclaration
 from .devices import device_files, find_installed_code, load_custom_targets
-from .tools import Tool, collect_settings, compiler_tool
+from .tool_stamps import Tool, collect_settings, compiler_tool
 
 KERNELS_STAGE = "kernels"
 QUANTIZED_STAGE = "quantized"

@@ -19,10 +19,10 @@ from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.quantize.chosen_layers import choose_layers
 from firmwright.quantize.weights import Weight, find_weights
 from firmwright.recipe.precision import Precision, read_precision
-from firmwright.recipe.quantization import KeepFloat, LayerTypes, QuantizeOptions, SearchOptions
+from firmwright.recipe.quantize_keys import KeepFloat, LayerTypes, QuantizeOptions, SearchOptions
 
 from .job import Job
-from .options import require
+from .stage_options import require
 
 FLOAT = "float32"
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
-from firmwright.project.libraries import TakenNameError
+from firmwright.project.user_libraries import TakenNameError
+from firmwright.toolchain.archive_checks import check_machine, find_failed_symbols
 from firmwright.toolchain.compilers import ToolError
-from firmwright.toolchain.layout import NETWORK
-from firmwright.toolchain.libraries import check_machine, find_failed_symbols
+from firmwright.toolchain.project_folders import NETWORK
 
 from .artifacts import PROJECT
 from .job import Job
-from .options import find_extra_archives
+from .stage_options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:

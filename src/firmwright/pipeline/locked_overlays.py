@@ -15,7 +15,7 @@ from firmwright.documents.chain import Layers
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
-from . import inputs
+from . import build_inputs
 from .recipe_arguments import chosen, find_recipes
 
 
@@ -65,7 +65,7 @@ def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None
         with choose(task_file, turn):
             for job in task_file.get_jobs():
                 read = known[job.recipe.path][str(job.recipe.layers)]
-                read.update(inputs.user_files(job))
+                read.update(build_inputs.user_files(job))
     for path, by_layers in known.items():
         first, *rest = by_layers
         for other in rest:

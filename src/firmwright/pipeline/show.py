@@ -13,15 +13,15 @@ from firmwright.documents.yaml_text import format_pointer
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.records import format_record
 from firmwright.recipe import load_recipe
-from firmwright.recipe.networks import load_networks, names_networks
-from firmwright.recipe.origins import (
+from firmwright.recipe.networks_file import load_networks, names_networks
+from firmwright.recipe.overrides import complete_key, is_key, list_keys
+from firmwright.recipe.value_origins import (
     Origins,
     format_difference,
     format_history,
     format_recipe,
     read_origins,
 )
-from firmwright.recipe.overrides import complete_key, is_key, list_keys
 from firmwright.report.listings import ResolvedRecipe
 
 from .command_line import (

@@ -11,17 +11,17 @@ from doit.task import Task
 from firmwright.data.patterns import WILDCARDS
 from firmwright.folders import PREFIXES
 from firmwright.recipe.custom_code import find_custom_code
-from firmwright.recipe.files import find_references
-from firmwright.targets.load import find_targets
+from firmwright.recipe.user_files import find_references
+from firmwright.targets.load_devices import find_targets
 from firmwright.toolchain.emulator_names import BUILT_IN
 
+from .build_inputs import list_tools, user_files
 from .freshness import FileState
-from .inputs import list_tools, user_files
 from .job import Job
 from .recipe_arguments import name_build
 from .same_recipes import make_text
 from .snapshot import BuiltRecipe, UpToDate, list_finished, read_kept, write_snapshot
-from .tools import find_named_files
+from .tool_stamps import find_named_files
 
 
 def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:

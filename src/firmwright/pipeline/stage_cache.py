@@ -20,7 +20,7 @@ from firmwright.shared_cache.stores import FolderStore
 
 from .freshness import file_digest, text_digest
 from .job import Job
-from .origins import OTHER_JOB
+from .result_origins import OTHER_JOB
 from .stage import Stage
 
 UNLIMITED = 1 << 62

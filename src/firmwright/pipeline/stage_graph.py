@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from firmwright.report.graph import LANE, draw_graph
+from firmwright.report.network_lanes import LANE, draw_graph
 
 from .job import Job
 from .task import list_results, name_index

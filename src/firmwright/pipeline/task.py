@@ -38,17 +38,17 @@ from firmwright.models.formats import FORMATS
 from firmwright.plugins import list_tflite_vendors
 from firmwright.process import describe
 from firmwright.recipe import lock
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 
-from . import origins
+from . import result_origins
 from .code_digest import CODE_FOLDERS, code_digest, digest_templates
 from .declaration import StageDeclaration
 from .freshness import InputWatch, UpToDateCheck, file_digest
 from .job import Job
-from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .profile import measure
 from .stage import Stage
+from .stage_options import collect_options
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def list_inputs(job: Job, stage: Stage) -> list[str]:
 
 def list_outputs(job: Job, stage: Stage) -> list[str]:
     # The build writes the file of origins after all stages have run.
-    found = walk_files(str(job.folder(stage.name)), but=origins.FILE)
+    found = walk_files(str(job.folder(stage.name)), but=result_origins.FILE)
     return [*map(str, stage.publish(job)), *found]
 
 

@@ -9,7 +9,7 @@ from firmwright.planning.memory import (
     list_taken,
     memory_uses,
 )
-from firmwright.planning.placement import MemoryChoices
+from firmwright.planning.memory_assignment import MemoryChoices
 from firmwright.planning.plan import Plan, make_plan
 
 __all__ = [

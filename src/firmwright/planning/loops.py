@@ -18,7 +18,7 @@ import numpy.typing as npt
 from firmwright.ir.kernels import Kernel, Kernels, describe
 from firmwright.ir.regions import Partition
 from firmwright.planning.arena import Buffer, align, sort_by_offset
-from firmwright.planning.in_place import share_pointers
+from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.planning.schedule import Schedule
 
 MAX_CALLS = 64

@@ -15,7 +15,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import cut_region
-from firmwright.planning.in_place import share_pointers
+from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_plan
 from firmwright.targets import Context
 

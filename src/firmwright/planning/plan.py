@@ -17,7 +17,6 @@ from firmwright.planning.arena import (
     place_buffers,
     sort_by_offset,
 )
-from firmwright.planning.in_place import join_in_place, list_candidates
 from firmwright.planning.loops import (
     Call,
     Loop,
@@ -28,12 +27,13 @@ from firmwright.planning.loops import (
     keep_small_loops,
     list_calls,
 )
-from firmwright.planning.placement import (
+from firmwright.planning.memory_assignment import (
     MemoryAssignment,
     MemoryChoices,
     choose_memories,
     pin_buffers,
 )
+from firmwright.planning.overwritten_inputs import join_in_place, list_candidates
 from firmwright.planning.schedule import Schedule, schedule_regions
 
 

@@ -24,12 +24,12 @@ import onnxruntime
 from firmwright.compression.coders import Array, list_encoded
 from firmwright.data.samples import Sample, sample_digest
 from firmwright.documents.whole_file import write_whole
-from firmwright.precision.assignment import Choice
+from firmwright.precision.best_choices import Choice
 from firmwright.progress import report
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.chosen_layers import LayerChoice, choose_layers, match_nodes
-from firmwright.quantize.engine import choose_activation_params
-from firmwright.quantize.graph import session_options
+from firmwright.quantize.float_graph import session_options
+from firmwright.quantize.qdq_graph import choose_activation_params
 from firmwright.quantize.weight_rounding import (
     MAX_INPUTS,
     ROUNDED_OPERATORS,
@@ -38,7 +38,7 @@ from firmwright.quantize.weight_rounding import (
     second_moments,
 )
 from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, find_weights
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 METHOD = 1
 """The version of the method. Each digest contains the version."""

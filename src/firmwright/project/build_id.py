@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from firmwright.project.files import network_file
-from firmwright.toolchain.layout import DEMO, NETWORK
+from firmwright.project.project_files import network_file
+from firmwright.toolchain.project_folders import DEMO, NETWORK
 
 BYTES = 20
 """The length of a build id in bytes. Linkers accept this length."""

@@ -14,8 +14,8 @@ from firmwright.ir.kernels import Kernel, Parameter
 from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ELEMENT_BYTES, Tensor
 from firmwright.planning.arena import Buffer
-from firmwright.planning.in_place import share_pointers
 from firmwright.planning.loops import Loop
+from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.project.interface import Port

@@ -11,7 +11,7 @@ from firmwright.codegen.names import KEYWORDS
 from firmwright.codegen.templates import find_templates
 from firmwright.errors import UserError
 from firmwright.project.template_folders import render_folder
-from firmwright.targets.load import target_names
+from firmwright.targets.load_devices import target_names
 
 NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")
 """Matches a name whose distribution pip accepts: the name does not end with an underscore."""

@@ -19,9 +19,9 @@ from firmwright.models.onnx.fixed_inputs import fix_inputs
 from firmwright.project.workflow import list_debian_packages, write_missing, write_workflow
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FIRST_LINE
-from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import parse_target
-from firmwright.targets.load import target_names
+from firmwright.recipe.user_files import is_description_file
+from firmwright.targets.load_devices import target_names
 from firmwright.toolchain import load_platform, load_toolchain
 
 SAMPLES = "repository/samples.py.j2"

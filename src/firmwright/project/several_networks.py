@@ -13,9 +13,9 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.project import build_id
 from firmwright.project.board import render_makefile, write_board
-from firmwright.project.files import network_file, place_program_files
 from firmwright.project.interface import Port
 from firmwright.project.network import Network, SharedParts
+from firmwright.project.project_files import network_file, place_program_files
 from firmwright.project.write import (
     make_ports,
     project_makefile_variables,
@@ -24,7 +24,7 @@ from firmwright.project.write import (
 )
 from firmwright.toolchain import Build
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.layout import BOARD, DEMO, NETWORK
+from firmwright.toolchain.project_folders import BOARD, DEMO, NETWORK
 
 ALIGNMENT = 16
 """The alignment of a network's part of the arena, in bytes."""

@@ -12,11 +12,11 @@ from firmwright.codegen.templates import TEMPLATE_SUFFIX
 from firmwright.errors import UserError
 from firmwright.ir.records import to_plain
 from firmwright.ir.regions import RAM
-from firmwright.project.files import network_file
 from firmwright.project.interface import InterfaceTensor, NetworkInterface
+from firmwright.project.project_files import network_file
 from firmwright.toolchain import Build
 from firmwright.toolchain.build import SLOT_SCRIPT
-from firmwright.toolchain.layout import LOADER, NETWORK
+from firmwright.toolchain.project_folders import LOADER, NETWORK
 
 
 @dataclass(frozen=True)

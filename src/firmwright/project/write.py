@@ -28,7 +28,17 @@ from firmwright.project.constants import (
     list_included,
     write_bytes,
 )
-from firmwright.project.files import (
+from firmwright.project.interface import (
+    InterfaceModel,
+    NetworkInterface,
+    Port,
+    describe_ports,
+    describe_states,
+    encode_interface,
+)
+from firmwright.project.locations import arena_name, emit_location
+from firmwright.project.network import Network
+from firmwright.project.project_files import (
     DETECTION_TEMPLATES,
     NETWORK_TEMPLATES,
     PROFILE_TEMPLATE,
@@ -42,26 +52,16 @@ from firmwright.project.files import (
     place_network_files,
     place_program_files,
 )
-from firmwright.project.interface import (
-    InterfaceModel,
-    NetworkInterface,
-    Port,
-    describe_ports,
-    describe_states,
-    encode_interface,
-)
-from firmwright.project.libraries import (
+from firmwright.project.selftest import list_checks, selftest_variables
+from firmwright.project.slot import place_slot_files, slot_variables
+from firmwright.project.user_libraries import (
     ARCHIVE_SUFFIXES,
     collect_library_functions,
     copy_libraries,
 )
-from firmwright.project.locations import arena_name, emit_location
-from firmwright.project.network import Network
-from firmwright.project.selftest import list_checks, selftest_variables
-from firmwright.project.slot import place_slot_files, slot_variables
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.layout import BOARD, DEMO, NETWORK, list_sources
+from firmwright.toolchain.project_folders import BOARD, DEMO, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
-from firmwright.quantize.graph import find_readers
+from firmwright.quantize.float_graph import find_readers
 from firmwright.quantize.integer_io import read_quant_params
 
 ACTIVATIONS = ("Relu", "Clip")

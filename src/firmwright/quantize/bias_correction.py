@@ -19,7 +19,7 @@ from onnx.utils import Extractor
 
 from firmwright.data.samples import Sample
 from firmwright.quantize.chosen_layers import LayerChoice
-from firmwright.quantize.graph import Array, evaluate
+from firmwright.quantize.float_graph import Array, evaluate
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64

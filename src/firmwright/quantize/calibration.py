@@ -20,8 +20,8 @@ from onnxruntime.quantization.calibrate import HistogramCollector
 from firmwright.data.samples import Sample
 from firmwright.errors import UserError
 from firmwright.models.onnx.graph.recurrent import is_initial_state, name_without_step
-from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.recurrent import join_steps
+from firmwright.quantize.float_graph import evaluate, float_tensors
+from firmwright.quantize.unrolled_layers import join_steps
 
 Array = npt.NDArray[Any]
 BINS = 2048

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.quantize.graph import (
+from firmwright.quantize.float_graph import (
     Array,
     find_readers,
     read_attributes,

@@ -10,7 +10,7 @@ import onnx
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.quantize.activations import find_fused_outputs
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 WEIGHT_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

@@ -9,10 +9,10 @@ import onnx
 import onnxruntime
 
 from firmwright.quantize.calibration import CalibrationRecord, Distribution
-from firmwright.quantize.graph import find_readers
+from firmwright.quantize.float_graph import find_readers
 from firmwright.quantize.integer_io import read_quant_params
 from firmwright.quantize.quantization_record import QuantizationRecord, TensorQuantParams
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 RESULT_SUFFIX = "_DequantizeLinear_Output"
 """The suffix that ONNX Runtime's quantizer appends to the name of a quantized tensor."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from firmwright.quantize.graph import find_readers, read_attributes
+from firmwright.quantize.float_graph import find_readers, read_attributes
 
 ITERATIONS = 20
 """The number of passes over all pairs of layers, which is enough in practice."""

@@ -13,7 +13,7 @@ from firmwright.data.samples import Sample
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.description import RESULT_SUFFIX
-from firmwright.quantize.graph import evaluate, float_tensors
+from firmwright.quantize.float_graph import evaluate, float_tensors
 from firmwright.quantize.quantization_record import LayerAccuracy
 
 

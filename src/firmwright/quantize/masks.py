@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from firmwright.data.samples import Sample
-from firmwright.quantize.graph import (
+from firmwright.quantize.float_graph import (
     Array,
     evaluate,
     find_readers,

@@ -31,8 +31,8 @@ from firmwright.ir.relax import (
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.quantize.calibration import Distribution
-from firmwright.quantize.graph import float_tensors
-from firmwright.quantize.quant_params import SOFTMAX_RANGE, Interval
+from firmwright.quantize.float_graph import float_tensors
+from firmwright.quantize.param_choice import SOFTMAX_RANGE, Interval
 from firmwright.quantize.shift_scales import SAME_SCALE_OPERATORS
 
 Array = npt.NDArray[Any]

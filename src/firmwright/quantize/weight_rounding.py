@@ -21,7 +21,7 @@ import onnx
 
 from firmwright.data.samples import Sample
 from firmwright.ir.quant_params import QuantParams
-from firmwright.quantize.graph import evaluate, read_attributes
+from firmwright.quantize.float_graph import evaluate, read_attributes
 from firmwright.quantize.weights import channel_axis
 
 Array = npt.NDArray[Any]

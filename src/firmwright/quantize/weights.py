@@ -12,8 +12,8 @@ import onnx
 
 from firmwright.ir.quant_params import QuantParams, find_integer_limits
 from firmwright.quantize.chosen_layers import LayerChoice
-from firmwright.quantize.graph import read_attributes
-from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
+from firmwright.quantize.float_graph import read_attributes
+from firmwright.quantize.param_choice import FINER_SCALES, next_power_of_two, to_float32
 
 BIAS_STEPS = 2.0**30
 """Half of the limit of a bias, which is an int32 number of steps of input scale · weight scale."""

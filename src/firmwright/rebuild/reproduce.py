@@ -16,12 +16,12 @@ from firmwright.child import run_python
 from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
 from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
+from firmwright.pipeline.build_inputs import to_absolute, user_files
 from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
-from firmwright.pipeline.inputs import to_absolute, user_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.lock import list_distant_bases
-from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.network_jobs import leave_out_members
 from firmwright.pipeline.recipe_arguments import find_start
+from firmwright.pipeline.recipe_lock import list_distant_bases
 from firmwright.pipeline.run_build import run_build
 from firmwright.pipeline.task import Title, run_action
 

@@ -19,9 +19,9 @@ from firmwright.data.fetch import download, find_in_mirror
 from firmwright.data.sample_sources import DataFile
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
+from firmwright.pipeline.build_inputs import find_packages, to_absolute, user_files
 from firmwright.pipeline.build_root import list_package_folders
 from firmwright.pipeline.freshness import file_digest
-from firmwright.pipeline.inputs import find_packages, to_absolute, user_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_arguments import find_start
 from firmwright.rebuild.wheels import LIST, fill_wheels, list_missing, list_requirements

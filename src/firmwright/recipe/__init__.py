@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
-from firmwright.recipe.load import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.model_source import ModelSource
 from firmwright.recipe.recipe import (
     BatchRequest,

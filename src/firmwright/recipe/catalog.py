@@ -9,8 +9,8 @@ from typing import Any
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
-from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import read_target
+from firmwright.recipe.user_files import is_description_file
 from firmwright.targets import DeviceSpec
 from firmwright.targets.device_options import OptionValues, accepts, format_values
 from firmwright.toolchain.descriptions import suggest_name

@@ -12,7 +12,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
 from firmwright.models.formats import FORMATS
 from firmwright.recipe.defaults import complete_model
-from firmwright.recipe.files import find_references, is_description_file
+from firmwright.recipe.user_files import find_references, is_description_file
 
 COMPILED = {
     "cflags": "flags can make a compiler run programs",

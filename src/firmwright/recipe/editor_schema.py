@@ -11,7 +11,7 @@ from typing import Any
 from firmwright.documents.schema_check import Schema
 from firmwright.errors import UserError
 from firmwright.recipe.schema import load_schema, schema_file
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 from firmwright.toolchain.emulator_names import emulator_names
 

@@ -14,8 +14,8 @@ from firmwright.documents.document import Document
 from firmwright.documents.schema_check import Finding, Schema, quote
 from firmwright.documents.values import COMMAND_LINE, parse_key, read_values
 from firmwright.documents.yaml_text import Pointer
-from firmwright.recipe.files import FILE_FORMATS, find_references, is_description_file
 from firmwright.recipe.schema import rewrite_data
+from firmwright.recipe.user_files import FILE_FORMATS, find_references, is_description_file
 
 
 def move_document(document: Document) -> tuple[Document, list[Finding]]:

@@ -12,8 +12,8 @@ from firmwright.documents.schema_check import Schema, find_errors, knows, resolv
 from firmwright.documents.values import parse_key, read_values
 from firmwright.documents.yaml_text import Pointer, format_pointer
 from firmwright.errors import UserError, did_you_mean
-from firmwright.recipe.files import FILE_FORMATS
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.user_files import FILE_FORMATS
 
 
 @dataclass(frozen=True)

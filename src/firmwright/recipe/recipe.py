@@ -16,10 +16,9 @@ from firmwright.documents.chain import Layers
 from firmwright.documents.document import Document
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
-from firmwright.recipe.files import FileReference, find_references, make_portable
 from firmwright.recipe.model_source import ModelSource
 from firmwright.recipe.postprocess import Classes, Detection
-from firmwright.recipe.quantization import (
+from firmwright.recipe.quantize_keys import (
     CalibrationSamples,
     EvaluateOptions,
     Inputs,
@@ -27,6 +26,7 @@ from firmwright.recipe.quantization import (
 )
 from firmwright.recipe.releases import Release
 from firmwright.recipe.spelling import normalize_data
+from firmwright.recipe.user_files import FileReference, find_references, make_portable
 from firmwright.targets import DeviceSpec
 
 KEYS_NOT_IN_NETWORK_DIGEST = frozenset(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from firmwright.planning.arena import Buffer
-from firmwright.report.layers import ReportedLayer
+from firmwright.report.layer_rows import ReportedLayer
 from firmwright.report.report import Memory, Report, Roof
 
 DECIMALS = 3

@@ -13,7 +13,7 @@ import msgspec
 from firmwright.codegen.names import escape_comment
 from firmwright.ir.regions import Partition, RuleViolation
 from firmwright.report.advice import Advice
-from firmwright.report.memories import LayerMemories
+from firmwright.report.layer_memories import LayerMemories
 from firmwright.report.rows import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12

@@ -11,7 +11,7 @@ from firmwright.report.explanation import format_count
 from firmwright.report.manifest import CompiledArchive
 from firmwright.report.rows import align_columns
 from firmwright.report.timeline import CYCLES, Total
-from firmwright.toolchain.image import Section
+from firmwright.toolchain.flash_images import Section
 from firmwright.toolchain.network_image import NetworkImage
 from firmwright.toolchain.stack_depth import StackDepth
 

@@ -23,8 +23,8 @@ from firmwright.report.charts import (
     name_style,
     percent,
 )
-from firmwright.report.graph import draw_graph
 from firmwright.report.layer_names import shorten_name
+from firmwright.report.network_lanes import draw_graph
 from firmwright.report.page_templates import (
     BETWEEN_TAGS,
     FOLDER,

@@ -15,9 +15,9 @@ from firmwright.ir.tensors import Tensor
 from firmwright.planning.arena import Buffer
 from firmwright.recipe.lock import Lock
 from firmwright.report.advice import Advice
-from firmwright.report.layers import ReportedLayer
+from firmwright.report.layer_rows import ReportedLayer
 from firmwright.report.timeline import Total
-from firmwright.toolchain.image import Symbol
+from firmwright.toolchain.flash_images import Symbol
 from firmwright.toolchain.stack_depth import StackDepth
 
 REPORT_VERSION = 1

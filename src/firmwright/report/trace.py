@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
-from firmwright.report.layers import ReportedLayer
+from firmwright.report.layer_rows import ReportedLayer
 from firmwright.report.report import Report
 
 SEQUENCE = 1

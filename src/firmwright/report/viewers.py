@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from firmwright.errors import to_printable
-from firmwright.report.layers import ReportedLayer
+from firmwright.report.layer_rows import ReportedLayer
 from firmwright.report.report import Report
 
 Value = str | int | float | None

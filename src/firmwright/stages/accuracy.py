@@ -15,11 +15,11 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.labels import Labels, read_labels
-from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import read_real_samples, read_samples
+from firmwright.pipeline.label_files import Labels, read_labels
+from firmwright.pipeline.python_operators import load_custom_operators
+from firmwright.pipeline.recipe_samples import read_real_samples, read_samples
+from firmwright.pipeline.stage_options import require
 from firmwright.postprocess.classes import read_class_names
 from firmwright.quantize.float_network import FloatReference, compare_with_float
 from firmwright.report.accuracy_table import format_accuracy, format_failure

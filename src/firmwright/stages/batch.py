@@ -8,7 +8,7 @@ from pathlib import Path
 from firmwright.compile import lower_regions, partition_network
 from firmwright.pipeline.artifacts import BATCH, NETWORK_MODULE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import max_boxes, require
+from firmwright.pipeline.stage_options import max_boxes, require
 from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
 from firmwright.planning.batch import batch_network, largest_tensor
 from firmwright.planning.batch_size import BatchChoice, choose_batch

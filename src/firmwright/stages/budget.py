@@ -11,7 +11,7 @@ from firmwright.pipeline.budget import make_diagnostic
 from firmwright.pipeline.job import Job
 from firmwright.report.timeline import CYCLES, Timeline
 from firmwright.toolchain.contributors import find_contributors
-from firmwright.toolchain.image import is_in_flash, is_in_ram
+from firmwright.toolchain.flash_images import is_in_flash, is_in_ram
 
 MAX_LISTED = 5
 """The maximum number of parts in a message."""

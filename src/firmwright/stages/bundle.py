@@ -12,15 +12,15 @@ from firmwright.bundle.bundle import MANIFEST_VERSION
 from firmwright.ir.records import write_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
-from firmwright.pipeline.inputs import collect_inputs
+from firmwright.pipeline.build_inputs import collect_inputs
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.lock import check_lock
+from firmwright.pipeline.recipe_lock import check_lock
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
-from firmwright.report.files import PAGE, write_files
+from firmwright.report.report_files import PAGE, write_files
 from firmwright.stages.budget import check_budget
 from firmwright.stages.bundle_texts import write_texts
 from firmwright.stages.report import (

@@ -10,14 +10,14 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.project.files import place_call_files, place_device_files
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.interface import Port
 from firmwright.project.locations import arena_name
+from firmwright.project.project_files import place_call_files, place_device_files
 from firmwright.project.write import make_ports
-from firmwright.recipe.origins import serialize
+from firmwright.recipe.value_origins import serialize
 from firmwright.toolchain.boards import is_built_elsewhere
-from firmwright.toolchain.layout import BOARD, FOLDERS
+from firmwright.toolchain.project_folders import BOARD, FOLDERS
 
 README, NETWORKS_README = "bundle/README.md.j2", "bundle/networks.md.j2"
 DESCRIBED = frozenset({"src", "exports", "firmware", "network"})

@@ -14,14 +14,14 @@ from firmwright.models.onnx.export import NEWER_TYPES_OPSET, PER_CHANNEL_OPSET
 from firmwright.models.onnx.float_export import export_onnx
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import read_real_samples
+from firmwright.pipeline.recipe_samples import read_real_samples
+from firmwright.pipeline.stage_options import require
 from firmwright.quantize.calibration import CalibrationRecord, calibrate, pack_distributions
 from firmwright.quantize.channel_factors import convolve_factors
 from firmwright.quantize.equalization import equalize_layers
-from firmwright.quantize.graph import prepare
+from firmwright.quantize.float_graph import prepare
 from firmwright.quantize.masks import bound_masks
-from firmwright.quantize.quant_params import Interval
+from firmwright.quantize.param_choice import Interval
 from firmwright.quantize.restore import infer_distributions, is_quantized, restore_float
 
 

@@ -14,7 +14,7 @@ from firmwright.data.samples import Sample
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.artifact import ARRAYS, write_file
 from firmwright.pipeline.job import Job
 from firmwright.stages.first_layer import describe_first_layer
@@ -43,7 +43,7 @@ class Case:
     found: Outputs
 
     def join(self, reference: ReferenceOutputs) -> Outputs:
-        layout = samples.read_batch_layout(self.job, self.interface)
+        layout = recipe_samples.read_batch_layout(self.job, self.interface)
         return join_outputs(reference.outputs, layout.size, layout.output_axes)
 
     def compare_with(self, reference: ReferenceOutputs) -> Agreement:
@@ -75,7 +75,7 @@ def judge(
         message, wrong = str(error), isinstance(error, DifferenceError)
     sides = {"firmware": found, "reference": case.join(reference)}
     try:
-        exact = samples.run_in_float64(job, interface, alone)
+        exact = recipe_samples.run_in_float64(job, interface, alone)
     except UserError as error:
         exact, message = None, f"{message}\n  in float64: {error}"
     if exact is not None:
@@ -129,6 +129,6 @@ def find_steps(job: Job) -> tuple[float, ...]:
     if not artifacts.LOWERED_MODEL.path(job).is_file():
         return artifacts.NETWORK_VALUES.read(job).output_steps
     # Imported late with TVM, because few devices replace regions of the network.
-    from firmwright.verify.steps import find_output_steps
+    from firmwright.verify.output_steps import find_output_steps
 
     return find_output_steps(artifacts.LOWERED_MODEL.read(job))

@@ -11,12 +11,12 @@ from firmwright.compression.choice import (
     choose_smallest,
 )
 from firmwright.compression.coders import Array
-from firmwright.compression.kernels import decode_in_kernel, encode_arrays
+from firmwright.compression.decoding import decode_in_kernel, encode_arrays
 from firmwright.errors import DiagnosticError, suggest_known
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition
 from firmwright.pipeline.job import Job
-from firmwright.planning.pins import is_named
+from firmwright.planning.pinned_memories import is_named
 from firmwright.recipe.recipe import CompressOptions
 
 DEVICE = "c"

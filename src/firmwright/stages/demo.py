@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ModelInterface
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
-from firmwright.project.files import file_name
+from firmwright.pipeline.stage_options import require
 from firmwright.project.interface import view_as_c_type
 from firmwright.project.locations import arena_name
+from firmwright.project.project_files import file_name
 from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain.boards import Board, load_board
@@ -53,12 +53,12 @@ def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     """Return the inputs of one inference, and the reference outputs of this inference."""
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
-    layout = samples.read_batch_layout(job, interface)
-    _, alone = samples.read_run_samples(job, single, layout.size)
-    reference = samples.run_reference(job, interface, alone)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    _, alone = recipe_samples.read_run_samples(job, single, layout.size)
+    reference = recipe_samples.run_reference(job, interface, alone)
     (outputs,) = join_outputs(reference.outputs, layout.size, layout.output_axes)
     (chosen,) = join_samples(alone, layout.size)
-    return samples.pack_first_sample(interface, chosen, outputs)
+    return recipe_samples.pack_first_sample(interface, chosen, outputs)
 
 
 FILES = ("demo.c", "demo.gdb", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",

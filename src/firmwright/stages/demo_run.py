@@ -14,8 +14,8 @@ from firmwright.pipeline.linking import find_link_archives
 from firmwright.stages.run import MAX_INSTRUCTIONS
 from firmwright.toolchain import compile_object, find_compiler, link_firmware
 from firmwright.toolchain.build import compile_each, object_path
-from firmwright.toolchain.layout import DEMO as FOLDER
-from firmwright.toolchain.layout import NETWORK
+from firmwright.toolchain.project_folders import DEMO as FOLDER
+from firmwright.toolchain.project_folders import NETWORK
 
 PROFILED = "-DFW_PROFILE"
 """The flag with which the network marks its layers for the profiler."""

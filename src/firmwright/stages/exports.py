@@ -9,14 +9,14 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
+from firmwright.pipeline.stage_options import require
 from firmwright.project.export_packages import ExportedNetwork, Package, write_export
-from firmwright.project.files import file_name, list_portable_drivers
+from firmwright.project.project_files import file_name, list_portable_drivers
 from firmwright.project.several_networks import lay_out
 from firmwright.project.write import make_ports
 from firmwright.stages.demo import read_sample
 from firmwright.stages.network import find_driven_devices, read_network
-from firmwright.toolchain.layout import NETWORK
+from firmwright.toolchain.project_folders import NETWORK
 
 
 def run(job: Job, folder: Path) -> None:

@@ -13,21 +13,21 @@ from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJ
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
-from firmwright.project.files import network_file
+from firmwright.project.project_files import network_file
 from firmwright.recipe.recipe import SlotOptions
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.build import SLOT_SCRIPT, drop_folder
-from firmwright.toolchain.image import (
+from firmwright.toolchain.flash_images import (
     measure_firmware,
     read_segments,
     write_hex,
     write_images,
     write_map,
 )
-from firmwright.toolchain.layout import FREESTANDING, NETWORK
 from firmwright.toolchain.network_image import seal_image
 from firmwright.toolchain.object_files import find_pointed_functions
+from firmwright.toolchain.project_folders import FREESTANDING, NETWORK
 from firmwright.toolchain.sdk import make_firmware
 from firmwright.toolchain.stack_depth import StackDepth, prove_stack
 from firmwright.toolchain.uf2 import write_uf2

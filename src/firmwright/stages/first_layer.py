@@ -14,8 +14,8 @@ from firmwright.ir.regions import Region
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import NETWORK_STAGE
-from firmwright.pipeline.custom_operators import load_custom_operators
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.python_operators import load_custom_operators
 from firmwright.project.observed import observe_layers
 from firmwright.report.layer_names import shorten_name
 from firmwright.stages.network import read_network

@@ -10,8 +10,8 @@ from firmwright.errors import UserError
 from firmwright.ir.records import format_record
 from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
+from firmwright.report.layer_rows import describe_layers
 from firmwright.report.layer_text import FollowedLayer, FollowedLayers, find_layers, format_layer
-from firmwright.report.layers import describe_layers
 from firmwright.stages.report import read_code, read_layer_facts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from firmwright.pipeline.artifacts import KERNELS, MAPPING, PARTITION
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
+from firmwright.pipeline.stage_options import require
 from firmwright.report.comparison import ORIGIN, compare_costs, format_costs
 from firmwright.report.estimates import LayerEstimate, estimate_layers
 

@@ -20,7 +20,7 @@ from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
 from firmwright.ir.records import encode_record, to_plain, write_record
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.key_errors import error_at_key
@@ -78,8 +78,8 @@ class MemberSamples:
 def read_member_samples(job: Job) -> MemberSamples:
     """Return the samples and the reference outputs of the network's separate run."""
     single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
-    layout = samples.read_batch_layout(job, interface)
-    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    _, alone = recipe_samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
     batches = join_samples(alone, layout.size)
     outputs = artifacts.RUN_OUTPUTS.read(job)
     columns = [outputs[f"reference_{i}"] for i in range(len(interface.outputs))]
@@ -135,7 +135,7 @@ def go_on(member: MemberSamples, turns: int) -> MemberSamples:
     if not member.interface.states or len(member.batches) == turns:
         return member
     given = [member.batches[turn % len(member.batches)] for turn in range(turns)]
-    reference = samples.run_reference(member.job, member.interface, given)
+    reference = recipe_samples.run_reference(member.job, member.interface, given)
     return replace(member, expected=reference.outputs)
 
 

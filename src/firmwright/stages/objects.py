@@ -21,7 +21,7 @@ from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import is_custom_library, locate_library_error
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
-from firmwright.toolchain.layout import list_sources
+from firmwright.toolchain.project_folders import list_sources
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))', re.M)
 """Matches the name in an include line, or the first letter of the macro that has the name."""

@@ -10,10 +10,10 @@ from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import chooses_memories, max_boxes
+from firmwright.pipeline.stage_options import chooses_memories, max_boxes
 from firmwright.planning import MemoryChoices, Program, check_memory, list_taken, make_plan
-from firmwright.planning.pins import resolve_pins
-from firmwright.recipe.pins import PinError
+from firmwright.planning.pinned_memories import resolve_pins
+from firmwright.recipe.memory_key import PinError
 
 
 def run(job: Job, folder: Path) -> None:

@@ -13,11 +13,11 @@ from firmwright.models.onnx import importer
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.layer_precision import apply_precision
-from firmwright.pipeline.samples import read_real_samples
+from firmwright.pipeline.recipe_samples import read_real_samples
 from firmwright.quantize.calibration import unpack_distributions
 from firmwright.quantize.description import describe_quantization
-from firmwright.quantize.engine import quantize
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.verify.network_values import describe_values
 

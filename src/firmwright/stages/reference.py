@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.job import Job
 from firmwright.verify.run_records import ReferenceRecord
 
@@ -14,9 +14,9 @@ from firmwright.verify.run_records import ReferenceRecord
 def run(job: Job, folder: Path) -> None:
     """Write ``reference.json`` and the outputs of the single samples (``outputs.npz``)."""
     single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
-    layout = samples.read_batch_layout(job, interface)
-    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
-    found = samples.run_reference(job, interface, alone)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    _, alone = recipe_samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    found = recipe_samples.run_reference(job, interface, alone)
     artifacts.REFERENCE.write(folder, ReferenceRecord(found.runtime))
     columns = zip(*found.outputs, strict=True)
     arrays = {f"output_{i}": np.stack(column) for i, column in enumerate(columns)}

@@ -11,16 +11,16 @@ import msgspec
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import find_job_memories
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import chooses_memories
+from firmwright.pipeline.stage_options import chooses_memories
 from firmwright.recipe.lock import Lock
 from firmwright.report.accuracy_table import format_accuracy
 from firmwright.report.estimates import LayerEstimate
-from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, describe_layers
-from firmwright.report.memories import count_constants
+from firmwright.report.layer_memories import count_constants
+from firmwright.report.layer_rows import CodeLines, LayerFacts, ReportedLayer, describe_layers
 from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof
 from firmwright.report.timeline import Total
 from firmwright.stages.mapping import estimate_job_layers
-from firmwright.toolchain.image import list_symbols
+from firmwright.toolchain.flash_images import list_symbols
 from firmwright.toolchain.stack_depth import StackDepth
 
 MAX_CODE = 2**20

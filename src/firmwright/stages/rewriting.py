@@ -15,7 +15,7 @@ from firmwright.partition.outline import count_operator_macs
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import select_rewrites, transform_options
+from firmwright.pipeline.stage_options import select_rewrites, transform_options
 from firmwright.targets import find_rewrites
 from firmwright.transforms.integers.remarks import explain_floats
 

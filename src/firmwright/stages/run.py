@@ -16,12 +16,12 @@ from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.artifacts import BOXES, MODEL_INTERFACE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.key_errors import error_at_key
-from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import dequantize_samples, read_run_columns, run_reference
+from firmwright.pipeline.recipe_samples import dequantize_samples, read_run_columns, run_reference
+from firmwright.pipeline.stage_options import require
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import fit_detector
@@ -39,7 +39,7 @@ from firmwright.verify.protocol import (
     encode_samples,
 )
 from firmwright.verify.run_records import RunRecord
-from firmwright.verify.side_by_side import run_side_by_side
+from firmwright.verify.several_emulators import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
 """The maximum number of instructions of a run, some minutes in the emulator.
@@ -60,14 +60,15 @@ def run(job: Job, folder: Path) -> None:
             load_emulator(job.emulator).find_version(job.platform)
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
-    layout = samples.read_batch_layout(job, interface)
-    data, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    data, alone = recipe_samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
     chosen = join_samples(alone, layout.size)
     layers = find_counted_functions(job)
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
-    artifacts.RUN_SAMPLE.write(folder, samples.pack_first_sample(interface, chosen[0], found[0]))
-    reference = samples.read_reference(job, len(alone))
+    first = recipe_samples.pack_first_sample(interface, chosen[0], found[0])
+    artifacts.RUN_SAMPLE.write(folder, first)
+    reference = recipe_samples.read_reference(job, len(alone))
     reference, agreement = judge(job, interface, alone, found, reference)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_sides({"firmware": found, "reference": expected})
@@ -89,7 +90,7 @@ def run(job: Job, folder: Path) -> None:
         tolerance=job.recipe.run.tolerance,
         **asdict(agreement),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
-        drawn={} if data else samples.find_drawn_ranges(job, single),
+        drawn={} if data else recipe_samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
         **name_cycles(cycles, layers),
     )
@@ -149,7 +150,7 @@ def execute_firmware(
     """Run the firmware on whole batches of samples, on a board if the recipe names one."""
     board = job.recipe.run.board
     if board is not None:
-        boxes = count_box_lines(job, samples.read_batch_layout(job, interface).size)
+        boxes = count_box_lines(job, recipe_samples.read_batch_layout(job, interface).size)
         given = [[encode_inputs(interface.inputs, batch)] for batch in batches]
         access = load_access(job.recipe.resolve(board))
         with error_at_key(job.recipe, ("run", "board")):

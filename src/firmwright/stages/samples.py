@@ -9,12 +9,12 @@ from pathlib import Path
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
-from firmwright.pipeline.inputs import has_pictures
+from firmwright.pipeline.build_inputs import has_pictures
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.labels import read_labels
-from firmwright.pipeline.samples import read_network_columns, read_samples
+from firmwright.pipeline.label_files import read_labels
+from firmwright.pipeline.recipe_samples import read_network_columns, read_samples
 from firmwright.postprocess.classes import read_class_names
-from firmwright.recipe.quantization import EvaluateOptions
+from firmwright.recipe.quantize_keys import EvaluateOptions
 
 
 def run(job: Job, _folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from firmwright.errors import UserError
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.job import Job
 from firmwright.project.selftest import decode_checksums, find_checks
 from firmwright.stages.check_outputs import judge
@@ -34,13 +34,13 @@ def run(job: Job, folder: Path) -> None:
             )
     network = replace(network, checks=find_checks(network.partition, network.plan))
     single, interface = artifacts.NETWORK_INTERFACE.read(job), network.interface
-    layout = samples.read_batch_layout(job, interface)
-    _, alone = samples.read_run_samples(job, single, job.recipe.selftest * layout.size)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    _, alone = recipe_samples.read_run_samples(job, single, job.recipe.selftest * layout.size)
     scratch = folder / "host"
     ran = run_on_host(network, job.platform, alone, scratch, job.cache)
     shutil.rmtree(scratch)
     found = join_outputs(ran.outputs, layout.size, layout.output_axes)
-    judge(job, interface, alone, found, samples.run_reference(job, interface, alone))
+    judge(job, interface, alone, found, recipe_samples.run_reference(job, interface, alone))
     batches = join_samples(alone, layout.size)
     given = {
         f"input_{i}": np.stack([batch[tensor.name] for batch in batches])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.lowering.strategies import Strategy
     from firmwright.targets.device_options import OptionValues
-    from firmwright.targets.layout import Layout
+    from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
     from firmwright.toolchain import Platform
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from firmwright.ir.kernels import LoweredRegion
     from firmwright.ir.regions import Change, Region, Suggestion
-    from firmwright.targets.layout import Layout
+    from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
 from firmwright.targets import Device
 from firmwright.targets.custom_transforms import format_types
-from firmwright.targets.load import load_target, target_names
+from firmwright.targets.load_devices import load_target, target_names
 
 
 class Extension:

@@ -145,14 +145,14 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
         return tasks
     # Imported late, because a build needs no search.
     from firmwright.pipeline.command_line import SCHEDULER
-    from firmwright.tune import trials
+    from firmwright.tune import variant_trials
 
     if "num_process" in params._non_default_keys:
         asked, scheduler = params["num_process"], get_var(SCHEDULER)
         if scheduler:
             message = f"-n {asked}: {SCHEDULER}={scheduler} already has workers"
             raise InvalidCommand(f"{message}; remove one of them")
-        trials.side_by_side = max(asked, 1)
+        variant_trials.side_by_side = max(asked, 1)
     params["num_process"] = 0
     return tasks
 

@@ -17,8 +17,8 @@ from firmwright import progress, run_log
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
-from firmwright.pipeline.origins import OTHER_JOB
 from firmwright.pipeline.profile import VERBOSE, WHY, Times, is_asked
+from firmwright.pipeline.result_origins import OTHER_JOB
 from firmwright.pipeline.snapshot import UpToDate, list_finished
 from firmwright.report.rows import Row, make_row, read_rows
 
@@ -193,7 +193,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     def tell_origins(self, job: Job) -> None:
         """Record the stages of a build whose results came from the shared cache."""
-        from firmwright.pipeline.origins import write_origins
+        from firmwright.pipeline.result_origins import write_origins
 
         try:
             write_origins(job, self.list_done())

@@ -1,7 +1,7 @@
 """Loads the platforms that run a firmware and the toolchains that compile and link the firmware.
 
 YAML files in ``toolchains/`` describe platforms and toolchains, and each new description is a new
-file. :mod:`firmwright.toolchain.image` writes the images of the linked firmware.
+file. :mod:`firmwright.toolchain.flash_images` writes the images of the linked firmware.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from firmwright.progress import track
 from firmwright.toolchain.built_files import find_kept, keep
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
-from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.platforms import Platform, load_platform
+from firmwright.toolchain.project_folders import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ def link_firmware(
         raise
     check_float_abi(elf)
     if not any("{map}" in flag for flag in build.settings.link_flags):
-        from firmwright.toolchain.image import write_map
+        from firmwright.toolchain.flash_images import write_map
 
         write_map(elf, elf.with_suffix(".map"))
 

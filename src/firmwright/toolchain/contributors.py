@@ -9,7 +9,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, read_symbols
-from firmwright.toolchain.image import Section, read_sections
+from firmwright.toolchain.flash_images import Section, read_sections
 
 
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:

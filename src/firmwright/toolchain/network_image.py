@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmwright.toolchain.image import read_segments
+from firmwright.toolchain.flash_images import read_segments
 
 MAGIC = b"FWNI"
 FORMAT = 1

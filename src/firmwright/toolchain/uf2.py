@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from firmwright.toolchain.image import read_segments
+from firmwright.toolchain.flash_images import read_segments
 
 PAGE = 256
 SECTOR = 16

@@ -15,7 +15,7 @@ from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.quantization_record import LayerAccuracy
-from firmwright.recipe.quantization import Thresholds
+from firmwright.recipe.quantize_keys import Thresholds
 from firmwright.verify.detection import BoxComparer
 from firmwright.verify.run_records import AccuracyRecord, OutputAccuracy, Rates
 

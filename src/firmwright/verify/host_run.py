@@ -16,8 +16,8 @@ import numpy.typing as npt
 from firmwright.data.samples import Sample
 from firmwright.emulator import run_firmware
 from firmwright.ir.tensors import BatchLayout
-from firmwright.project.libraries import ARCHIVE_SUFFIXES
 from firmwright.project.network import Network
+from firmwright.project.user_libraries import ARCHIVE_SUFFIXES
 from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Platform,
@@ -26,7 +26,7 @@ from firmwright.toolchain import (
     link_firmware,
     make_host_build,
 )
-from firmwright.toolchain.libraries import check_machine
+from firmwright.toolchain.archive_checks import check_machine
 from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 

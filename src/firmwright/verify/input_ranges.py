@@ -20,8 +20,8 @@ from firmwright.ir.relax import (
     read_variables,
 )
 from firmwright.transforms import canonicalize
+from firmwright.transforms.integers.elementwise_functions import are_whole, read_constant
 from firmwright.transforms.integers.ranges import SUMS
-from firmwright.transforms.integers.steps import are_whole, read_constant
 from firmwright.verify.index_ranges import Readers, find_index_range, find_readers
 
 PASSING = PERMUTATIONS | relax_names("ceil floor nn.pad round strided_slice")

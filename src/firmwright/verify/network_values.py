@@ -6,8 +6,8 @@ from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import ModelInterface
 
 from .input_ranges import find_input_ranges, find_whole_inputs
+from .output_steps import find_output_steps
 from .run_records import NetworkValues
-from .steps import find_output_steps
 
 
 def describe_values(module: IRModule, interface: ModelInterface) -> NetworkValues:

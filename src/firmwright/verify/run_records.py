@@ -11,7 +11,7 @@ from firmwright.data.samples import Range
 from firmwright.data.signals import SignalQuality
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe import Tolerance
-from firmwright.recipe.quantization import Thresholds
+from firmwright.recipe.quantize_keys import Thresholds
 
 Rates = dict[str, float]
 """The percentage, or the value of a metric, of each network."""

@@ -15,7 +15,7 @@ from tvm import relax
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.emulator.execution import EXIT_TRAP
-from firmwright.project.files import file_name, list_templates
+from firmwright.project.project_files import file_name, list_templates
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import encode_samples
 from tests.networks.firmware import executed, link_network, lowered

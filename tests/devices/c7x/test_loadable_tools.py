@@ -20,7 +20,7 @@ from firmwright.devices.c7x.loadable import (
     make_loadable_build,
 )
 from firmwright.errors import UserError
-from firmwright.pipeline.tools import compiler_tool
+from firmwright.pipeline.tool_stamps import compiler_tool
 from firmwright.toolchain import find_compiler, load_platform, to_host_platform
 from tests.toolchain.folders import calls, fake_cgt7x_folder
 from tests.toolchain.projects import render

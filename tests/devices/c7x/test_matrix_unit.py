@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from firmwright.devices.c7x.cost import Core
+from firmwright.devices.c7x.function_names import EXACT, NEAREST
 from firmwright.devices.c7x.loadable import list_imports
 from firmwright.devices.c7x.matrix_unit import (
     Calls,
@@ -18,7 +19,6 @@ from firmwright.devices.c7x.matrix_unit import (
     find_scales,
     make_matrix_forms,
 )
-from firmwright.devices.c7x.names import EXACT, NEAREST
 from firmwright.devices.cpu.forms.form import choose
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, Scaling
 from firmwright.toolchain import Build, load_platform, load_toolchain

@@ -24,7 +24,7 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
-from firmwright.toolchain.layout import list_sources
+from firmwright.toolchain.project_folders import list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.devices.cpu.float_layers import FLOAT_KINDS
 from tests.devices.cpu.layers import (

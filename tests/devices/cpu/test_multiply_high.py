@@ -12,7 +12,7 @@ from elftools.elf.sections import SymbolTableSection
 from unicorn import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB, arm_const
 
 from firmwright.codegen.templates import make_environment
-from firmwright.emulator.engine import open_engine
+from firmwright.emulator.typed_unicorn import open_engine
 from firmwright.errors import UserError
 from firmwright.toolchain import (
     Build,

@@ -22,7 +22,7 @@ from firmwright.devices.mla.sdk import Sdk, find_sdk, read_version, run_script
 from firmwright.devices.mla.settings import make_settings
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 from firmwright.report.manifest import ArtifactsReport
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform

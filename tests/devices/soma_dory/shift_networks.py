@@ -13,9 +13,9 @@ from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.onnx.float_export import export_onnx
 from firmwright.models.tflite import importer as tflite
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import prepare
+from firmwright.quantize.float_graph import prepare
 from firmwright.quantize.integer_io import remove_float_io
+from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.restore import infer_distributions, restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.transforms import canonicalize

@@ -17,7 +17,7 @@ from firmwright.models.relax.importer import import_model
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
 from firmwright.targets import Context
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.targets.placement import Placement
 from firmwright.toolchain import Platform, load_platform
 from firmwright.transforms import canonicalize

@@ -24,7 +24,7 @@ from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.partition.layouts import TransformInserter, choose_layout_regions
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 
 from .device_arrays import from_device, to_device

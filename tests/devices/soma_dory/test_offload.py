@@ -9,7 +9,7 @@ from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import partition_module
 from firmwright.partition.prices import PriceList
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.lowering.test_tflite_networks import NETWORKS

@@ -25,7 +25,7 @@ from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import find_rewrites
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.networks.firmware import lowered

@@ -18,7 +18,7 @@ from firmwright.errors import UserError
 from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 
 from .networks import network, region_of

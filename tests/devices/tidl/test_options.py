@@ -21,7 +21,7 @@ from firmwright.devices.tidl.options import SCALE_TYPE, TidlOptions, read_option
 from firmwright.errors import UserError
 from firmwright.targets import Context, Device
 from firmwright.targets.device_options import accepts, format_values
-from firmwright.targets.load import load_target
+from firmwright.targets.load_devices import load_target
 from firmwright.toolchain import load_platform
 
 from .networks import float_convolution, names, placed, quantized_convolution, sentences

@@ -18,7 +18,7 @@ from firmwright.models.onnx import importer as onnx
 from firmwright.models.relax.importer import run_reference
 from firmwright.models.tflite import importer as tflite
 from firmwright.targets import Context, Device
-from firmwright.targets.load import load_target
+from firmwright.targets.load_devices import load_target
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from firmwright.transforms.optional import apply_transforms

@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.devices.tidl.rules import tidl_rules
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.errors import UserError
-from firmwright.quantize.graph import session_options
+from firmwright.quantize.float_graph import session_options
 
 from .networks import network, region_of, values, vm_outputs
 

@@ -12,7 +12,7 @@ from firmwright.ir.regions import Partition
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets.load import load_mix
+from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 
 GIVEN = np.array([[-2.5, -1.0, 0.0, 3.0]], "float32")

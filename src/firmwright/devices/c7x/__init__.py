@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_MODES, NAME
+from firmwright.devices.c7x.function_names import LIBRARIES_VARIABLE, MMALIB_MODES, NAME
 from firmwright.devices.cpu import CPU
 from firmwright.targets import Context, Target
 

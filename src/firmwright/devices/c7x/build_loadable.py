@@ -15,9 +15,9 @@ from firmwright.devices.c7x.stages import get_build
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import find_matching_archives
-from firmwright.project.libraries import collect_library_functions
+from firmwright.project.user_libraries import collect_library_functions
 from firmwright.toolchain import find_compiler
-from firmwright.toolchain.libraries import check_definitions
+from firmwright.toolchain.archive_checks import check_definitions
 
 
 def run(job: Job, folder: Path) -> None:

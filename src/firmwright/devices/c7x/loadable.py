@@ -14,9 +14,9 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, MMALIB_HEADER, NAME
+from firmwright.devices.c7x.function_names import LIBRARIES_VARIABLE, MMALIB_HEADER, NAME
 from firmwright.project.constants import TEXT_TEMPLATE
-from firmwright.project.files import (
+from firmwright.project.project_files import (
     DETECTION_TEMPLATES,
     INFO_TEMPLATE,
     file_name,
@@ -35,8 +35,8 @@ from firmwright.toolchain.build import (
     run_tool,
 )
 from firmwright.toolchain.compilers import Compiler
-from firmwright.toolchain.layout import NETWORK, list_sources
 from firmwright.toolchain.makefile import wrap_arguments
+from firmwright.toolchain.project_folders import NETWORK, list_sources
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
 """The name of the linked loadable, from TI's compilers. Its map ends in ``.map``."""

@@ -15,7 +15,7 @@ from math import ceil, gcd
 import numpy as np
 
 from firmwright.devices.c7x.cost import Core, add_transfer
-from firmwright.devices.c7x.names import EXACT, MMALIB_FORM, MMALIB_HEADER
+from firmwright.devices.c7x.function_names import EXACT, MMALIB_FORM, MMALIB_HEADER
 from firmwright.devices.c7x.strips import LARGEST_ROW, PIECE_BYTES, align
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing
 from firmwright.devices.cpu.forms.layer_numbers import describe_geometry

@@ -11,9 +11,9 @@ from firmwright.devices.tidl import TIDL
 from firmwright.devices.tidl.stages import RECORD, has_tools
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import find_extra_archives, name_archives
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import collect_settings, compiler_tool
+from firmwright.pipeline.stage_options import find_extra_archives, name_archives
+from firmwright.pipeline.tool_stamps import collect_settings, compiler_tool
 from firmwright.toolchain import Build, Toolchain, load_toolchain
 
 

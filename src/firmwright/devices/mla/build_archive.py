@@ -29,9 +29,9 @@ from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.labels import read_labels
-from firmwright.pipeline.options import select_rewrites, select_run_inputs
-from firmwright.pipeline.samples import read_real_samples
+from firmwright.pipeline.label_files import read_labels
+from firmwright.pipeline.recipe_samples import read_real_samples
+from firmwright.pipeline.stage_options import select_rewrites, select_run_inputs
 from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 
 CALIBRATION = "calibration.npz"

@@ -14,8 +14,8 @@ from firmwright.ir.nodes import Expr, IRModule, Var, VarBinding
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.layer_groups import LayerGraph, computing_operators
 from firmwright.partition.layer_regions import make_layer_kind, make_placement
-from firmwright.partition.layers import LayerGraph, computing_operators
 from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context

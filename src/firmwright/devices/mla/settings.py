@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from firmwright.devices.mla.options import MlaOptions
 from firmwright.errors import UserError
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 METHODS: Mapping[str, str] = {
     "minmax": "MinMaxMethod()",

@@ -18,9 +18,9 @@ from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
 from firmwright.pipeline.fingerprint import Fingerprint, find_fingerprint
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import MIX, REWRITES, list_run_files
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import Tool
+from firmwright.pipeline.stage_options import MIX, REWRITES, list_run_files
+from firmwright.pipeline.tool_stamps import Tool
 
 if TYPE_CHECKING:
     from firmwright.report.manifest import ArtifactsReport

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
     from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Change, Region, Suggestion
-    from firmwright.targets.layout import Layout
+    from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
 
 SWITCH = ("0", "1")

@@ -14,7 +14,7 @@ from firmwright.devices.soma_dory.open_questions import list_open_questions
 from firmwright.devices.soma_dory.stages import REPORT, ChipReport
 from firmwright.emulator import run_firmware
 from firmwright.ir.regions import Partition
-from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.job import Job
 from firmwright.toolchain import make_host_build
 from firmwright.verify.batches import join_outputs, join_samples
@@ -32,8 +32,8 @@ def run(job: Job, folder: Path) -> None:
     """
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
-    layout = samples.read_batch_layout(job, interface)
-    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    layout = recipe_samples.read_batch_layout(job, interface)
+    _, alone = recipe_samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
     batches = join_samples(alone, layout.size)
     scratch = folder / "program"
     build = make_host_build(job.platform)
@@ -42,7 +42,7 @@ def run(job: Job, folder: Path) -> None:
     entry = f"{job.recipe.c_prefix}_run"
     ran = run_firmware(program, build.platform, "native", given, entry, MAX_INSTRUCTIONS)
     found = decode_outputs(ran.console, interface.outputs, len(batches), ran.exit_code)
-    reference = samples.run_reference(job, interface, alone)
+    reference = recipe_samples.run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     tolerance = job.recipe.run.tolerance
     steps = artifacts.NETWORK_VALUES.read(job).output_steps if tolerance.steps else ()

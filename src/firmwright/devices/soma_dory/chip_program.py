@@ -19,7 +19,7 @@ from firmwright.errors import UserError
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.build import Build, compile_each, compile_object, object_path
 from firmwright.toolchain.compilers import Compiler
-from firmwright.toolchain.layout import FOLDERS, list_sources
+from firmwright.toolchain.project_folders import FOLDERS, list_sources
 
 DRIVER, SDK = "DORY_HAL", "PULP_SDK_HOME"
 """Environment variables that name the user's sources."""

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import Engine
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
 from firmwright.emulator.native_library import build_library
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
+from firmwright.emulator.typed_unicorn import Engine
 
 REGISTERS_ADDRESS = 0x1A400000
 REGISTERS_SIZE = 0x1000

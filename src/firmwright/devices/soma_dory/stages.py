@@ -24,9 +24,9 @@ from firmwright.pipeline.artifacts import (
     PROJECT,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import RUN_SAMPLES, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import compiler_tool
+from firmwright.pipeline.stage_options import RUN_SAMPLES, list_sample_files
+from firmwright.pipeline.tool_stamps import compiler_tool
 from firmwright.toolchain import make_host_build
 
 

@@ -36,7 +36,7 @@ from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.partition.layers import CONVERSIONS
+from firmwright.partition.layer_groups import CONVERSIONS
 from firmwright.targets.fact_context import make_fact_context
 
 NON_COMPUTING = CONVERSIONS | {"constant"}

@@ -19,7 +19,7 @@ from firmwright.devices.tidl.stages import RECORD
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.pipeline.artifacts import PLAN
 from firmwright.pipeline.job import Job
-from firmwright.project.files import network_file
+from firmwright.project.project_files import network_file
 from firmwright.project.write import write_file
 
 

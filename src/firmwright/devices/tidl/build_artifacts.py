@@ -20,9 +20,9 @@ from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import select_run_inputs
-from firmwright.pipeline.samples import read_network_columns
-from firmwright.recipe.quantization import Inputs
+from firmwright.pipeline.recipe_samples import read_network_columns
+from firmwright.pipeline.stage_options import select_run_inputs
+from firmwright.recipe.quantize_keys import Inputs
 from firmwright.toolchain.tool_folder import ToolFolder
 from firmwright.verify.batches import join_samples
 

@@ -26,8 +26,8 @@ from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, is_source_name
 from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.layer_groups import LayerGraph, computing_operators, names_of
 from firmwright.partition.layer_regions import make_layer_kind, make_placement
-from firmwright.partition.layers import LayerGraph, computing_operators, names_of
 from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context

@@ -21,10 +21,10 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import MIX, list_run_files
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.tools import Tool, folder_tool
-from firmwright.recipe.files import is_description_file
+from firmwright.pipeline.stage_options import MIX, list_run_files
+from firmwright.pipeline.tool_stamps import Tool, folder_tool
+from firmwright.recipe.user_files import is_description_file
 from firmwright.toolchain import Platform, load_platform
 from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 

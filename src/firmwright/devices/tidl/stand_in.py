@@ -30,9 +30,9 @@ from firmwright.partition.outline import keep_tir, outline, read_graph
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.quantize.calibration import calibrate
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import prepare
-from firmwright.recipe.quantization import CalibrationOptions, KeepFloat, QuantizeOptions
+from firmwright.quantize.float_graph import prepare
+from firmwright.quantize.qdq_graph import quantize
+from firmwright.recipe.quantize_keys import CalibrationOptions, KeepFloat, QuantizeOptions
 
 
 def run(job: Job, folder: Path) -> None:

@@ -15,13 +15,13 @@ import onnx
 from onnx import AttributeProto
 
 from firmwright.errors import UserError
+from firmwright.models.onnx.bounded_suppression import bound_suppressions, expand_suppressions
 from firmwright.models.onnx.dialects import Body, expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
 from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
 from firmwright.models.onnx.qonnx import expand_quantizers
 from firmwright.models.onnx.sparse import replace_sparse
-from firmwright.models.onnx.suppression import bound_suppressions, expand_suppressions
 
 LIST_FIELDS = {
     AttributeProto.FLOATS: "floats",

@@ -76,7 +76,7 @@ def make_call(result: str, function: str, *arguments: tirx.Expr) -> Convert:
 def make_reinterpretation(result: str) -> Convert:
     """Return a conversion that keeps the bits.
 
-    :mod:`firmwright.lowering.sixteen_bit_floats` lowers these conversions.
+    :mod:`firmwright.lowering.float_bit_patterns` lowers these conversions.
     """
     return lambda element: tirx.reinterpret(result, element)
 

@@ -49,10 +49,10 @@ from firmwright.models.onnx.converters import (
     refuse_node,
 )
 from firmwright.models.onnx.domains import DIALECTS, get_opset, name_domains, opset_problems
+from firmwright.models.onnx.graph.narrow_types import store_in_bytes
 from firmwright.models.onnx.graph.rewrites import REWRITES
-from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
-from firmwright.models.onnx.graph.strings import store_strings
+from firmwright.models.onnx.graph.string_bytes import store_strings
 from firmwright.models.onnx.onnxruntime_outputs import run_reference as run_reference
 from firmwright.models.stated_params import add_params, derive_params, find_in_onnx
 

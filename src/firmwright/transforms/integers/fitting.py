@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firmwright.transforms.integers.steps import Array
+from firmwright.transforms.integers.elementwise_functions import Array
 
 LARGEST_SHIFT = 38
 """The maximum shift in bits. For larger shifts, 8-bit results times 2^shift come close to 2^53,

@@ -11,7 +11,7 @@ from tvm import relax
 
 from firmwright.ir.operators import PERMUTATIONS, relax_names
 from firmwright.ir.relax import dtype_of, operator_name, read_variables, static_shape
-from firmwright.transforms.integers.steps import (
+from firmwright.transforms.integers.elementwise_functions import (
     Array,
     Step,
     Values,

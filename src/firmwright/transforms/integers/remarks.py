@@ -9,6 +9,12 @@ import numpy as np
 from firmwright.ir.nodes import Call, IRModule, Var, VarBinding
 from firmwright.ir.relax import main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
+from firmwright.transforms.integers.elementwise_functions import (
+    Array,
+    are_whole,
+    is_float,
+    read_constant,
+)
 from firmwright.transforms.integers.ranges import (
     EXACT,
     SUMS,
@@ -17,7 +23,6 @@ from firmwright.transforms.integers.ranges import (
     largest_partial_sum,
 )
 from firmwright.transforms.integers.rewriting import choose_type
-from firmwright.transforms.integers.steps import Array, are_whole, is_float, read_constant
 
 
 def explain_floats(module: IRModule) -> list[tuple[str, str]]:

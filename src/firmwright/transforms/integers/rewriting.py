@@ -27,6 +27,13 @@ from firmwright.ir.relax import (
     replace_main,
     static_shape,
 )
+from firmwright.transforms.integers.elementwise_functions import (
+    Array,
+    Step,
+    is_float,
+    read_constant,
+    read_step,
+)
 from firmwright.transforms.integers.fitting import Affine, fit_affine
 from firmwright.transforms.integers.ranges import (
     EXACT,
@@ -37,13 +44,6 @@ from firmwright.transforms.integers.ranges import (
     step_range,
 )
 from firmwright.transforms.integers.split_sums import split_sum
-from firmwright.transforms.integers.steps import (
-    Array,
-    Step,
-    is_float,
-    read_constant,
-    read_step,
-)
 
 STORED = ("int8", "uint8")
 """The types in which layers store their results, the preferred type first."""

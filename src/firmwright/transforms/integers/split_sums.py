@@ -12,8 +12,8 @@ import numpy as np
 from tvm import relax
 
 from firmwright.ir.relax import operator_name, static_shape
+from firmwright.transforms.integers.elementwise_functions import Step, Values, read_step
 from firmwright.transforms.integers.ranges import EXACT, Range
-from firmwright.transforms.integers.steps import Step, Values, read_step
 
 MOST_TERMS = 4
 """The maximum number of tensors. Each tensor needs all products of the layer."""

@@ -48,7 +48,7 @@ from firmwright.models.onnx.graph.reductions import REDUCTIONS
 from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.selections import SELECTIONS
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
-from firmwright.models.onnx.graph.strings import STRINGS
+from firmwright.models.onnx.graph.string_bytes import STRINGS
 from firmwright.models.onnx.graph.suppression import SUPPRESSION
 from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES

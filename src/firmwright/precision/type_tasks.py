@@ -9,16 +9,16 @@ from typing import Any
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import missing_programs
 from firmwright.pipeline.job import QUANTIZED_STAGE, Job
-from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.network_jobs import leave_out_members
 from firmwright.pipeline.task import Title, run_action
 
 SENTENCE = "find the type of each layer's weights"
 
 
 def search(job: Job) -> None:
-    from firmwright.precision import search
+    from firmwright.precision import type_search
 
-    search.search(job)
+    type_search.search(job)
 
 
 def list_inputs(job: Job) -> list[str]:

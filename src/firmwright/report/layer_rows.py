@@ -14,7 +14,7 @@ from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule, ScheduleStep, find_dependencies
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.report.estimates import LayerEstimate
-from firmwright.report.memories import LayerMemories
+from firmwright.report.layer_memories import LayerMemories
 from firmwright.report.timeline import TimedLayer, Timeline
 
 QUANTIZED = "_QuantizeLinear"

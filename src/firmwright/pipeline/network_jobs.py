@@ -17,8 +17,8 @@ from firmwright.documents.chain import Layers
 from firmwright.documents.values import COMMAND_LINE
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
-from firmwright.recipe.load import make_layers
-from firmwright.recipe.networks import Networks, load_networks, select_exports
+from firmwright.recipe.load_recipe import make_layers
+from firmwright.recipe.networks_file import Networks, load_networks, select_exports
 from firmwright.toolchain.descriptions import is_custom_file
 
 from .job import Job

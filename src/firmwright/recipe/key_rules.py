@@ -21,9 +21,9 @@ from firmwright.errors import UserError
 from firmwright.recipe import defaults
 from firmwright.recipe.build_systems import find_export_errors
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
-from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.releases import find_release_errors
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.user_files import find_missing_files, find_references
 from firmwright.targets.custom import load_custom_target
 
 

@@ -19,7 +19,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.verify.accuracy import Array
 
 from .job import Job
-from .options import require
+from .stage_options import require
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ from firmwright.pipeline.snapshot import find_finished_bundle, list_always
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
+from .fleet_report import PAGE, RESULTS, count, read_results, write_report
 from .matrix import FleetJob
 from .progress_table import ProgressTable
-from .report import PAGE, RESULTS, count, read_results, write_report
 from .worker import build, read_end
 
 BUILT, FAILED, STOPPED = 0, 1, 2

@@ -9,16 +9,16 @@ from typing import Any
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import missing_programs
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.network_jobs import leave_out_members
 from firmwright.pipeline.task import Title, run_action
 
 SENTENCE = "find the fastest C of each layer"
 
 
 def tune(job: Job) -> None:
-    from firmwright.tune import search
+    from firmwright.tune import variant_search
 
-    search.tune(job)
+    variant_search.tune(job)
 
 
 def list_shared_results(job: Job) -> list[str]:

@@ -20,7 +20,7 @@ from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_
 from firmwright.report.explanation import format_count
 
 if TYPE_CHECKING:
-    from firmwright.tune.trials import TrialResult
+    from firmwright.tune.variant_trials import TrialResult
 
 DEFAULT, TOGETHER = 0, "together"
 """The trial of the default variants, and the trial of the fastest variants of all layers."""
@@ -93,7 +93,7 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
 
     Raises UserError if the default variants failed.
     """
-    from firmwright.tune.trials import run_trials
+    from firmwright.tune.variant_trials import run_trials
 
     ended = {}
     for tried in run_trials(job, {str(number): trial for number, trial in enumerate(trials)}):
@@ -117,7 +117,7 @@ def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialRe
     """
     if all(layer.variant == layer.default for layer in found.layers.values()):
         return default
-    from firmwright.tune.trials import run_trials
+    from firmwright.tune.variant_trials import run_trials
 
     (tried,) = run_trials(job, {TOGETHER: found})
     if tried.failure:

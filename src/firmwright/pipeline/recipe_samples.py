@@ -25,7 +25,7 @@ from firmwright.data.samples import (
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.recipe.quantization import Inputs
+from firmwright.recipe.quantize_keys import Inputs
 from firmwright.verify.batches import join_samples, split_outputs
 
 from .artifact import NETWORK_STAGE
@@ -38,9 +38,9 @@ from .artifacts import (
     REFERENCE,
     REFERENCE_OUTPUTS,
 )
-from .custom_operators import load_custom_operators
 from .job import Job
-from .options import select_run_inputs
+from .python_operators import load_custom_operators
+from .stage_options import select_run_inputs
 
 
 def read_samples(

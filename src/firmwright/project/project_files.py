@@ -14,7 +14,7 @@ from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
-from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK
+from firmwright.toolchain.project_folders import BOARD, FREESTANDING, NETWORK
 
 MAIN_FILE = "network"
 """The stem of the templates whose files are named only after the prefix."""

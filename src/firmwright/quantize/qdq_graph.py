@@ -24,7 +24,7 @@ from firmwright.quantize.activations import find_fused_outputs, simplify_activat
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.chosen_layers import LayerChoice, choose_layers
-from firmwright.quantize.quant_params import (
+from firmwright.quantize.param_choice import (
     GATE_RANGES,
     SOFTMAX_RANGE,
     Interval,
@@ -36,7 +36,7 @@ from firmwright.quantize.quant_params import (
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, clamp_weights, find_weights, is_narrow
-from firmwright.recipe.quantization import QuantizeOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions
 
 QUANT_TYPES = {
     "int8": QuantType.QInt8,
@@ -81,9 +81,9 @@ def quantize(
 ) -> onnx.ModelProto:
     """Return the QDQ graph with float32 inputs and outputs.
 
-    ``model`` is a result of :func:`firmwright.quantize.graph.prepare`. ``distributions`` are the
-    results of its calibration. ``samples`` are needed only to compensate rounding and to correct
-    biases. Raises UserError if a layer list matches no layer.
+    ``model`` is a result of :func:`firmwright.quantize.float_graph.prepare`. ``distributions`` are
+    the results of its calibration. ``samples`` are needed only to compensate rounding and to
+    correct biases. Raises UserError if a layer list matches no layer.
     """
     layers = choose_layers(model, options)
     params_of = choose_activation_params(model, distributions, options, layers)

@@ -14,14 +14,14 @@ from firmwright.documents.values import parse_key
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
 from firmwright.recipe.overrides import complete_key, list_overrides
-from firmwright.recipe.quantization import Inputs
+from firmwright.recipe.quantize_keys import Inputs
 
 from .artifact import Artifact
 from .artifacts import ACCURACY, CALIBRATION, RUN
 from .devices import find_packages as find_device_packages
 from .freshness import file_digest
 from .job import Job
-from .tools import Tool
+from .tool_stamps import Tool
 
 SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
     ("calibration", CALIBRATION),

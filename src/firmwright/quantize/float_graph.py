@@ -23,7 +23,7 @@ from firmwright.models.onnx.export import refuse_quantized
 from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.progress import track
-from firmwright.quantize.recurrent import name_apart, store_states, write_out_steps
+from firmwright.quantize.unrolled_layers import name_apart, store_states, write_out_steps
 
 Array = npt.NDArray[Any]
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)

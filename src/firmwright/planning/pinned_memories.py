@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from firmwright.errors import suggest_known
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition, Region
-from firmwright.planning.placement import find_accelerated
-from firmwright.recipe.pins import KINDS, WEIGHTS, PinError, rank
+from firmwright.planning.memory_assignment import find_accelerated
+from firmwright.recipe.memory_key import KINDS, WEIGHTS, PinError, rank
 from firmwright.toolchain.platforms import Platform
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, LibraryFunction
-from firmwright.toolchain.layout import SOURCE_SUFFIXES
+from firmwright.toolchain.project_folders import SOURCE_SUFFIXES
 
 ARCHIVE_SUFFIXES = (".a", ".lib")
 

@@ -24,7 +24,7 @@ from firmwright.recipe.lock import Lock, compare_locks, name_files, read_lock, w
 from firmwright.recipe.recipe import lock_path
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
-from . import inputs
+from . import build_inputs
 from .build_root import list_package_folders
 from .command_line import UPDATE
 from .devices import find_packages
@@ -50,7 +50,7 @@ def check_lock(job: Job, found: Lock) -> None:
     A missing lock is accepted.
     """
     locked = read_lock(job.recipe.path)
-    found = inputs.add_request(job, found, locked)
+    found = build_inputs.add_request(job, found, locked)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []
     if problems:
         more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
@@ -71,7 +71,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     Raises UserError if one lock cannot be valid for all ``platforms`` of the recipe.
     """
     refuse_other_files(job, platforms)
-    found = inputs.add_request(job, inputs.collect_inputs(job))
+    found = build_inputs.add_request(job, build_inputs.collect_inputs(job))
     key = get_var(UPDATE)
     before = found
     with suppress(UserError):  # this command replaces a damaged lock
@@ -117,9 +117,9 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
             f"`{lock_command(job)}`"
         )
     folder = job.recipe.path.parent
-    files = {*map(inputs.to_absolute, job.recipe.list_files(key))}
-    every = name_files(inputs.user_files(job), folder, find_packages(job.recipe))
-    named = {name for name, path in every.items() if inputs.to_absolute(path) in files}
+    files = {*map(build_inputs.to_absolute, job.recipe.list_files(key))}
+    every = name_files(build_inputs.user_files(job), folder, find_packages(job.recipe))
+    named = {name for name, path in every.items() if build_inputs.to_absolute(path) in files}
     bases = merge_locks(before, found).bases if key == EXTENDS else before.bases
     if not named and key not in found.samples and not (key == EXTENDS and found.bases):
         of_files = [known for known in job.recipe.data if job.recipe.list_files(known)]
@@ -145,16 +145,16 @@ def list_distant_bases(job: Job) -> list[Path]:
     top = Path.cwd()
     above = [top, *job.recipe.path.absolute().parents]
     root = next((folder for folder in above if (folder / ".git").exists()), top)
-    bases = {base: inputs.to_absolute(base) for base in job.recipe.bases}
+    bases = {base: build_inputs.to_absolute(base) for base in job.recipe.bases}
     known = [root, *map(Path, list_package_folders()), TOP]
     return [b for b, path in bases.items() if not any(path.is_relative_to(k) for k in known)]
 
 
 def refuse_other_files(job: Job, platforms: list[Job]) -> None:
     """Raise UserError if the user files differ between the platforms."""
-    files = {*inputs.user_files(job)}
+    files = {*build_inputs.user_files(job)}
     for other in platforms:
-        if {*inputs.user_files(other)} != files:
+        if {*build_inputs.user_files(other)} != files:
             names = f"'{job.platform.name}' and '{other.platform.name}'"
             message = f"{names} read different files, which one lock cannot have; name one platform"
             raise UserError(f"{lock_path(job.recipe.path)}: {message}")
@@ -164,14 +164,14 @@ def check_all(job: Job) -> None:
     if not job.lock_files:
         path = lock_path(job.recipe.path)
         raise UserError(f"{path}: no such file; `{lock_command(job)}` writes it")
-    check_lock(job, inputs.collect_inputs(job))
+    check_lock(job, build_inputs.collect_inputs(job))
 
 
 def check_files(job: Job) -> None:
     """Compare the lock with the inputs that exist before the build."""
     locked = read_lock(job.recipe.path)
     assert locked is not None
-    check_lock(job, replace(inputs.collect_fixed_inputs(job), samples=locked.samples))
+    check_lock(job, replace(build_inputs.collect_fixed_inputs(job), samples=locked.samples))
 
 
 def preceding_tasks(job: Job) -> list[str]:
@@ -188,14 +188,14 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         # The tasks run one after the other, because they write one file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []
         alike.append(job)
-        sampled = inputs.find_sampled(job).values()
+        sampled = build_inputs.find_sampled(job).values()
         read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
         write = partial(update_lock, platforms=alike)
         yield {**make_task(job, "lock", write, read, False), "task_dep": before}
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
-            files = [*inputs.user_files(job), *job.recipe.bases, *job.lock_files]
-            decisive = {"tools": inputs.stamp_tools(job), "overrides": job.overrides}
+            files = [*build_inputs.user_files(job), *job.recipe.bases, *job.lock_files]
+            decisive = {"tools": build_inputs.stamp_tools(job), "overrides": job.overrides}
             unchanged = config_changed(decisive)
             yield make_task(job, "locked-files", check_files, [*map(str, files)], unchanged)
 

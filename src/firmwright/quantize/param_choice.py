@@ -16,7 +16,7 @@ import numpy as np
 
 from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import Distribution, make_collector
-from firmwright.recipe.quantization import CalibrationOptions
+from firmwright.recipe.quantize_keys import CalibrationOptions
 
 ENTROPY_BINS = 512
 """The maximum number of bins, because ONNX Runtime's search time is quadratic in the number of

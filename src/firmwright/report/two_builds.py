@@ -11,7 +11,7 @@ from itertools import groupby
 
 from firmwright.report.comparison import align_layers, list_devices, list_sources
 from firmwright.report.difference import Difference, rate, show
-from firmwright.report.layers import ReportedLayer
+from firmwright.report.layer_rows import ReportedLayer
 from firmwright.report.page import Card, summarize
 from firmwright.report.page_templates import (
     BETWEEN_TAGS,

@@ -18,13 +18,13 @@ from firmwright.documents.chain import Layers
 from firmwright.documents.document import complete_document
 from firmwright.errors import DiagnosticError
 from firmwright.recipe.catalog import Catalog
-from firmwright.recipe.checks import find_rule_errors
 from firmwright.recipe.defaults import complete_data
-from firmwright.recipe.files import find_missing_files
+from firmwright.recipe.key_rules import find_rule_errors
 from firmwright.recipe.moved_paths import move_document
 from firmwright.recipe.overrides import complete_key
 from firmwright.recipe.recipe import Recipe, read_recipe
 from firmwright.recipe.schema import digest_schema, load_schema
+from firmwright.recipe.user_files import find_missing_files
 
 
 def load_recipe(

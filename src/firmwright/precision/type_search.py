@@ -16,24 +16,24 @@ from firmwright.errors import DiagnosticError, UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.layer_precision import digest_weights
-from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import read_real_samples
-from firmwright.precision.assignment import (
+from firmwright.pipeline.recipe_samples import read_real_samples
+from firmwright.pipeline.stage_options import require
+from firmwright.precision.best_choices import (
     Choice,
     count_bytes,
     list_assignments,
     remove_inferior,
 )
 from firmwright.precision.sensitivity import Measured, Sensitivity
-from firmwright.precision.trials import TrialResult, run_trial
+from firmwright.precision.type_trials import TrialResult, run_trial
 from firmwright.progress import report
 from firmwright.quantize.calibration import unpack_distributions
 from firmwright.quantize.chosen_layers import choose_layers
 from firmwright.quantize.weights import find_weights
 from firmwright.recipe.precision import LayerPrecision, Precision, write_precision
-from firmwright.recipe.quantization import QuantizeOptions, SearchOptions
+from firmwright.recipe.quantize_keys import QuantizeOptions, SearchOptions
 from firmwright.recipe.recipe import precision_path
-from firmwright.tune import trials as tune_trials
+from firmwright.tune import variant_trials
 
 MOST_TRIALS = 8
 """The maximum number of assignments that a search builds."""
@@ -167,7 +167,7 @@ def search(job: Job) -> None:
     compressed = job.recipe.compress is not None
     folder = job.cache / "sensitivity"
     measured = Sensitivity(model, distributions, options, samples, folder, compressed)
-    layers = measured.measure(tune_trials.side_by_side)
+    layers = measured.measure(variant_trials.side_by_side)
     if not layers:
         job.note("no layer has weights whose type can be chosen; a search is not needed")
         return
