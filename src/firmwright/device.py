@@ -88,7 +88,7 @@ HOMES = {
     "planning.nested": "lower_in_layers",
     "targets": "Context Target",
     "targets.custom_strategies": "Extension",
-    "targets.layout": "Layout",
+    "targets.memory_layout": "Layout",
     "targets.placement": "Composite Placement",
     "targets.rules": "Rule find_violations read_rules",
 }
