@@ -181,7 +181,10 @@ def test_known_number_of_cycles(build: BuildFirmware) -> None:
     assert 0 < slow - fast <= 2 * 1000 * 2 * 3
 
 
-@pytest.mark.parametrize("platform", ["cortex-m4-bare", "rv32-bare"])
+CLOCKS = ["cortex-m0-bare", "cortex-m4-bare", "esp32c3", "esp32c6", "rp2040", "rv32-bare"]
+
+
+@pytest.mark.parametrize("platform", CLOCKS)
 def test_the_clock_counts_the_cycles_between_two_readings(
     build: BuildFirmware, run: RunFirmware, platform: str
 ) -> None:
@@ -190,5 +193,12 @@ def test_the_clock_counts_the_cycles_between_two_readings(
     assert 100 <= around - between < 120
 
 
-def test_a_core_without_a_cycle_counter_reads_zero(build: BuildFirmware, run: RunFirmware) -> None:
-    assert run(build("cycles.c", "cortex-m0-bare"), "cortex-m0-bare").console == b"0\n0\n"
+@pytest.mark.parametrize("toolchain", ["zig", "arm-none-eabi-gcc"])
+def test_the_handler_of_systick_counts_its_overflows(
+    build: BuildFirmware, run: RunFirmware, toolchain: str
+) -> None:
+    """SysTick has 24 bits."""
+    execution = run(build("overflow.c", "rp2040", toolchain), "rp2040", budget=60_000_000)
+    assert execution.cycles is not None
+    assert execution.cycles.total > 2 << 24
+    assert 0 < execution.cycles.total - int(execution.console) < 60

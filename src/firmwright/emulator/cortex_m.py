@@ -25,6 +25,7 @@ from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
 from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
+from firmwright.emulator.systick import SYSTICK_PAGE, SysTick
 from firmwright.emulator.typed_unicorn import open_engine
 from firmwright.errors import UserError
 
@@ -93,16 +94,22 @@ class CortexM:
         self.operations: dict[int, Callable[[], int]] = {}  # semihosting operations, by number
         core = find_core(run.platform.architecture)
         self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
-        if core == UC_CPU_ARM_CORTEX_M0:  # Cortex-M0 has no cycle counter
-            self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
+        self.systick = SysTick(self.engine, lambda: self.read_clock())
+        if core == UC_CPU_ARM_CORTEX_M0:  # Armv6-M has no cycle counter
+            self._map_counter(SYSTICK_PAGE, self.systick.read, self.systick.write)
         else:
-            end = _SYSTEM_CONTROL + _SYSTEM_CONTROL_SIZE
-            self.engine.mem_map(_SYSTEM_CONTROL, _DWT - _SYSTEM_CONTROL)
-            self.engine.mmio_map(_DWT, _PAGE, self._read_dwt, None, self._write_dwt, None)
-            self.engine.mem_map(_DWT + _PAGE, end - _DWT - _PAGE)
+            self._map_counter(_DWT, self._read_dwt, self._write_dwt)
+
+    def _map_counter(self, page: int, read: Callable[..., int], write: Callable[..., None]) -> None:
+        """Map the system control space as memory, except for the page with the counter."""
+        end = _SYSTEM_CONTROL + _SYSTEM_CONTROL_SIZE
+        self.engine.mem_map(_SYSTEM_CONTROL, page - _SYSTEM_CONTROL)
+        self.engine.mmio_map(page, _PAGE, read, None, write, None)
+        self.engine.mem_map(page + _PAGE, end - page - _PAGE)
 
     def reset(self, start: int) -> int:
         """Read the stack pointer and the first instruction's address from the vector table."""
+        self.systick.vectors = start
         vectors = self.engine.mem_read(start, 8)
         self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
         return int.from_bytes(vectors[4:], "little")

@@ -69,7 +69,7 @@ class QemuVirtRv32:
         """Return ``start``, because the core has no vector table."""
         return start
 
-    def explain_exception(self, number: int) -> Stop:
+    def explain_exception(self, number: int) -> Stop | None:
         """Return a fault for every trap, because the firmware does not use traps."""
         # Unicorn adds 4 to the program counter after each instruction, including 2-byte
         # instructions.
