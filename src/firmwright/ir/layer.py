@@ -24,6 +24,7 @@ class LayerKind(str, Enum):
     GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
     SUMS = "sums"
+    BINARY = "binary"
     ADD = "add"
     MULTIPLY = "multiply"
     WRAPPED_SUM = "wrapped_sum"
@@ -214,6 +215,19 @@ class Sums(IntegerLayer):
     """A dense layer of bytes whose sums are the results, such as the gates of an LSTM."""
 
     output_dtype: ClassVar[str] = "int32"
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryLayer(LinearLayer):
+    """A convolution or product whose inputs and weights are -1 and 1. Padding counts as 0.
+
+    A result in int8 is 1 if the sum is at least the channel's ``bias``, and -1 otherwise. A result
+    in float32 is the sum times the channel's scale.
+    """
+
+    scales: Array
+    input_dtype: str
+    output_dtype: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.layer import (
     WIDE_KINDS,
+    BinaryLayer,
     FloatLayer,
     Layer,
     LayerKind,
@@ -32,6 +33,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.planning import make_plan
 from firmwright.project.network import Network
+from tests.devices.cpu.binary_layers import draw_binary_layer, place_binary
 from tests.devices.cpu.byte_functions import BYTE_FUNCTIONS, draw_byte_function
 from tests.devices.cpu.float_layers import (
     FLOAT_KINDS,
@@ -55,7 +57,7 @@ from tests.devices.cpu.softmax_rows import (
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
 """Magnitudes of large sums, near the limits of forms."""
@@ -133,9 +135,11 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
         return np.asarray(layer.results[place_of_data].astype(layer.output_dtype))
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
-    padded = np.pad(data.astype("int64") - layer.input_zero_point, around)
+    zero_point = 0 if isinstance(layer, BinaryLayer) else layer.input_zero_point
+    padded = np.pad(data.astype("int64") - zero_point, around)
     sums = np.broadcast_to(
-        layer.bias, (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
+        0 if isinstance(layer, BinaryLayer) else layer.bias,
+        (layer.batch, layer.out_height, layer.out_width, layer.out_channels),
     ).astype("int64")
     for y in range(layer.kernel[0]):
         for x in range(layer.kernel[1]):
@@ -146,6 +150,8 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
                 sums = sums + seen * layer.weights[:, y, x, 0]
             else:
                 sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
+    if isinstance(layer, BinaryLayer):
+        return place_binary(layer, sums)
     return sums.astype("int32") if isinstance(layer, Sums) else place(layer, sums)
 
 
@@ -156,7 +162,7 @@ def place(layer: Layer, sums: Array) -> Array:
     return result
 
 
-def multiply_groups(layer: Layer | Sums, data: Array, weights: Array) -> Array:
+def multiply_groups(layer: Layer | Sums | BinaryLayer, data: Array, weights: Array) -> Array:
     """Return products (…, O) of inputs (…, I) and weights (O, I of a group)."""
     parts = np.split(data, layer.groups, -1), np.split(weights, layer.groups)
     return np.concatenate([x @ w.T for x, w in zip(*parts, strict=True)], -1)
@@ -366,6 +372,8 @@ def draw(
         return draw_matrix_product(generator)
     if kind is LayerKind.SUMS:
         return draw_sums(generator)
+    if kind is LayerKind.BINARY:
+        return draw_binary_layer(generator)
     if kind is LayerKind.SOFTMAX:
         return draw_softmax(generator)
     if kind in FLOAT_KINDS:

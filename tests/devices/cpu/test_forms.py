@@ -118,6 +118,10 @@ def run_layers(
         limits = np.iinfo(port.dtype)
         sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
         sample[port.name].reshape(-1)[: port.elements // 3] = limits.min
+    for number, layer in enumerate(layers):
+        if layer.kind is LayerKind.BINARY:
+            drawn = sample[f"input_{number}"]
+            drawn[...] = np.where(drawn % 2, 1, -1)
     given = encode_samples(network.interface.inputs, [sample])
     ran = run_firmware(elf, platform, platform.emulators[0], given, "network_run", 10**10)
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)

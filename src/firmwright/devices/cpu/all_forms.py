@@ -6,6 +6,7 @@ The forms of a core precede the forms of cores that have fewer instructions.
 from __future__ import annotations
 
 from firmwright.devices.cpu.forms import (
+    binary,
     dot,
     dsp,
     mve,
@@ -33,4 +34,5 @@ FORMS: tuple[Form, ...] = (
     *xcv.FORMS,
     *rv32.FORMS,
     *portable.FORMS,
+    *binary.FORMS,
 )

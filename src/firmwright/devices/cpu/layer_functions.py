@@ -13,6 +13,7 @@ from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
 from firmwright.ir.layer import (
+    BinaryLayer,
     FloatLayer,
     Layer,
     LayerRounding,
@@ -22,7 +23,7 @@ from firmwright.ir.layer import (
     Sums,
 )
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer
 
 Variables = Mapping[str, Any]
 
@@ -208,7 +209,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
-    if isinstance(layer, Softmax | Sums | ByteFunction):
+    if isinstance(layer, Softmax | Sums | ByteFunction | BinaryLayer):
         return types
     types |= {"wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))

@@ -35,6 +35,7 @@ from firmwright.ir.layer import (
 )
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
+from firmwright.lowering.binary_layers import read_binary_layer, returns_signs
 from firmwright.lowering.byte_functions import read_byte_function
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
@@ -112,11 +113,23 @@ def find_form(
     """
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
+    if layer is None and not has_strategy(function, context) and reads_signs(region, module):
+        layer = read_binary_layer(function)
     if layer is None:
         return None, Choice(None, ())
     if isinstance(layer, Layer | ByteFunction) and read_specialize(context) != "speed":
         layer = replace(layer, repeats=region.repeats)
     return layer, choose(layer, context.platform.features, forms)
+
+
+def reads_signs(region: Region, module: tvm.IRModule) -> bool:
+    """Return whether another region computes the only input, which consists of -1 and 1.
+
+    The result of a region with one result has the name of the region.
+    """
+    names = {variable.name_hint for variable in module.get_global_vars()}
+    sources = [name.removesuffix("_result") for name in region.inputs]
+    return len(sources) == 1 and sources[0] in names and returns_signs(module[sources[0]])
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:
