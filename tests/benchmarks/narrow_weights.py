@@ -65,6 +65,11 @@ def measure(layer: Layer, platform: Platform, folder: Path) -> tuple[int | None,
     return ran.instructions, sum(a.nbytes for a in network.weights.values()), form.name
 
 
+def format_count(count: int | None) -> str:
+    """Return a number of instructions. Some emulators count none."""
+    return "-" if count is None else f"{count:,}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("platforms", metavar="PLATFORM", nargs="*", default=PLATFORMS)
@@ -79,7 +84,7 @@ def main() -> None:
                     measure(narrow(layer, b), platform, Path(made, name, kind.value))
                     for b in WIDTHS
                 ]
-                cells = [f"{count or '-':,} / {size:,}" for count, size, _ in measured]
+                cells = [f"{format_count(count)} / {size:,}" for count, size, _ in measured]
                 print(
                     f"| {name} | {kind.value} | {' | '.join(cells)} | {measured[1][2]} |",
                     flush=True,
