@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -66,6 +67,18 @@ def pack_addition(layer: Addition) -> Packing:
         "high": layer.high,
     }
     return Packing({}, record, {})
+
+
+def omit_limits(layer: Pair | ByteFunction, packing: Packing) -> Packing:
+    """Return the packing without the limits of the results if they are the limits of the type.
+
+    Cores with saturation clamp to constant limits in one instruction.
+    """
+    limits = np.iinfo(layer.output_dtype)
+    clamped = (layer.low, layer.high) != (limits.min, limits.max)
+    omitted = () if clamped else ("low", "high")
+    record = {name: value for name, value in packing.record.items() if name not in omitted}
+    return replace(packing, record=record, variant={"clamped": clamped})
 
 
 LIFT = 13

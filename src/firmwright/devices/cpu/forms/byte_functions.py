@@ -1,6 +1,6 @@
 """Finds exact integers for functions of one byte: lines, and the logistic function.
 
-The logistic function is computed for the magnitude of its argument, in 64 pieces between 0 and 8.
+The logistic function is computed for the magnitude of its argument, in 52 pieces between 0 and 6.5.
 A piece is a polynomial of degree 3 that has the function's values and slopes at both ends.
 """
 
@@ -25,7 +25,7 @@ MANY_REPEATS = 16
 Fewer tables are smaller than the polynomials and their C.
 """
 
-PIECES, PIECES_PER_UNIT = 64, 8
+PIECES, PIECES_PER_UNIT = 52, 8
 
 FRACTION_BITS = 20
 """The bits of a position within a piece."""
@@ -68,7 +68,7 @@ def pack_line(layer: ByteFunction) -> Packing:
 
 @lru_cache(maxsize=1)
 def make_curve() -> Array:
-    """Return the polynomials of all pieces as (64, 4) int32, from the value to the cubic term.
+    """Return the polynomials of all pieces as (52, 4) int32, from the value to the cubic term.
 
     The product with a position is a high half, with the position times 2^31. So it loses a factor
     of two, which the coefficients contain.
