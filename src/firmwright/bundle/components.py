@@ -80,17 +80,16 @@ class BillOfMaterials:
         return hashlib.sha256(facts.encode()).hexdigest()
 
 
-def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package with its license, or a tool if no package has the name."""
+def make_package(name: str, version: str) -> Component:
+    """Return a tool, with its license if the tool is a Python package."""
     try:
         license = read_license(name)
     except PackageNotFoundError:
         number = re.search(r"\d+(\.\d+)+", version)
         return Component(
-            "tool", name, included, version, f"pkg:generic/{name}@{number[0]}" if number else ""
+            "tool", name, False, version, f"pkg:generic/{name}@{number[0]}" if number else ""
         )
-    kind = "library" if included else "tool"
-    return Component(kind, name, included, version, f"pkg:pypi/{name}@{version}", "", license)
+    return Component("tool", name, False, version, f"pkg:pypi/{name}@{version}", "", license)
 
 
 @cache

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from firmwright.devices.mla.option_table import OPTIONS
 from firmwright.devices.mla.rules import mla_rules
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import UserError
 from firmwright.targets import Context
-from firmwright.targets.device_options import accepts, format_values
 from firmwright.targets.rules import find_violations
 
 
@@ -42,21 +41,9 @@ class MlaOptions:
 def read_options(context: Context) -> MlaOptions:
     """Return the options of the target string, completed with the defaults.
 
-    Raises UserError if an option or value is unknown, if the platform has no MLA, or if the
-    platform's chip does not support an option.
+    Raises UserError if the platform's chip does not support an option.
     """
-    table = {option.name: option for option in OPTIONS}
-    for name, text in context.options.items():
-        if name not in table:
-            raise UserError(f"target: mla: no option '{name}'{did_you_mean(name, table)}")
-        if not accepts(table[name].values, text):
-            known = format_values(table[name].values)
-            raise UserError(f"target: mla: {name}: expected {known}, found '{text}'")
-    if "mla" not in context.platform.accelerators:
-        raise UserError(
-            f"target: mla: the platform '{context.platform.name}' has no MLA; use modalix or mlsoc"
-        )
-    values = {name: context.options.get(name, option.default) for name, option in table.items()}
+    values = {o.name: context.options.get(o.name, o.default) for o in OPTIONS}
     options = MlaOptions(values, str(context.platform.accelerators["mla"]["generation"]))
     facts = {**values, "generation": options.generation}
     for violation in find_violations(mla_rules().options, facts):
