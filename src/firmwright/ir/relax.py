@@ -249,6 +249,20 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     return []
 
 
+def replace_variables(value: relax.Expr, replace: Callable[[relax.Var], relax.Expr]) -> relax.Expr:
+    """Return a value that reads replaced variables, also inside tuples. A call has no type yet."""
+    if isinstance(value, relax.Var):
+        return replace(value)
+    if isinstance(value, relax.Tuple):
+        return relax.Tuple([replace_variables(field, replace) for field in value.fields])
+    if isinstance(value, relax.TupleGetItem):
+        return relax.TupleGetItem(replace_variables(value.tuple_value, replace), value.index)
+    if isinstance(value, tvm.ir.Call):
+        arguments = [replace_variables(a, replace) for a in value.args]
+        return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
+    return value
+
+
 def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
     """Return the TIR functions that the operators of a function call, in order."""
     values = (b.value for b in list_bindings(function))

@@ -26,6 +26,7 @@ from firmwright.ir.relax import (
     operator_name,
     read_variables,
     replace_main,
+    replace_variables,
     state_type,
     static_shape,
 )
@@ -143,18 +144,13 @@ class ChannelsLast:
 
     def read_first(self, value: relax.Expr) -> relax.Expr:
         """Return a value whose variables have the layout of the model."""
-        if isinstance(value, relax.Var):
-            if value not in self.first and value in self.last:
-                self.first[value] = self.builder.emit(self.move_first(value))
-            return self.first.get(value, value)
-        if isinstance(value, relax.Tuple):
-            return relax.Tuple([self.read_first(field) for field in value.fields])
-        if isinstance(value, relax.TupleGetItem):
-            return relax.TupleGetItem(self.read_first(value.tuple_value), value.index)
-        if isinstance(value, tvm.ir.Call):
-            arguments = [self.read_first(a) for a in value.args]
-            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
-        return value
+
+        def read(variable: relax.Var) -> relax.Expr:
+            if variable not in self.first and variable in self.last:
+                self.first[variable] = self.builder.emit(self.move_first(variable))
+            return self.first.get(variable, variable)
+
+        return replace_variables(value, read)
 
     def move_last(self, value: relax.Expr) -> relax.Expr:
         """Move the channels of a tensor (N, C, H, W) or (N, C, W) to the last axis."""

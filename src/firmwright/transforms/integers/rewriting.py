@@ -25,6 +25,7 @@ from firmwright.ir.relax import (
     read_all_variables,
     read_variables,
     replace_main,
+    replace_variables,
     static_shape,
 )
 from firmwright.transforms.integers.elementwise_functions import (
@@ -140,16 +141,7 @@ class IntegerNetwork:
 
     def read(self, value: relax.Expr) -> relax.Expr:
         """Return a value that reads the new variables, without a change of types."""
-        if isinstance(value, relax.Var):
-            return self.plain.get(value, value)
-        if isinstance(value, relax.Tuple):
-            return relax.Tuple([self.read(field) for field in value.fields])
-        if isinstance(value, relax.TupleGetItem):
-            return relax.TupleGetItem(self.read(value.tuple_value), value.index)
-        if isinstance(value, tvm.ir.Call):
-            arguments = [self.read(a) for a in value.args]
-            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
-        return value
+        return replace_variables(value, lambda variable: self.plain.get(variable, variable))
 
     def cast(self, tensor: relax.Expr, dtype: str) -> relax.Expr:
         if dtype_of(tensor) == dtype:
