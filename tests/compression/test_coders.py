@@ -14,9 +14,16 @@ import numpy.typing as npt
 import pytest
 
 from firmwright.compression.choice import LimitError, choose_for_limit, choose_smallest
-from firmwright.compression.coders import CODERS, Encoded, encode, list_encoded, split_digits
+from firmwright.compression.coders import (
+    CODERS,
+    LONGEST,
+    Encoded,
+    encode,
+    find_lengths,
+    list_encoded,
+    split_digits,
+)
 from firmwright.compression.decoding import make_files
-from firmwright.compression.huffman import LONGEST, find_lengths
 
 COUNT = int(os.environ.get("FIRMWRIGHT_CODED_ARRAYS", "60"))
 """The number of random arrays; set the variable to 2000 after a change of coders."""

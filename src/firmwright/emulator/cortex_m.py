@@ -1,6 +1,7 @@
-"""Emulates a Cortex-M core, whose firmware exits by semihosting.
+"""Emulates a Cortex-M core, whose firmware exits by semihosting, and boards with this core.
 
-The numbers of exceptions are unicorn's. The exit is from Arm's Semihosting for AArch32 and AArch64.
+The numbers of exceptions are unicorn's. The operations are from Arm's Semihosting for AArch32 and
+AArch64, and the addresses of MPS2 are from Arm's application note AN386.
 """
 
 from __future__ import annotations
@@ -154,3 +155,69 @@ class CortexM:
         if reason != _APPLICATION_EXIT:
             return Stop(fault=f"semihosting exit for reason {reason:#x}", address=here)
         return Stop(exit_code=code & 0xFF, address=here)
+
+
+_OPEN = 0x01
+_WRITE = 0x05
+_READ = 0x06
+_CONSOLE = 1
+
+
+class CortexMDebugger(CortexM):
+    """Any chip whose console is a debugger, with the memories of the platform and no devices."""
+
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        super().__init__(run, console, stop)
+        self.operations = {_OPEN: lambda: _CONSOLE, _WRITE: self._write, _READ: self._read}
+
+    def _write(self) -> int:
+        """Write to the console, and return 0, the number of bytes that were not written."""
+        _, address, length = self.read_words(3)
+        for byte in self.engine.mem_read(address, length):
+            self.console.write(byte)
+        return 0
+
+    def _read(self) -> int:
+        """Read from the console, and return the number of requested bytes that are not
+        available."""
+        _, address, length = self.read_words(3)
+        data = bytearray()
+        while len(data) < length and self.console.has_input:
+            data.append(self.console.read())
+        self.engine.mem_write(address, bytes(data))
+        return length - len(data)
+
+
+_UART = 0x40004000
+_UART_DATA = 0x00
+_UART_STATE = 0x04
+_UART_CONTROL = 0x08
+_RECEIVE_FULL = 0x2
+_TRANSMIT_ENABLE = 0x1
+_RECEIVE_ENABLE = 0x2
+
+
+class Mps2An386(CortexM):
+    """Arm's MPS2 board with the AN386 image, whose console is a CMSDK UART."""
+
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        super().__init__(run, console, stop)
+        self._uart_control = 0
+        self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
+
+    def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        receiving = bool(self._uart_control & _RECEIVE_ENABLE)
+        if offset == _UART_STATE:
+            ready = self.console.poll() and receiving
+            if self.console.is_exhausted:
+                self.stop(Stop(fault="waiting for console input, but no input is left"))
+            return _RECEIVE_FULL if ready else 0
+        if offset == _UART_DATA and receiving:
+            return self.console.read()
+        return self._uart_control if offset == _UART_CONTROL else 0
+
+    def _write_uart(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        if offset == _UART_DATA and self._uart_control & _TRANSMIT_ENABLE:
+            self.console.write(value)
+        elif offset == _UART_CONTROL:
+            self._uart_control = value

@@ -13,11 +13,10 @@ from unicorn import unicorn_const as uc
 
 from firmwright.emulator.block_counter import BlockCounter, load_library
 from firmwright.emulator.console import Console
-from firmwright.emulator.cortex_m_debugger import CortexMDebugger
+from firmwright.emulator.cortex_m import CortexMDebugger, Mps2An386
 from firmwright.emulator.espressif import Esp32C3, Esp32C6
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
-from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.emulator.typed_unicorn import TRANSLATIONS, UcError
 from firmwright.errors import UserError

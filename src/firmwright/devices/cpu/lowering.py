@@ -40,13 +40,12 @@ from firmwright.lowering.byte_functions import read_byte_function
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.integer_layers import read_layer
-from firmwright.lowering.integer_sums import read_sums
+from firmwright.lowering.integer_sums import read_sums, read_wrapped_sum
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.lowering.softmax_rows import read_softmax
-from firmwright.lowering.wrapped_sums import read_wrapped_sum
 from firmwright.targets import Context
 
 

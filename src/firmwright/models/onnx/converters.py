@@ -14,19 +14,21 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from tvm import relax, topi
+from tvm import relax, te, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError
+from firmwright.ir.library_call import call_operator
 from firmwright.ir.relax import Constant, constant_array, static_shape
 from firmwright.models.onnx.bit_patterns import (
     convert_bit_cast,
     convert_code_to_float,
     convert_float_to_code,
 )
-from firmwright.models.onnx.class_probabilities import convert_pairwise_probabilities
-from firmwright.models.onnx.packed_products import convert_packed_product
-from firmwright.models.onnx.suppression_call import convert_suppression
+from firmwright.models.onnx.written_kernels import (
+    convert_packed_product,
+    convert_pairwise_probabilities,
+)
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -128,6 +130,31 @@ def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax
     if not str(data.ty.dtype).startswith("uint"):
         return relax.op.sign(data)
     return relax.op.minimum(data, relax.const(1, str(data.ty.dtype)))
+
+
+def convert_suppression(
+    builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
+) -> relax.Expr:
+    """Convert NonMaxSuppression with a result of fixed length to a call of its C function.
+
+    The inputs are the boxes (batches, boxes, 4), the scores (batches, classes, boxes), the limit of
+    the overlap, and the minimum score. The results are the rows and the number of used rows.
+    """
+    batches, classes, count = static_shape(inputs[1])
+    most = int(attributes["most"])
+    options = [int(attributes[name]) for name in ("centered", "filtered")]
+    results = [
+        ((batches * classes * most, 3), "int64"),
+        ((1,), "int64"),
+        ((count,), "int32"),  # the heap
+    ]
+
+    def call(*tensors: te.Tensor) -> list[te.Tensor]:
+        sizes = [batches, classes, count, most, *options]
+        return call_operator("non_max_suppression", results, tensors, sizes)
+
+    found = builder.emit_te(call, *inputs, primfunc_name_hint="non_max_suppression")
+    return relax.Tuple([relax.TupleGetItem(found, i) for i in range(2)])
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 from firmwright.errors import UserError
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.models.tflite.checks import RENEW
-from firmwright.models.tflite.data_movement import has_same_qnn_params, shape_of
+from firmwright.models.tflite.data_movement import has_same_qnn_params, read_inputs, shape_of
 from firmwright.models.tflite.svdf import read_zero_point
 
 SEGMENTS: dict[str, Callable[..., Any]] = {
@@ -55,7 +55,7 @@ def convert_segments(converter: Any, op: Any) -> relax.Expr:
 
 def convert_floor_division(converter: Any, op: Any) -> relax.Expr:
     """Convert FLOOR_DIV, because TVM divides floats in float32, but LiteRT divides in double."""
-    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    pair = read_inputs(converter, op)
     (target,) = converter.get_output_tensors(op)
     if converter.get_tensor_type_str(target.tensor.Type()) != "float32":
         return relax.op.floor_divide(*pair)
@@ -66,7 +66,7 @@ def convert_floor_division(converter: Any, op: Any) -> relax.Expr:
 
 def convert_floor_mod(converter: Any, op: Any) -> relax.Expr:
     """Convert FLOOR_MOD, because TVM rounds the quotient of floats, but LiteRT calls fmod."""
-    first, second = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
+    first, second = read_inputs(converter, op)
     (target,) = converter.get_output_tensors(op)
     if converter.get_tensor_type_str(target.tensor.Type()) != "float32":
         return relax.op.floor_mod(first, second)
@@ -103,7 +103,7 @@ def convert_negative(converter: Any, op: Any) -> relax.Expr:
 
 def convert_power(converter: Any, op: Any) -> relax.Expr:
     """Convert POW, because TVM has no power of integers, which LiteRT computes in double."""
-    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    pair = read_inputs(converter, op)
     (target,) = converter.get_output_tensors(op)
     dtype = converter.get_tensor_type_str(target.tensor.Type())
     if "int" not in dtype:
@@ -114,7 +114,7 @@ def convert_power(converter: Any, op: Any) -> relax.Expr:
 
 def convert_stablehlo_product(converter: Any, op: Any) -> relax.Expr:
     """Convert STABLEHLO_MULTIPLY, because TVM multiplies truth values, which C compilers reject."""
-    pair = [converter.get_tensor_expr(t) for t in converter.get_input_tensors(op)]
+    pair = read_inputs(converter, op)
     (target,) = converter.get_output_tensors(op)
     is_truth = converter.get_tensor_type_str(target.tensor.Type()) == "bool"
     return relax.op.logical_and(*pair) if is_truth else relax.op.multiply(*pair)
@@ -151,3 +151,16 @@ def convert_fake_quant(converter: Any, op: Any) -> relax.Expr:
         return te.compute(data.shape, element, "fake_quantized")
 
     return converter.bb.emit_te(compute, data, primfunc_name_hint="fake_quant")
+
+
+def convert_right_shift(converter: Any, op: Any) -> relax.Expr:
+    """Convert RIGHT_SHIFT, because TVM does not limit the count.
+
+    TFLite limits the count to the range from 0 to the number of bits minus 1.
+    """
+    data, count = read_inputs(converter, op)
+    dtype = str(count.ty.dtype)
+    most = np.iinfo(dtype).bits - 1
+    low, high = (relax.const(np.array(limit, dtype)) for limit in (0, most))
+    limited = relax.op.minimum(relax.op.maximum(count, low), high)
+    return relax.op.right_shift(data, limited)

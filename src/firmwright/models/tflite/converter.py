@@ -18,7 +18,7 @@ from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONVERSIONS
 from firmwright.models.tflite.complex_numbers import has_complex
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
-from firmwright.models.tflite.custom_conversion import read_custom_code
+from firmwright.models.tflite.custom_calls import read_custom_code
 from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 

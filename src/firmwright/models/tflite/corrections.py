@@ -20,17 +20,15 @@ from firmwright.models.tflite import (
     activations,
     arithmetic,
     data_movement,
-    diagonals,
     indices,
     lstm,
     plain_values,
     windows,
 )
 from firmwright.models.tflite.activations import quantize_like, read_float
-from firmwright.models.tflite.custom_conversion import convert_custom
+from firmwright.models.tflite.custom_calls import convert_custom
 from firmwright.models.tflite.integer_products import pad_transposed
-from firmwright.models.tflite.reduced_products import convert_reduce_prod
-from firmwright.models.tflite.row_norms import convert_l2_normalization
+from firmwright.models.tflite.reductions import convert_l2_normalization, convert_reduce_prod
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
 Correction = Callable[[Any, Any], relax.Expr]
@@ -311,8 +309,8 @@ CORRECTIONS: dict[str, Correction] = {
     "L2_NORMALIZATION": convert_l2_normalization,
     "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
     "LSTM": lstm.convert_step,
-    "MATRIX_DIAG": diagonals.convert_matrix_diag,
-    "MATRIX_SET_DIAG": diagonals.convert_matrix_set_diag,
+    "MATRIX_DIAG": data_movement.convert_matrix_diag,
+    "MATRIX_SET_DIAG": data_movement.convert_matrix_set_diag,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
     "MIRROR_PAD": data_movement.convert_mirror_pad,
@@ -328,7 +326,7 @@ CORRECTIONS: dict[str, Correction] = {
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
     "REVERSE_SEQUENCE": indices.convert_reverse_sequence,
-    "RIGHT_SHIFT": diagonals.convert_right_shift,
+    "RIGHT_SHIFT": arithmetic.convert_right_shift,
     "SCATTER_ND": indices.convert_scatter_nd,
     "SELECT": plain_values.convert_select,
     "SOFTMAX": activations.convert_softmax,

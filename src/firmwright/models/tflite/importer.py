@@ -33,8 +33,7 @@ from firmwright.models.tflite.checks import (
     to_ints,
 )
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.custom_calls import add_states, list_known_operators
-from firmwright.models.tflite.custom_conversion import read_custom_code
+from firmwright.models.tflite.custom_calls import add_states, list_known_operators, read_custom_code
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference

@@ -12,7 +12,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.checks import RENEW
-from firmwright.models.tflite.data_movement import shape_of
+from firmwright.models.tflite.data_movement import read_inputs, shape_of
 
 
 def convert_gather(converter: Any, op: Any) -> relax.Expr:
@@ -48,7 +48,7 @@ def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
 
     Relax expects the last axis.
     """
-    data, indices = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
+    data, indices = read_inputs(converter, op)
     return relax.op.gather_nd(data, relax.op.astype(indices, "int64"))
 
 
@@ -60,7 +60,7 @@ def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
     TFLite adds several updates of an element. Source:
     tensorflow/lite/kernels/internal/reference/reference_ops.h (ScatterNd).
     """
-    indices, updates, _ = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
+    indices, updates, _ = read_inputs(converter, op)
     (target,) = converter.get_output_tensors(op)
     shape = [int(length) for length in converter.get_tensor_shape(target)]
     zeros = relax.op.zeros(shape, converter.get_tensor_type_str(target.tensor.Type()))
@@ -164,10 +164,7 @@ def convert_hashtable_lookup(converter: Any, op: Any) -> relax.Expr:
 
     A missing key has a row of zeros. Source: tensorflow/lite/kernels/hashtable_lookup.cc.
     """
-    lookup, keys, rows = (
-        converter.bb.normalize(converter.get_tensor_expr(t))
-        for t in converter.get_input_tensors(op)
-    )
+    lookup, keys, rows = read_inputs(converter, op)
     equal = relax.op.equal(relax.op.expand_dims(lookup, 1), relax.op.expand_dims(keys, 0))
     found = converter.bb.emit(relax.op.astype(converter.bb.normalize(equal), "int32"))
     hits = converter.bb.emit(relax.op.max(found, 1))

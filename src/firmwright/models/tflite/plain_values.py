@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.checks import RENEW
-from firmwright.models.tflite.data_movement import shape_of
+from firmwright.models.tflite.data_movement import read_inputs, shape_of
 
 
 def convert_fill(converter: Any, op: Any) -> relax.Expr:
@@ -50,10 +50,7 @@ def convert_zeros_like(converter: Any, op: Any) -> relax.Expr:
 
 def convert_select(converter: Any, op: Any) -> relax.Expr:
     """Convert SELECT, because TVM aligns a vector of conditions with the last axis."""
-    condition, first, other = (
-        converter.bb.normalize(converter.get_tensor_expr(t))
-        for t in converter.get_input_tensors(op)
-    )
+    condition, first, other = read_inputs(converter, op)
     rank, lengths = len(static_shape(first)), static_shape(condition)
     if len(lengths) == 1:
         condition = relax.op.reshape(condition, [*lengths, *[1] * (rank - 1)])

@@ -38,8 +38,7 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT, pack_product_of_bits
-from firmwright.models.onnx.graph.moments import MOMENTS
-from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS, rewrite_batch_norm
+from firmwright.models.onnx.graph.normalizations import MOMENTS, NORMALIZATIONS, rewrite_batch_norm
 from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.ranks import RANKS
