@@ -219,11 +219,12 @@ def test_the_best_element_needs_only_one_of_its_results(used: str, tmp_path: Pat
 @pytest.mark.needs("gcc")
 def test_an_index_that_decides_nothing_leaves_no_variable(tmp_path: Path) -> None:
     data = make_model(
-        node("Gather", ["x", "i"], ["y"], axis=1),
-        shape=(3, 1), result=(3, 2), inputs={"i": (2,)},
+        node("Gather", ["x", "i"], ["t"], axis=1), node("Gather", ["t", "j"], ["y"], axis=2),
+        shape=(3, 1, 1), result=(3, 2, 2), inputs={"i": (2,), "j": (2,)},
     )  # fmt: skip
-    sample = {"x": np.arange(3, dtype="float32").reshape(3, 1), "i": np.array([0, -1])}
-    assert_exact(data, tmp_path, [sample])
+    indices = {"i": np.array([0, -1]), "j": np.array([-1, 0])}
+    x = np.arange(3, dtype="float32").reshape(3, 1, 1)
+    assert_exact(data, tmp_path, [{"x": x, **indices}])
 
 
 @pytest.mark.needs("gcc")

@@ -55,6 +55,7 @@ PREPARING_PASSES = (
 LOWERING_PASSES = (
     schedulable.LoopPartition(),
     lowered.VectorizeLoop(False),
+    drop_unread,  # before arrays share memory
     lowered.StorageRewrite(),
     lowered.UnrollLoop(),
     schedulable.StmtSimplify(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,9 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
         if path:
-            if path in last:
+            if node.target is operator.getitem:  # TVM returns the item instead of the tuple
+                labels.pop(node.args[0].name, None)
+            if last.get(path) in labels:
                 labels[last[path]] = last[path]
             last[path] = node.name
         labels[node.name] = path or node.name
