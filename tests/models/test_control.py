@@ -39,8 +39,9 @@ def compare(model: onnx.ModelProto, samples: list[dict[str, Any]], folder: Path)
 def make_if(operator: str = "Mul") -> onnx.ModelProto:
     """Return a model that selects a branch by an input; both branches use one name for tensors."""
     attributes: dict[str, Any] = {"axis": 0} if operator == "Concat" else {}
+    operands = ["x"] if operator == "IsNaN" else ["x", "x"]
     sides = {
-        "then_branch": body([node(operator, ["x", "x"], ["r"], **attributes)], [], ["r"]),
+        "then_branch": body([node(operator, operands, ["r"], **attributes)], [], ["r"]),
         "else_branch": body([node("Neg", ["x"], ["r"])], [], ["r"]),
     }
     inputs = [value("x", [2, 3]), value("yes", [], BOOL)]
@@ -105,6 +106,7 @@ def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
     [
         (make_loop("n"), r"Loop \(node 'sum'\): 'n' is known only at run time; firmware needs a "),
         (make_if("Concat"), r"If \(node 'choice'\): the shape of 'y' is known only at run time"),
+        (make_if("IsNaN"), "its branches return 'y' as bool and as float32; export both with one"),
         (
             graph([node("SequenceConstruct", ["x"], ["s"])], [value("x", [2])],
                   [onnx.helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)]),

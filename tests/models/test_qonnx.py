@@ -19,7 +19,15 @@ from tests.networks.onnx_models import graph, node, value
 
 Array = np.ndarray[Any, Any]
 DOMAIN = "qonnx.custom_op.general"
-ROUNDINGS: dict[str, Any] = {"ROUND": np.round, "FLOOR": np.floor, "CEIL": np.ceil}
+ROUNDINGS: dict[str, Any] = {
+    "ROUND": np.round,
+    "FLOOR": np.floor,
+    "CEIL": np.ceil,
+    "UP": lambda x: np.sign(x) * np.ceil(np.abs(x)),
+    "DOWN": np.trunc,
+    "HALF_UP": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
+    "HALF_DOWN": lambda x: np.sign(x) * np.ceil(np.abs(x) - 0.5),
+}
 
 
 def normal(*shape: int) -> Array:
@@ -85,6 +93,10 @@ CHANNELS = np.array([0.1, 0.25, 0.4]).reshape(3, 1, 1)
         (0.125, 3, 4, 0, 0, "ROUND", False),
         (0.1, 0, 6, 1, 0, "FLOOR", False),
         (0.1, 0, 5, 1, 0, "CEIL", False),
+        (0.125, 0, 4, 1, 1, "UP", False),
+        (0.125, 0, 3, 0, 0, "DOWN", False),
+        (0.125, 2, 4, 1, 0, "HALF_UP", False),
+        (0.125, 0, 8, 1, 0, "HALF_DOWN", False),
         (0.0001, 0, 20, 1, 0, "ROUND", False),
     ],
 )
@@ -152,9 +164,9 @@ def test_a_parameter_is_a_constant() -> None:
 
 
 def test_a_rounding_is_known() -> None:
-    data = make_quantizer("Quant", normal(2), [1, 0, 8], rounding_mode="UP")
+    data = make_quantizer("Quant", normal(2), [1, 0, 8], rounding_mode="ODD")
     with pytest.raises(
-        UserError, match="its rounding_mode is UP; export it with one of ROUND, HALF"
+        UserError, match="its rounding_mode is ODD; export it with one of ROUND, HALF"
     ):
         import_model(data, "m.onnx", {})
 

@@ -115,17 +115,31 @@ TVM_TERMS = (
 """Patterns of TVM's messages, and replacements in plain terms."""
 
 
+INTERNAL = re.compile(
+    r"<class|'\w*' object|object is not|object of type|NoneType|\btvm\b|\btir\b|\brelax\b"
+    r"|Check failed|InternalError|metadata\[|\b[RT]\.\w|\blv\d|\bunpack|positional argument"
+    r"|keyword argument|\bout of range$|argument must be|\bindices must be|\binvalid literal"
+)
+"""Matches texts of errors in the code of a library, which say nothing about the model."""
+
+
 def describe_failure(error: Exception) -> str:
     """Return the first line of a converter's error. Errors of other libraries also get a remedy."""
     if isinstance(error, UserError):
         return first_line(error)
-    remedy = "replace the operator, or end the model before the operator"
+    return f"{plain_failure(error)}; replace the operator, or end the model before the operator"
+
+
+def plain_failure(error: Exception) -> str:
+    """Return the first line of a converter's error, without terms of TVM and of Python."""
     text = first_line(error).rstrip(".")
+    if isinstance(error, KeyError):  # the text of a KeyError is only the key
+        return f"the value {text} is unknown"
     for internal, plain in TVM_TERMS:
         text = internal.sub(plain, text)
-    if isinstance(error, KeyError):  # the text of a KeyError is only the key
-        text = f"the value {text} is unknown"
-    return f"{text}; {remedy}"
+    if not str(error).strip() or INTERNAL.search(text):
+        return "this form of the operator cannot be compiled"
+    return text
 
 
 def variable_name(source: str) -> str:

@@ -24,6 +24,10 @@ Array = npt.NDArray[Any]
 DOMAINS = ("onnx.brevitas", "qonnx.custom_op.general", "finn.custom_op.general")
 OPERATORS = ("BipolarQuant", "IntQuant", "Quant", "Trunc")
 ROUNDINGS = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
+MAGNITUDES = {"UP": ("Ceil", 0.0), "DOWN": ("Floor", 0.0), "HALF_UP": ("Floor", 0.5),
+              "HALF_DOWN": ("Ceil", -0.5)}  # fmt: skip
+"""The roundings of magnitudes: an operator, and the number that is added before."""
+
 LARGEST_WIDTH = 32
 INTEGER_OPSET = 13
 """The first opset with quantization per axis."""
@@ -69,8 +73,12 @@ class Quantizer(Body):
 
     def round(self, value: str, default: str) -> str:
         mode = str(get_attribute(self.node, "rounding_mode", default)).upper()
+        if mode in MAGNITUDES:
+            operator, moved = MAGNITUDES[mode]
+            size = self.add(operator, self.add("Add", self.add("Abs", value), self.constant(moved)))
+            return self.add("Mul", size, self.add("Sign", value))
         if mode not in ROUNDINGS:
-            known = ", ".join(ROUNDINGS)
+            known = ", ".join((*ROUNDINGS, *MAGNITUDES))
             refuse(self.node, f"its rounding_mode is {mode}; export it with one of {known}")
         return self.add(ROUNDINGS[mode], value)
 

@@ -15,9 +15,9 @@ import torch
 from tvm import relax, topi
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from firmwright.errors import first_line
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.importing import plain_failure
 from firmwright.models.pytorch.complex_numbers import COMPLEX, uses_complex
 from firmwright.models.pytorch.cumulative import CUMULATIVE
 from firmwright.models.pytorch.indexing import INDEXING
@@ -388,6 +388,6 @@ def locate_failures(convert: Converter) -> Converter:
         try:
             return convert(node)
         except Exception as error:
-            raise ValueError(f"{describe(node)}: {first_line(error)}") from error
+            raise ValueError(f"{describe(node)}: {plain_failure(error)}") from error
 
     return converted

@@ -228,7 +228,7 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
     """Append a selection that depends on the condition.
 
-    Raises UserError if the shapes of the results differ.
+    Raises UserError if the shapes or types of the results differ.
     """
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
@@ -238,6 +238,13 @@ def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str)
             f"the shape of '{output}' is known only at run time; its branches have {shapes[0]} and "
             f"{shapes[1]}; export both with one shape, or make the condition a constant. A recipe "
             "fixes an input with `inputs: {NAME: {value: …}}`",
+        )
+    kinds = [[str(walk.dtype(t)) for t in tensors or []] for tensors in ends]
+    if kinds[0] != kinds[1]:
+        refuse(
+            body.node,
+            f"its branches return '{output}' as {', '.join(kinds[0])} and as "
+            f"{', '.join(kinds[1])}; export both with one type",
         )
     chosen = [
         body.add("Where", body.node.input[0], *pair)
