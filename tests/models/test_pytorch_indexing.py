@@ -49,6 +49,8 @@ def scatter(x: Any) -> Any:
         x.scatter_reduce(2, places, x, kind, include_self=own)
         for kind, own in product(("sum", "prod", "amax", "amin", "mean"), (True, False))
     ]
+    pooled = [x.index_reduce(1, ROWS[::2], x[:, :2], kind) for kind in ("prod", "amax")]
+    forms += [*pooled, x.diagonal_scatter(x[0, 0, :, 0].expand(1, 4, 5), 1, 2, 3)]
     return (x.scatter(2, places, x), x.scatter(-2, places, 3.0), x.scatter_add(2, places, x),
             x.gather(2, places), *forms)  # fmt: skip
 

@@ -320,6 +320,21 @@ def choose_storage(low: int, high: int) -> torch.dtype:
     return next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
 
 
+def scatter_to_diagonal(
+    x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    places = torch.arange(x.numel()).reshape(x.shape).diagonal(offset, dim1, dim2)
+    return x.reshape(-1).index_put([places.reshape(-1)], source.reshape(-1)).reshape(x.shape)
+
+
+def reduce_by_index(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    lengths = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    places = index.long().reshape(lengths).expand(source.shape)
+    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.var_mean.correction: mean_and_variance,
     ATEN.hypot.default: compute_hypotenuse,
@@ -347,6 +362,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.bucketize.Tensor: find_bucket,
     ATEN._cdist_forward.default: measure_distances,
     ATEN.masked_scatter.default: scatter_to_mask,
+    ATEN.diagonal_scatter.default: scatter_to_diagonal,
+    ATEN.index_reduce.default: reduce_by_index,
     ATEN._embedding_bag.default: combine_bags,
     ATEN._embedding_bag_forward_only.default: combine_bags,
     ATEN.fake_quantize_per_tensor_affine.default: fake_quantize,
