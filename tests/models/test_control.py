@@ -108,6 +108,11 @@ def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
         (make_if("Concat"), r"If \(node 'choice'\): the shape of 'y' is known only at run time"),
         (make_if("IsNaN"), "its branches return 'y' as bool and as float32; export both with one"),
         (
+            graph([node("Pad", ["x", "n"], ["y"])], [value("x", [2]), value("n", [2], INT64)],
+                  [value("y", ["length"])]),
+            r"Pad \(node 'y'\): its input 'pads' is known only at run time, but firmware needs",
+        ),
+        (
             graph([node("SequenceConstruct", ["x"], ["s"])], [value("x", [2])],
                   [onnx.helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)]),
             "output 's' is a sequence, not a tensor: end the model with SequenceAt",

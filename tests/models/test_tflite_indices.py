@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,3 +60,26 @@ def test_batch_axes_of_gather(
     data = random.integers(-128, 128, (2, 5, 4)).astype("int8")
     places = random.integers(0, (5 if axis == 1 else 4), shape).astype("int32")
     assert_exact(builder.build(), tmp_path, [{"t0": data, "t1": places}])
+
+
+@pytest.mark.parametrize(
+    ("starts", "places", "sizes", "result"),
+    [
+        ([[[0, 0], [1, 0]], [[2, 1], [9, -4]]], ([2, 3], [0], [1, 0], 2), [1, 2, 2], (2, 2, 2, 2)),
+        ([[1, 2, 0], [0, 3, 1]], ([1, 2], [2], [0, 1], 0), [2, 2, 1], (3, 2, 2)),
+        ([[1], [7]], ([0, 2], [1], [1], 1), [3, 1, 2], (3, 2, 2)),
+    ],
+)
+def test_a_stablehlo_gather_reads_slices(
+    starts: list[Any], places: Any, sizes: list[int], result: tuple[int, ...], tmp_path: Path
+) -> None:
+    """A slice that is partly outside of the data is moved."""
+    builder = ModelBuilder()
+    given = [builder.input((3, 4, 2), "int8", None), builder.constant(np.array(starts, "int32"))]
+    output = builder.output(result, "int8", None)
+    offsets, collapsed, mapped, along = places
+    builder.operator("STABLEHLO_GATHER", given, [output], "StablehloGatherOptions", 1,
+                     offsetDims=offsets, collapsedSliceDims=collapsed, startIndexMap=mapped,
+                     indexVectorDim=along, sliceSizes=sizes, indicesAreSorted=False)  # fmt: skip
+    data = np.arange(24, dtype="int8").reshape(3, 4, 2)
+    assert_exact(builder.build(), tmp_path, [{"t0": data}])

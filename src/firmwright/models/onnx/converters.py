@@ -240,6 +240,33 @@ def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int)
     return inputs, max(opset, fitting) if opset >= first else opset
 
 
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "Expand": ("shape",),
+    "Pad": ("pads",),
+    "Reshape": ("shape",),
+    "Resize": ("roi", "scales", "sizes"),
+    "Slice": ("starts", "ends", "axes", "steps"),
+    "Split": ("split",),
+    "Squeeze": ("axes",),
+    "Tile": ("repeats",),
+    "TopK": ("k",),
+    "Unsqueeze": ("axes",),
+}
+"""The inputs after the data that determine the shape of the result."""
+
+
+def find_open_parameter(operator: str, inputs: Sequence[relax.Expr | None]) -> str:
+    """Return the reason why a node whose shape depends on an input cannot be compiled, or ''."""
+    for name, given in zip(PARAMETERS.get(operator, ()), inputs[1:], strict=False):
+        if isinstance(given, relax.Var):
+            return (
+                f"its input '{name}' is known only at run time, but firmware needs fixed shapes: "
+                "make it a constant. A recipe fixes an input of the model with "
+                "`inputs: {NAME: {value: …}}`"
+            )
+    return ""
+
+
 def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:

@@ -46,6 +46,7 @@ from firmwright.models.onnx.converters import (
     check_results,
     convert_dropout,
     find_form,
+    find_open_parameter,
     refuse_node,
 )
 from firmwright.models.onnx.domains import DIALECTS, get_opset, name_domains, opset_problems
@@ -85,8 +86,9 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
                 result = super()._convert_operator(op_name, inputs, attrs, opset)
             check_results(result, inputs, attrs)
         except Exception as error:
+            reason = find_open_parameter(op_name, inputs) or describe_failure(error)
             raise UserError(
-                f"cannot import operator {op_name} (node '{node_name}'): {describe_failure(error)}"
+                f"cannot import operator {op_name} (node '{node_name}'): {reason}"
             ) from error
         if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
             return result

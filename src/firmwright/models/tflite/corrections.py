@@ -300,6 +300,7 @@ CORRECTIONS: dict[str, Correction] = {
     "FULLY_CONNECTED": convert_fully_connected,
     "GATHER": indices.convert_gather,
     "GATHER_ND": indices.convert_gather_nd,
+    "STABLEHLO_GATHER": indices.convert_stablehlo_gather,
     "FAKE_QUANT": arithmetic.convert_fake_quant,
     "FILL": plain_values.convert_fill,
     "FLOOR_DIV": arithmetic.convert_floor_division,

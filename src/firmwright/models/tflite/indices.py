@@ -52,6 +52,42 @@ def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
     return relax.op.gather_nd(data, relax.op.astype(indices, "int64"))
 
 
+def convert_stablehlo_gather(converter: Any, op: Any) -> relax.Expr:
+    """Convert STABLEHLO_GATHER in all forms, because TVM supports one start index per slice.
+
+    A start is moved so that its slice is within the data. Source:
+    tensorflow/lite/kernels/stablehlo_gather.cc.
+    """
+    options = converter._get_stablehlo_options(op, tflite.StablehloGatherOptions)
+    offsets = [options.OffsetDims(i) for i in range(options.OffsetDimsLength())]
+    collapsed = {options.CollapsedSliceDims(i) for i in range(options.CollapsedSliceDimsLength())}
+    mapped = [options.StartIndexMap(i) for i in range(options.StartIndexMapLength())]
+    sizes = [options.SliceSizes(i) for i in range(options.SliceSizesLength())]
+    (target,) = converter.get_output_tensors(op)
+    shape = [int(length) for length in converter.get_tensor_shape(target)]
+    along = options.IndexVectorDim()
+    tensors = converter.get_input_tensors(op)
+    data, starts = (converter.bb.emit(converter.get_tensor_expr(t)) for t in tensors)
+    kept = [axis for axis in range(len(sizes)) if axis not in collapsed]
+
+    def gather(data: te.Tensor, starts: te.Tensor) -> te.Tensor:
+        def read(*at: Any) -> Any:
+            batch = [at[axis] for axis in range(len(shape)) if axis not in offsets]
+            position: dict[int, Any] = dict.fromkeys(range(len(sizes)), 0)
+            for number, axis in enumerate(mapped):
+                vector = [number] if along < len(starts.shape) else []
+                start = starts[(*batch[:along], *vector, *batch[along:])]
+                last = tirx.const(int(data.shape[axis]) - sizes[axis], start.dtype)
+                position[axis] = tirx.max(tirx.min(start, last), tirx.const(0, start.dtype))
+            for axis, offset in zip(kept, offsets, strict=True):
+                position[axis] = position[axis] + at[offset]
+            return data[tuple(position.values())]
+
+        return te.compute(shape, read, "gathered")
+
+    return converter.bb.emit_te(gather, data, starts, primfunc_name_hint="stablehlo_gather")
+
+
 def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
     """Convert SCATTER_ND, because TVM misreads index vectors and keeps only one update.
 
