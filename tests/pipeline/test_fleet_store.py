@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from doit import doit_cmd
 
 from firmwright.fleet.fleet_run import take_turns
-from firmwright.pipeline import stage_cache
+from firmwright.pipeline import stage_cache, warm
 from firmwright.pipeline.result_origins import OTHER_JOB
+from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
 
 def test_jobs_of_a_fleet_share_the_results_of_all_platforms(
@@ -51,3 +53,28 @@ def test_a_later_job_restores_the_result_of_an_earlier_job(
 def test_jobs_of_different_recipes_take_turns() -> None:
     orders: list[Any] = [SimpleNamespace(files=[n[0]], name=n) for n in ("a1", "a2", "b1")]
     assert [order.name for order in take_turns(orders)] == ["a1", "b1", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "loads"),
+    [
+        ("model: m.onnx\nplatform: host\n", True),
+        ("model: m.onnx\nplatform: hots\n", False),
+        ("model: m.onnx\nplatform: host\nrun: {inputs: samples.py:make}\n", False),
+    ],
+)
+def test_a_fleet_loads_one_recipe_without_custom_code_before_its_jobs(
+    text: str, loads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").touch()
+    (tmp_path / "samples.py").write_text("raise AssertionError")
+    (tmp_path / "r.yaml").write_text(text)
+    imported: list[str] = []
+    monkeypatch.setattr(
+        warm, "import_stages", lambda stages: imported.extend(each.name for each in stages)
+    )
+    warm.rehearse(["recipe=r.yaml", "outdir=out"], PIPELINE, NETWORKS_PIPELINE)
+    assert "model" in imported
+    assert ("calibration" in imported) != loads

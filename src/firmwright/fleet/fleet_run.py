@@ -152,15 +152,14 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
         # Imported late, because an up-to-date fleet needs no stage.
         from firmwright.pipeline import warm
         from firmwright.pipeline.stage_cache import share_results
-        from firmwright.pipeline.task import import_stages
-        from firmwright.tasks.pipeline import PIPELINE
+        from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
-        import_stages(PIPELINE)
+        turns = take_turns(orders)
+        warm.rehearse(turns[0].arguments, PIPELINE, NETWORKS_PIPELINE)
         warm.read_fixed_files()
         memory = Memory(warm.report_learned, warm.learn_report)
         with TemporaryDirectory(prefix="firmwright-results-") as results:
             share_results(Path(results))
-            turns = take_turns(orders)
             yield from run_here(turns, read_end, fleet.workers, watch, stop, memory)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -15,14 +15,18 @@ from pkgutil import resolve_name
 import msgspec
 
 from firmwright.bundle.components import read_license
+from firmwright.errors import UserError
 from firmwright.folders import PREFIXES
+from firmwright.recipe.custom_code import find_custom_code
 from firmwright.toolchain.compilers import ANSWERS, Question
 
 from . import artifacts
 from .artifact import Artifact
 from .code_digest import CODE_FOLDERS, code_digest
-from .command_line import make_catalog
-from .task import find_deciding_packages
+from .command_line import load_jobs, make_catalog, set_variables
+from .recipe_arguments import find_recipes
+from .stage import Stage
+from .task import find_deciding_packages, import_stages, make_tasks
 
 STATEFUL = "firmwright.tasks.dodo"
 """The module of the task file, which reads the command line during its import."""
@@ -70,6 +74,26 @@ def read_fixed_files() -> None:
         with suppress(PackageNotFoundError):
             read_license(package)
     learn_records()
+
+
+def rehearse(
+    arguments: Sequence[str], pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]
+) -> None:
+    """Load a recipe and describe its stages without running them, and import their modules.
+
+    Forks then inherit the caches. All modules are imported if the recipe has an error, which its
+    build reports, or if it has custom code, which other recipes must not see.
+    """
+    set_variables(arguments)
+    with suppress(UserError):
+        (layers,) = find_recipes()
+        if not find_custom_code(layers):
+            jobs = load_jobs(pipeline, of_networks)
+            list(make_tasks(jobs))
+            for job in jobs:
+                import_stages(each for each in job.stages.values() if job.has_stage(each.name))
+            return
+    import_stages(pipeline)
 
 
 def learn_records() -> None:
