@@ -4,7 +4,7 @@
 
 The jobs are six built-in recipes for the processor alone on six platforms. The cold runs have no
 shared cache, or an empty shared cache for each command. The warm run has a new build folder and
-this cache. The last runs have nothing to do. The digests of all bundles must be equal. The
+this cache. The digests of all bundles must be equal. The
 processor's time is more reliable than the elapsed time if other programs run.
 """
 
@@ -27,10 +27,10 @@ PLATFORMS = "rv32-bare,host,cortex-m4-bare,cortex-m7-bare,cortex-m33-bare,cortex
 COMMANDS = ("build", "fleet")
 RUNS = {
     "cold": ("cold", False),
-    "cold, stores results in a shared cache": ("filled", True),
-    "warm: new folder, results in the cache": ("warm", True),
     "nothing to do": ("cold", False),
     "nothing to do, again": ("cold", False),
+    "cold, stores results in a shared cache": ("filled", True),
+    "warm: new folder, results in the cache": ("warm", True),
 }
 """The suffix of the build folders, and whether the run has a shared cache."""
 
