@@ -202,7 +202,15 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
         lifts = {v: v.changes or find_remedy(v, region, device, network) for v in broken}
         blocked += [violation for violation, lift in lifts.items() if not lift]
         if broken and all(lifts.values()):
-            advice = lift_broken(list(lifts.values()), region, device, network)
+            remedies = [lift for lift in lifts.values() if isinstance(lift, Remedy)]
+            known = [c for lift in lifts.values() if isinstance(lift, tuple) for c in lift]
+            changes: Sequence[Change] | RuleViolation = known
+            if all(remedy.work == "same" for remedy in remedies):
+                changes = device.complete_changes(region, network.module, known)
+            if isinstance(changes, RuleViolation):
+                blocked.append(replace(changes, device=device.name))
+                continue
+            advice = lift_broken(changes, remedies, region, device, network)
             if advice.saves is not None and advice.saves <= 0:
                 costly += broken
                 continue
@@ -214,15 +222,15 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
         yield network.make_remark(describe_cost(costly[0]), region)
 
 
-Lift = tuple[Change, ...] | Remedy | None
-"""The changes that fulfill one rule; None or empty if they are unknown."""
-
-
-def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: Network) -> Advice:
+def lift_broken(
+    changes: Sequence[Change],
+    remedies: Sequence[Remedy],
+    region: Region,
+    device: Device,
+    network: Network,
+) -> Advice:
     """Return the advice after which a region fulfills all rules of a device."""
-    changes = [change for lift in lifts if isinstance(lift, tuple) for change in lift]
-    remedies = [lift for lift in lifts if isinstance(lift, Remedy)]
-    changed = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
+    changed = "; ".join(dict.fromkeys([*(r.change for r in remedies), *map(str, changes)]))
     works = {remedy.work for remedy in remedies}
     now = network.costs[region.name]
     if "none" in works:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Change, Region, Suggestion
+    from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
     from firmwright.lowering.strategies import Strategy
     from firmwright.targets.device_options import OptionValues
     from firmwright.targets.memory_layout import Layout
@@ -186,6 +186,21 @@ class Target(Protocol):
         """
         return None
 
+    def complete_changes(
+        self,
+        _region: Region,
+        _module: tvm.IRModule,
+        _context: Context,
+        changes: Sequence[Change],
+        /,
+    ) -> Sequence[Change] | RuleViolation:
+        """Return all changes after which this device accepts a region of another device.
+
+        ``changes`` fulfill the rules that the region breaks. After them, further rules may apply.
+        The result is the rule that no known change fulfills if the device still rejects the region.
+        """
+        return changes
+
     def suggest(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[Suggestion]:
@@ -226,6 +241,11 @@ class Device:
         self, region: Region, module: tvm.IRModule, changes: Sequence[Change] = ()
     ) -> int | None:
         return self.target.estimate_cycles(region, module, self.context, changes)
+
+    def complete_changes(
+        self, region: Region, module: tvm.IRModule, changes: Sequence[Change]
+    ) -> Sequence[Change] | RuleViolation:
+        return self.target.complete_changes(region, module, self.context, changes)
 
     def suggest(self, region: Region, module: tvm.IRModule) -> Sequence[Suggestion]:
         return self.target.suggest(region, module, self.context)

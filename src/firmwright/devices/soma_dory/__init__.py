@@ -11,7 +11,7 @@ from firmwright.targets import Context, Target
 if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
     from firmwright.ir.nodes import IRModule
-    from firmwright.ir.regions import Change, Region, Suggestion
+    from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
     from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
 
@@ -81,6 +81,21 @@ class SomaDoryTarget(Target):
             return None
         numbers = context.platform.accelerators[self.name]
         return estimate_function(module[region.name], numbers, changes)
+
+    def complete_changes(
+        self,
+        region: Region,
+        module: IRModule,
+        context: Context,
+        changes: Sequence[Change],
+        /,
+    ) -> Sequence[Change] | RuleViolation:
+        from firmwright.devices.soma_dory.advice import complete_changes
+
+        if region.anchor == ANALOG:
+            return changes
+        numbers = context.platform.accelerators[self.name]
+        return complete_changes(module[region.name], numbers, changes)
 
     def suggest(
         self, region: Region, module: IRModule, context: Context, /

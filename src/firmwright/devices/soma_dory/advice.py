@@ -21,11 +21,15 @@ from firmwright.devices.soma_dory.tiles import Tile
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.nodes import Call, Function
 from firmwright.ir.operators import short_name
-from firmwright.ir.regions import Change, Suggestion
+from firmwright.ir.regions import Change, RuleViolation, Suggestion
 from firmwright.ir.relax import static_shape
 
 SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 """The names of a layer's padding in the rules, in the order of the padding."""
+GEOMETRY = (*SIDES, "strides", "kernel_height", "kernel_width")
+"""The names of the values of a convolution's geometry in the rules."""
+MAX_CHANGES = 9
+"""The maximum number of rules that changes fulfill one after the other."""
 
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
@@ -44,13 +48,43 @@ def estimate_function(
         return None
     for change in changes:
         layer = apply_change(layer, change)
-    forms = [layer]
-    if layer.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
-        forms += [form.layer for form in generate_forms(layer)]
-    accepted = next((form for form in forms if not check_layer(form, numbers)), None)
+    accepted = find_accepted(layer, numbers)
     if accepted is None:
         return None
     return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers).limit_to_driver())
+
+
+def find_accepted(layer: AcceleratorLayer, numbers: Mapping[str, Any]) -> AcceleratorLayer | None:
+    """Return the first form of a layer that the accelerator accepts, or None."""
+    forms = [layer]
+    if layer.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
+        forms += [form.layer for form in generate_forms(layer)]
+    return next((form for form in forms if not check_layer(form, numbers)), None)
+
+
+def complete_changes(
+    function: Function, numbers: Mapping[str, Any], changes: Sequence[Change]
+) -> Sequence[Change] | RuleViolation:
+    """Return the changes after which the accelerator accepts a function's layer.
+
+    Changes of the geometry are found one after the other, because the kernel limits the padding.
+    Returns the rule that no change fulfills if there is one.
+    """
+    layer = read_any_layer(function)
+    if layer is None:
+        return changes
+    found = {change.fact: change for change in changes if change.fact not in GEOMETRY}
+    for _ in range(MAX_CHANGES):
+        if find_accepted(layer, numbers) is not None:
+            return [*found.values()]
+        violation = check_layer(layer, numbers)[0]
+        if not violation.changes:
+            return violation
+        for change in violation.changes:
+            first = found.get(change.fact, change)
+            found[change.fact] = replace(change, found=first.found)
+            layer = apply_change(layer, change)
+    return violation
 
 
 def read_any_layer(function: Function) -> AcceleratorLayer | None:
@@ -127,14 +161,17 @@ def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
         else:
             width = change.wanted
         weights = np.zeros((*layer.weights.shape[:2], height, width), "int8")
-        rows, columns = height // 2, width // 2
-        return replace(
-            layer,
-            kernel=(height, width),
-            padding=(rows, columns, rows, columns),
-            weights=weights,
-        )
+        keeps_size = layer.padding == pad_half(layer.kernel)
+        padding = pad_half((height, width)) if keeps_size else layer.padding
+        changed = replace(layer, kernel=(height, width), padding=padding, weights=weights)
+        return resize(changed)
     return layer
+
+
+def pad_half(kernel: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the padding by half of the kernel, which keeps the size of an image."""
+    rows, columns = kernel[0] // 2, kernel[1] // 2
+    return rows, columns, rows, columns
 
 
 def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
