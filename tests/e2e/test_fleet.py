@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,14 @@ def start(repository: Repository, *words: str) -> subprocess.Popen[str]:
 
 
 def wait_for_build(fleet: subprocess.Popen[str]) -> psutil.Process:
-    while not (builds := psutil.Process(fleet.pid).children()):
+    """Return the first process of the fleet that builds a job: a copy in a separate session."""
+    while True:
         assert fleet.poll() is None
+        for child in psutil.Process(fleet.pid).children():
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if os.getsid(child.pid) == child.pid and child.cmdline() == fleet.args:
+                    return child
         time.sleep(0.05)
-    return builds[0]
 
 
 def read_results(repository: Repository, outdir: str) -> dict[str, dict[str, Any]]:
