@@ -1,1 +1,1 @@
-"""Declares the stages of the pipeline, one per module."""
+"""Declares the stages of the pipeline."""

@@ -107,23 +107,23 @@ def task_lock() -> Iterator[dict[str, Any]]:
 
 def task_reproduce() -> Iterator[dict[str, Any]]:
     """Yield the tasks that build a recipe twice and compare, such as reproduce:digits-rv32-bare."""
-    from firmwright.rebuild import reproduce
+    from .commands import REPRODUCE
 
-    yield from reproduce.make_tasks(get_jobs())
+    yield from REPRODUCE.make_tasks(get_jobs())
 
 
 def task_tune() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find the fastest C code of each layer, such as tune:digits-rv32-bare."""
-    from firmwright.tune import variant_tasks
+    from .commands import TUNE
 
-    yield from variant_tasks.make_tasks(get_jobs())
+    yield from TUNE.make_tasks(get_jobs())
 
 
 def task_search() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find each layer's weight type, such as search:digits-rv32-bare."""
-    from firmwright.precision import type_tasks
+    from .commands import SEARCH
 
-    yield from type_tasks.make_tasks(get_jobs())
+    yield from SEARCH.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.stage_options import describe_board, get_build, list_sample_files
 
-from . import exports, run, sources
+from . import firmware_stages as network
 
 
 def describe_file(job: Job) -> Any:
@@ -30,10 +30,10 @@ def run_inputs(job: Job) -> list[Path]:
 
 
 def export_inputs(job: Job) -> list[Path]:
-    needs = exports.STAGE.needs
+    needs = network.EXPORTS.needs
     found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
     results = [member.folder(need) / INDEX_FILE for member, need in found]
-    return [*results, *(path for m in job.members for path in exports.STAGE.inputs(m))]
+    return [*results, *(path for m in job.members for path in network.EXPORTS.inputs(m))]
 
 
 SOURCES = Stage(
@@ -41,13 +41,13 @@ SOURCES = Stage(
     sentence="write the C project of all networks",
     run="firmwright.stages.networks:write_sources",
     joins=True,
-    of_members=sources.STAGE,
-    reads=sources.STAGE.reads,
+    of_members=network.SOURCES,
+    reads=network.SOURCES.reads,
     writes=(artifacts.PROJECT,),
     platform=ALL,
     facts={"file": describe_file, "build": get_build},
-    inputs=lambda job: [path for member in job.members for path in sources.inputs(member)],
-    templates=lambda job: [p for member in job.members for p in sources.templates(member)],
+    inputs=lambda job: [p for m in job.members for p in network.list_project_files(m)],
+    templates=lambda job: [p for m in job.members for p in network.list_project_templates(m)],
     tools=lambda job: [job.compiler] if job.has_firmware else [],
     archive=lambda job: artifacts.PROJECT.pack(job, "src/"),
 )
@@ -57,12 +57,12 @@ RUN = Stage(
     run="firmwright.stages.networks:run",
     reads=(artifacts.FIRMWARE,),
     writes=(artifacts.NETWORKS_RUN,),
-    of_members=run.STAGE,
+    of_members=network.RUN,
     platform=ALL,
     facts={"file": describe_file, "board": describe_board},
     inputs=run_inputs,
-    tools=run.list_emulators,
-    condition=run.STAGE.condition,
+    tools=network.list_emulators,
+    condition=network.RUN.condition,
     applies=lambda job: job.is_run,
 )
 EXPORTS = Stage(
@@ -71,14 +71,14 @@ EXPORTS = Stage(
     run="firmwright.stages.exports:run_for_networks",
     reads=(artifacts.PROJECT,),
     writes=(artifacts.EXPORTS,),
-    of_members=exports.STAGE,
+    of_members=network.EXPORTS,
     platform=ALL,
     facts={"file": describe_file, "board": describe_board},
     inputs=export_inputs,
-    templates=exports.templates,
-    condition=exports.STAGE.condition,
-    applies=exports.STAGE.applies,
-    archive=exports.STAGE.archive,
+    templates=network.list_export_templates,
+    condition=network.EXPORTS.condition,
+    applies=network.EXPORTS.applies,
+    archive=network.EXPORTS.archive,
     about=("export",),
 )
 BUNDLE = Stage(

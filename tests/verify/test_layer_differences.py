@@ -12,7 +12,7 @@ import torch
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Operator, Tensor
 from firmwright.models import FORMATS
-from firmwright.project.observed import observe_layers
+from firmwright.stages.first_layer import observe_layers
 from firmwright.verify.layer_differences import compare_layers, find_first_layer
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.firmware import executed, lowered

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -14,9 +12,9 @@ from firmwright.cluster.local import run_here
 from firmwright.cluster.order import Order, ReadOutput, make_order
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import ACCURACY, FIRMWARE_SIZE
-from firmwright.pipeline.command_line import NO_USER_CODE, rebase_paths, refuses_code
 from firmwright.pipeline.job import Job
 from firmwright.recipe.precision import Precision, format_precision
+from firmwright.tune.variant_trials import ClusterObserver, repeat_arguments
 from firmwright.verify.run_records import AccuracyRecord, Rates
 
 TRIAL = "firmwright.tasks.precision_trial"
@@ -38,32 +36,18 @@ class TrialResult:
     loss: float | None = None
 
 
-class Observer:
-    """Ignores all events, because the trials run on this machine."""
-
-    def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
-
-    def start(self, job: str, worker: str) -> None: ...
-
-    def lose(self, job: str) -> None: ...
-
-
 def run_trial(job: Job, found: Precision) -> TrialResult:
     """Build the network with the types of ``found``, and return its flash and its loss."""
     text = format_precision(found)
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     order = make_trial_order(job, name, text)
-    (tried,) = run_here([order], read_trial, 1, Observer(), Stop())
+    (tried,) = run_here([order], read_trial, 1, ClusterObserver(job), Stop())
     return tried
 
 
 def make_trial_order(job: Job, name: str, text: str) -> Order:
     """Return the order of a trial. All trials of a job use one folder, one after another."""
-    arguments = [
-        f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
-    ]
-    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
-    arguments += [f"recipe={job.recipe.layers}", f"outdir={job.outdir}"]
+    arguments = [*repeat_arguments(job), f"outdir={job.outdir}"]
     folder = job.cache / "precision" / job.platform.name
     files = [job.recipe.path, *job.recipe.bases]
     return make_order(name, TRIAL, files, folder, arguments, {}, text)

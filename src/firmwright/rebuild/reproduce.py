@@ -6,11 +6,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from firmwright.child import run_python
 from firmwright.created_folders import INDEX_FILE
@@ -19,11 +17,9 @@ from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
 from firmwright.pipeline.build_inputs import to_absolute, user_files
 from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network_jobs import leave_out_members
 from firmwright.pipeline.recipe_arguments import find_start
 from firmwright.pipeline.recipe_lock import list_distant_bases
 from firmwright.pipeline.run_build import run_build
-from firmwright.pipeline.task import Title, run_action
 
 INSTALLATION = "a wheel instead of the sources"
 EVERYWHERE = (
@@ -34,8 +30,6 @@ EVERYWHERE = (
 
 DIFFOSCOPE = "diffoscope"
 """The program that explains all differences of two archives, for many file formats."""
-
-SENTENCE = "build twice in different environments, and compare the bundles"
 
 
 @dataclass(frozen=True)
@@ -208,25 +202,6 @@ def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[
         command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
         subprocess.run(command, capture_output=True, check=False)
         yield f"all that differs, by {DIFFOSCOPE}: {report}"
-
-
-def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job, such as reproduce:digits-rv32-bare.
-
-    A network of a firmware with several networks has no task, because the firmware itself has a
-    task.
-    """
-    yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
-    for job in leave_out_members(jobs):
-        name = f"reproduce:{job.bundle_name}"
-        yield {
-            "basename": "reproduce",
-            "name": job.bundle_name,
-            "doc": SENTENCE,
-            "title": Title(job, "reproduce"),
-            "actions": [(run_action, [job, name, partial(reproduce, job)])],
-            "verbosity": 2,
-        }
 
 
 FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")

@@ -16,7 +16,8 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import NETWORK_STAGE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.python_operators import load_custom_operators
-from firmwright.project.observed import observe_layers
+from firmwright.planning.plan import make_plan
+from firmwright.project.network import Network
 from firmwright.report.layer_names import shorten_name
 from firmwright.stages.network import read_network
 from firmwright.verify.crossed_steps import find_crossed_step
@@ -30,6 +31,30 @@ from firmwright.verify.layer_differences import (
 )
 
 WRONG = "a layer has wrong results; please report it with the model and the samples"
+
+
+def observe_layers(network: Network) -> Network:
+    """Return the network with every result as an output, between the outputs and the states.
+
+    The additional outputs have the names of the partition's tensors. Each result has separate
+    memory, so an error in the memory plan is not visible.
+    """
+    partition, interface = network.partition, network.interface
+    tensors = {tensor.name: tensor for tensor in partition.tensors}
+    computed = (region for region in partition.regions if not region.view)
+    more = [n for region in computed for n in region.outputs if n not in partition.outputs]
+    count = len(interface.outputs)
+    outputs = (*partition.outputs[:count], *more, *partition.outputs[count:])
+    partition = replace(partition, outputs=outputs)
+    return replace(
+        network,
+        partition=partition,
+        interface=replace(
+            interface, outputs=(*interface.outputs, *(tensors[name] for name in more))
+        ),
+        plan=make_plan(partition, network.kernels),
+        hooks=False,
+    )
 
 
 def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:

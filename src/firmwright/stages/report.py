@@ -19,7 +19,7 @@ from firmwright.report.layer_memories import count_constants
 from firmwright.report.layer_rows import CodeLines, LayerFacts, ReportedLayer, describe_layers
 from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof
 from firmwright.report.timeline import Total
-from firmwright.stages.mapping import estimate_job_layers
+from firmwright.stages.comparison import estimate_job_layers
 from firmwright.toolchain.flash_images import list_symbols
 from firmwright.toolchain.stack_depth import StackDepth
 
@@ -114,16 +114,7 @@ def read_proof(job: Job) -> Proof | None:
     record = artifacts.RUN.find(job)
     if record is None:
         return None
-    return Proof(
-        emulator=record.emulator,
-        reference=record.reference,
-        samples=record.samples,
-        exact_samples=record.exact_samples,
-        mismatches=record.mismatches,
-        differences=record.differences,
-        max_difference=record.max_difference,
-        instructions=record.instructions,
-    )
+    return Proof(**{field.name: getattr(record, field.name) for field in fields(Proof)})
 
 
 def read_total(job: Job) -> Total | None:

@@ -111,6 +111,14 @@ def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialRe
     yield from try_here(job, {name: trials[name] for name in failed})
 
 
+def repeat_arguments(job: Job) -> list[str]:
+    """Return the arguments with which the process of a trial makes this job."""
+    overrides = rebase_paths(job.overrides, Path("_"))
+    arguments = [f"{name}={value}" for name, value in overrides.items()]
+    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
+    return [*arguments, f"recipe={job.recipe.layers}"]
+
+
 def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
@@ -118,18 +126,13 @@ def make_orders(
 
     Each trial builds in a separate folder if ``outdir`` is None.
     """
-    recipe = job.recipe.layers
-    arguments = [
-        f"{name}={value}" for name, value in rebase_paths(job.overrides, Path("_")).items()
-    ]
-    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
-    arguments += [f"recipe={recipe}"]
+    arguments = repeat_arguments(job)
     outdirs = {name: folder / job.platform.name / name for name in trials}
     return [
         make_order(
             name,
             TRIAL,
-            [recipe.path, *job.recipe.bases],
+            [job.recipe.path, *job.recipe.bases],
             outdirs[name],
             [*arguments, f"outdir={outdir or outdirs[name]}"],
             environment,
