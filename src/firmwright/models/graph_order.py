@@ -22,7 +22,7 @@ class GraphNode:
 
 def order_problems(
     known: Iterable[Hashable],
-    steps: Sequence[GraphNode],
+    nodes: Sequence[GraphNode],
     outputs: Sequence[Hashable],
     shown: Mapping[Hashable, str] | None = None,
 ) -> list[str]:
@@ -35,28 +35,28 @@ def order_problems(
     labels = shown or {}
     writers: dict[Hashable, str] = {}
     problems = []
-    for step in steps:
-        for tensor in step.writes:
+    for node in nodes:
+        for tensor in node.writes:
             label = labels.get(tensor, tensor)
             if tensor in given:
-                problems.append(f"{step.label} writes '{label}', which is an input or constant")
+                problems.append(f"{node.label} writes '{label}', which is an input or constant")
             elif tensor in writers:
                 problems.append(
-                    f"'{label}' is written twice: by {writers[tensor]} and by {step.label}"
+                    f"'{label}' is written twice: by {writers[tensor]} and by {node.label}"
                 )
             else:
-                writers[tensor] = step.label
-    for step, tensor in find_early_reads(given, steps):
+                writers[tensor] = node.label
+    for node, tensor in find_early_reads(given, nodes):
         label = labels.get(tensor, tensor)
         if tensor not in writers:
-            problems.append(f"{step.label} reads '{label}', which no operator writes")
-        elif is_in_cycle(steps, step, tensor):
+            problems.append(f"{node.label} reads '{label}', which no operator writes")
+        elif is_in_cycle(nodes, node, tensor):
             problems.append(
-                f"{step.label} reads '{label}', which depends on its result: the graph has a cycle"
+                f"{node.label} reads '{label}', which depends on its result: the graph has a cycle"
             )
         else:
             problems.append(
-                f"{step.label} reads '{label}' before {writers[tensor]} writes it; expected an "
+                f"{node.label} reads '{label}' before {writers[tensor]} writes it; expected an "
                 "order in which each operator follows the operators that it reads from"
             )
     for tensor in outputs:
@@ -66,27 +66,27 @@ def order_problems(
 
 
 def find_early_reads(
-    given: set[Hashable], steps: Sequence[GraphNode]
+    given: set[Hashable], nodes: Sequence[GraphNode]
 ) -> Iterator[tuple[GraphNode, Hashable]]:
-    """Yield each step and each tensor that the step reads before any step writes the tensor."""
+    """Yield each node and each tensor that the node reads before any node writes the tensor."""
     written = set(given)
-    for step in steps:
-        for tensor in dict.fromkeys(step.reads):
+    for node in nodes:
+        for tensor in dict.fromkeys(node.reads):
             if tensor not in written:
-                yield step, tensor
-        written.update(step.writes)
+                yield node, tensor
+        written.update(node.writes)
 
 
-def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
-    makers = {result: step for step in steps for result in step.writes}
+def is_in_cycle(nodes: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
+    makers = {result: node for node in nodes for result in node.writes}
     pending, seen = [tensor], set()
     while pending:
-        step = makers.get(pending.pop())
-        if step is reader:
+        node = makers.get(pending.pop())
+        if node is reader:
             return True
-        if step is not None and id(step) not in seen:
-            seen.add(id(step))
-            pending.extend(step.reads)
+        if node is not None and id(node) not in seen:
+            seen.add(id(node))
+            pending.extend(node.reads)
     return False
 
 

@@ -40,9 +40,9 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
     """
     if limit < 0:
         return
-    step = -(-limit // MOST_CELLS) or 1
-    sizes = [[-(-choice.bytes // step) for choice in each] for each in choices]
-    table = tabulate(choices, sizes, limit // step)
+    unit = -(-limit // MOST_CELLS) or 1
+    sizes = [[-(-choice.bytes // unit) for choice in each] for each in choices]
+    table = tabulate(choices, sizes, limit // unit)
     opened: list[tuple[float, tuple[int, ...], int, float]] = []
 
     def open_state(chosen: tuple[int, ...], left: int, error: float) -> None:
@@ -50,7 +50,7 @@ def list_assignments(choices: Choices, limit: int) -> Iterator[tuple[Choice, ...
         if np.isfinite(bound):
             heapq.heappush(opened, (bound, chosen, left, error))
 
-    open_state((), limit // step, 0.0)
+    open_state((), limit // unit, 0.0)
     while opened:
         _, chosen, left, error = heapq.heappop(opened)
         layer = len(chosen)

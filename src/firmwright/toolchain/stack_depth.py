@@ -224,43 +224,49 @@ class Trace:
 
     def _run(self, at: int, depth: int) -> tuple[int, int]:
         """Run an instruction, and return the next address and the depth at this address, or END."""
-        step = self._section.read(at)
-        if step.move is None or step.kind == "unusual":
+        instruction = self._section.read(at)
+        if instruction.move is None or instruction.kind == "unusual":
             raise self._fail("moves its stack pointer by a number that is not constant", at)
-        if step.kind == "loop_part":
+        if instruction.kind == "loop_part":
             raise self._fail("has a hardware loop of separate instructions", at)
-        if step.kind == "loop" and self._section.find_next(step.next) < (step.target or 0):
+        if instruction.kind == "loop" and self._section.find_next(instruction.next) < (
+            instruction.target or 0
+        ):
             raise self._fail("jumps or moves its stack pointer in a hardware loop", at)
-        for holds in (False, True) if step.block else ():
-            self._pending.append(self._run_block(step, depth, holds))
-        depth -= step.move
+        for holds in (False, True) if instruction.block else ():
+            self._pending.append(self._run_block(instruction, depth, holds))
+        depth -= instruction.move
         self._frame.bytes = max(self._frame.bytes, depth)
         # Clang's far jump on Armv6-M is a call into the same function, which does not return.
-        far = step.kind == "call" and self._program.are_one(self._start, step.target)
-        switch = self._program.name(step.target).startswith(SWITCH) if step.target else False
-        if switch or step.kind == "computed_jump":
+        far = instruction.kind == "call" and self._program.are_one(self._start, instruction.target)
+        switch = (
+            self._program.name(instruction.target).startswith(SWITCH)
+            if instruction.target
+            else False
+        )
+        if switch or instruction.kind == "computed_jump":
             self._table = max(self._table, depth)
             if depth == 0 and not switch and self._program.pointers:
                 self._frame.calls.add((0, None))  # possibly a tail call through a pointer
-        if step.target is not None and (far or step.kind in ("branch", "jump")):
-            self._jump(step.target, depth)
-        elif not switch and step.kind in ("call", "computed_call"):
-            self._frame.calls.add((depth, step.target))
+        if instruction.target is not None and (far or instruction.kind in ("branch", "jump")):
+            self._jump(instruction.target, depth)
+        elif not switch and instruction.kind in ("call", "computed_call"):
+            self._frame.calls.add((depth, instruction.target))
         # A compiler puts data after a call only if the called function does not return.
-        last = step.kind == "call" and self._program.is_data(step.next)
-        ends = far or switch or last or step.block or step.kind in ENDS
-        return END if ends else (step.next, depth)
+        last = instruction.kind == "call" and self._program.is_data(instruction.next)
+        ends = far or switch or last or instruction.block or instruction.kind in ENDS
+        return END if ends else (instruction.next, depth)
 
-    def _run_block(self, step: Instruction, depth: int, holds: bool) -> tuple[int, int]:
+    def _run_block(self, instruction: Instruction, depth: int, holds: bool) -> tuple[int, int]:
         """Return the address after a conditional block and the depth at this address, or END.
 
         ``holds`` states whether the block's condition is true.
         """
-        for address in (address for address, when in step.block if when == holds):
+        for address in (address for address, when in instruction.block if when == holds):
             at, depth = self._run(address, depth)
             if at < 0:
                 return END
-        return step.next, depth
+        return instruction.next, depth
 
     def _jump(self, target: int, depth: int) -> None:
         """Record a jump to code of this function, or a tail call of another function."""

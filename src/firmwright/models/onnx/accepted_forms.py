@@ -101,15 +101,15 @@ def sort_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     reads = [{writers[name] for name in list_reads(node) if name in writers} for node in graph.node]
     if all(max(sources, default=-1) < i for i, sources in enumerate(reads)):
         return
-    order = order_steps(reads)
+    order = order_numbers(reads)
     if len(order) == len(graph.node):
         replace_nodes(graph, [graph.node[i] for i in order])
 
 
-def order_steps(reads: Sequence[set[int]]) -> list[int]:
-    """Return the steps, each after the steps that it reads. Steps of cycles are omitted.
+def order_numbers(reads: Sequence[set[int]]) -> list[int]:
+    """Return the numbers, each after the numbers that it reads. Numbers of cycles are omitted.
 
-    Among the ready steps, the step with the lowest number is first.
+    Among the ready numbers, the lowest number is first.
     """
     sorter = TopologicalSorter(dict(enumerate(reads)))
     with suppress(CycleError):
@@ -117,8 +117,8 @@ def order_steps(reads: Sequence[set[int]]) -> list[int]:
     order: list[int] = []
     ready: list[int] = []
     while sorter.is_active():
-        for step in sorter.get_ready():
-            heappush(ready, step)
+        for number in sorter.get_ready():
+            heappush(ready, number)
         order.append(heappop(ready))
         sorter.done(order[-1])
     return order

@@ -61,10 +61,10 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
         yield from reference_problems(node)
     known = ["", *(v.name for v in graph.input), *(t.name for t in graph.initializer)]
     known += [t.values.name for t in graph.sparse_initializer]
-    steps = [
+    nodes = [
         GraphNode(describe(n), tuple(n.input), tuple(o for o in n.output if o)) for n in graph.node
     ]
-    yield from order_problems(known, steps, [v.name for v in graph.output])
+    yield from order_problems(known, nodes, [v.name for v in graph.output])
 
 
 def data_problems(model: onnx.ModelProto) -> Iterator[str]:

@@ -267,12 +267,12 @@ QUANTIZATION_RULES: TensorRules = (
 def graph_problems(model: Any) -> Iterator[str]:
     graph = model.Subgraphs(0)
     kinds = operator_kinds(model)
-    steps = list_nodes(graph, kinds)
+    nodes = list_nodes(graph, kinds)
     labels: dict[Hashable, str] = {
         i: decode_text(graph.Tensors(i).Name()) for i in range(graph.TensorsLength())
     }
     known = {-1, *to_ints(graph.InputsAsNumpy()), *find_known_tensors(model, graph)}
-    yield from order_problems(known, steps, to_ints(graph.OutputsAsNumpy()), labels)
+    yield from order_problems(known, nodes, to_ints(graph.OutputsAsNumpy()), labels)
     yield from operator_problems(graph, kinds, labels)
     yield from tensor_problems(model, FORMAT_RULES)
 
@@ -280,18 +280,18 @@ def graph_problems(model: Any) -> Iterator[str]:
 def tensor_problems(model: Any, rules: TensorRules) -> Iterator[str]:
     """Yield the rules that tensors of the first subgraph violate."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
-    steps = list_nodes(graph, kinds)
+    nodes = list_nodes(graph, kinds)
     arithmetic = {
         tensor
-        for position, step in enumerate(steps)
+        for position, node in enumerate(nodes)
         if kinds[graph.Operators(position).OpcodeIndex()] in QUANTIZED_ARITHMETIC
-        for tensor in (*step.reads, *step.writes)
+        for tensor in (*node.reads, *node.writes)
     }
     probabilities = {
         tensor
-        for position, step in enumerate(steps)
+        for position, node in enumerate(nodes)
         if kinds[graph.Operators(position).OpcodeIndex()] == "SOFTMAX"
-        for tensor in step.writes
+        for tensor in node.writes
     }
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
@@ -319,7 +319,7 @@ def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
 
     An empty tensor needs no data if no operator writes the tensor.
     """
-    written = {i for step in list_nodes(graph, operator_kinds(model)) for i in step.writes}
+    written = {i for node in list_nodes(graph, operator_kinds(model)) for i in node.writes}
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
         empty = prod(to_ints(tensor.ShapeAsNumpy())) == 0 and index not in written

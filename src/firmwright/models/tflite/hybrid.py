@@ -67,14 +67,14 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
         stored = converter.get_tensor_value(weights).T.copy()
         result = multiply_rows(converter, data, relax.const(stored), scales, symmetric)
     else:
-        quantized, step = quantize_rows(converter, data, symmetric)
+        quantized, row_scales = quantize_rows(converter, data, symmetric)
         sums = add_products(converter, kind, quantized, (source, weights, target), options)
         counts = relax.op.astype(converter.bb.normalize(sums), "float32")
-        factors, step = relax.const(scales), reshape(converter, step, [count, 1, 1, 1])
+        factors, row_scales = relax.const(scales), reshape(converter, row_scales, [count, 1, 1, 1])
         if kind == "CONV_2D" and not symmetric:
-            result = relax.op.multiply(relax.op.multiply(counts, factors), step)
+            result = relax.op.multiply(relax.op.multiply(counts, factors), row_scales)
         else:
-            result = relax.op.multiply(counts, relax.op.multiply(step, factors))
+            result = relax.op.multiply(counts, relax.op.multiply(row_scales, factors))
     if biases:
         result = relax.op.add(result, converter.get_tensor_expr(biases[0]))
     result = converter.convert_fused_activation_function(
@@ -109,11 +109,11 @@ def multiply_batches(converter: Any, op: Any) -> relax.Expr:
         factor = swap_last_axes(converter, factor)
     shape = static_shape(data)
     rows = reshape(converter, data, [prod(shape[:-1]), shape[-1]])
-    quantized, step = quantize_rows(converter, rows, not options.AsymmetricQuantizeInputs())
+    quantized, row_scales = quantize_rows(converter, rows, not options.AsymmetricQuantizeInputs())
     stored = reshape(converter, quantized, [*shape])
     sums = relax.op.matmul(stored, factor, out_dtype="int32")
     counts = relax.op.astype(converter.bb.normalize(sums), "float32")
-    factors = relax.op.multiply(step, relax.const(scales))
+    factors = relax.op.multiply(row_scales, relax.const(scales))
     factors = reshape(converter, converter.bb.normalize(factors), [*shape[:-1], 1])
     result = converter.bb.normalize(relax.op.multiply(counts, factors))
     return relax.op.reshape(result, shape_of(converter, target))
@@ -142,10 +142,10 @@ def multiply_rows(
 
     ``scales`` contains one scale of the weights, or one scale per unit.
     """
-    quantized, step = quantize_rows(converter, data, symmetric)
+    quantized, row_scales = quantize_rows(converter, data, symmetric)
     sums = relax.op.matmul(quantized, weights, out_dtype="int32")
     counts = relax.op.astype(converter.bb.normalize(sums), "float32")
-    factors = relax.op.multiply(step, relax.const(scales))
+    factors = relax.op.multiply(row_scales, relax.const(scales))
     return converter.bb.normalize(relax.op.multiply(counts, factors))
 
 

@@ -23,7 +23,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 
 @dataclass(frozen=True)
-class Step:
+class ElementwiseFunction:
     """An operator on the tensor ``source``. ``compute`` maps source numbers to result numbers.
 
     Integers of any type are computed as int64. ``slope`` is the operator's factor before rounding.
@@ -40,9 +40,9 @@ class Step:
     may_overflow: bool = False
 
 
-def read_step(value: relax.Expr, values: Values) -> Step | None:
-    """Return the value of a variable as a step, or None for other operators."""
-    make = STEPS.get(operator_name(value))
+def read_function(value: relax.Expr, values: Values) -> ElementwiseFunction | None:
+    """Return the value of a variable as a function, or None for other operators."""
+    make = READERS.get(operator_name(value))
     return make(value, values) if make else None
 
 
@@ -67,7 +67,7 @@ def are_whole(numbers: Array) -> bool:
 
 
 def keep_whole(numbers: Array) -> bool | None:
-    """Return ``is_whole`` of an operator with these numbers, for :class:`Step`."""
+    """Return ``is_whole`` of an operator with these numbers, for :class:`ElementwiseFunction`."""
     return None if are_whole(numbers) else False
 
 
@@ -85,30 +85,30 @@ def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, b
     return None
 
 
-def read_sum(call: relax.Expr, values: Values) -> Step | None:
+def read_sum(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
     found = read_operands(call, values)
     if found is None:
         return None
     source, numbers, is_first = found
     whole = keep_whole(numbers)
     if operator_name(call) == "relax.add":
-        return Step(source, lambda x: x + numbers, 1.0, whole, whole is None, True)
+        return ElementwiseFunction(source, lambda x: x + numbers, 1.0, whole, whole is None, True)
     if is_first:
-        return Step(source, lambda x: numbers - x, -1.0, whole, whole is None, True)
-    return Step(source, lambda x: x - numbers, 1.0, whole, whole is None, True)
+        return ElementwiseFunction(source, lambda x: numbers - x, -1.0, whole, whole is None, True)
+    return ElementwiseFunction(source, lambda x: x - numbers, 1.0, whole, whole is None, True)
 
 
-def read_product(call: relax.Expr, values: Values) -> Step | None:
+def read_product(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
     found = read_operands(call, values)
     if found is None:
         return None
     source, numbers, _ = found
     slope, whole = numbers.astype("float64"), keep_whole(numbers)
-    return Step(source, lambda x: x * numbers, slope, whole, whole is None, True)
+    return ElementwiseFunction(source, lambda x: x * numbers, slope, whole, whole is None, True)
 
 
-def read_quotient(call: relax.Expr, values: Values) -> Step | None:
-    """Return the step of a division by numbers.
+def read_quotient(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
+    """Return the function of a division by numbers.
 
     A division of integers truncates, or rounds down.
     """
@@ -118,11 +118,13 @@ def read_quotient(call: relax.Expr, values: Values) -> Step | None:
     source, numbers, _ = found
     slope = 1 / numbers.astype("float64")
     if operator_name(call) == "relax.floor_divide":
-        return Step(source, lambda x: np.floor_divide(x, numbers), slope, True)
+        return ElementwiseFunction(source, lambda x: np.floor_divide(x, numbers), slope, True)
     if is_float(call):
         is_sign = bool((np.abs(numbers) == 1).all())
-        return Step(source, lambda x: x / numbers, slope, None if is_sign else False, is_sign)
-    return Step(source, lambda x: divide_to_zero(x, numbers), slope, True)
+        return ElementwiseFunction(
+            source, lambda x: x / numbers, slope, None if is_sign else False, is_sign
+        )
+    return ElementwiseFunction(source, lambda x: divide_to_zero(x, numbers), slope, True)
 
 
 def divide_to_zero(x: Array, numbers: Array) -> Array:
@@ -130,24 +132,26 @@ def divide_to_zero(x: Array, numbers: Array) -> Array:
     return quotient
 
 
-def read_shift(call: relax.Expr, values: Values) -> Step | None:
+def read_shift(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
     found = read_operands(call, values)
     if found is None or found[2] or not ((found[1] >= 0) & (found[1] < 32)).all():
         return None
     source, counts, _ = found
-    return Step(source, lambda x: x >> counts, 2.0 ** -counts.astype("float64"), True)
+    return ElementwiseFunction(
+        source, lambda x: x >> counts, 2.0 ** -counts.astype("float64"), True
+    )
 
 
-def read_limit(call: relax.Expr, values: Values) -> Step | None:
+def read_limit(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
     found = read_operands(call, values)
     if found is None:
         return None
     source, numbers, _ = found
     limit = np.maximum if operator_name(call) == "relax.maximum" else np.minimum
-    return Step(source, lambda x: limit(x, numbers), 1.0, keep_whole(numbers))
+    return ElementwiseFunction(source, lambda x: limit(x, numbers), 1.0, keep_whole(numbers))
 
 
-def read_clip(call: relax.Expr, _: Values) -> Step | None:
+def read_clip(call: relax.Expr, _: Values) -> ElementwiseFunction | None:
     if not isinstance(call.args[0], relax.Var):
         return None
     if not all(hasattr(a, "value") for a in call.args[1:]):
@@ -158,24 +162,30 @@ def read_clip(call: relax.Expr, _: Values) -> Step | None:
     else:  # a limit outside int64 has no effect
         ends = np.iinfo("int64")
         limits = np.array([min(max(int(b), ends.min), ends.max) for b in bounds], "int64")
-    return Step(call.args[0], lambda x: np.clip(x, limits[0], limits[1]), 1.0, keep_whole(limits))
+    return ElementwiseFunction(
+        call.args[0], lambda x: np.clip(x, limits[0], limits[1]), 1.0, keep_whole(limits)
+    )
 
 
-def read_relu(call: relax.Expr, _: Values) -> Step | None:
+def read_relu(call: relax.Expr, _: Values) -> ElementwiseFunction | None:
     source = call.args[0]
-    return Step(source, lambda x: np.maximum(x, 0)) if isinstance(source, relax.Var) else None
+    return (
+        ElementwiseFunction(source, lambda x: np.maximum(x, 0))
+        if isinstance(source, relax.Var)
+        else None
+    )
 
 
-def read_floor(call: relax.Expr, _: Values) -> Step | None:
+def read_floor(call: relax.Expr, _: Values) -> ElementwiseFunction | None:
     source = call.args[0]
     compute = np.floor if operator_name(call) == "relax.floor" else np.ceil
     if not isinstance(source, relax.Var):
         return None
-    return Step(source, compute if is_float(call) else (lambda x: x), 1.0, True)
+    return ElementwiseFunction(source, compute if is_float(call) else (lambda x: x), 1.0, True)
 
 
-def read_cast(call: relax.Expr, values: Values) -> Step | None:
-    """Return the step of a cast between float32, float64 and integers.
+def read_cast(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
+    """Return the function of a cast between float32, float64 and integers.
 
     An unsigned sum that wraps around is read as a signed sum.
     """
@@ -187,14 +197,16 @@ def read_cast(call: relax.Expr, values: Values) -> Step | None:
         if wrapped is not None:
             return wrapped
     if is_float(call):
-        return Step(source, lambda x: x.astype(dtype), is_affine=True)
+        return ElementwiseFunction(source, lambda x: x.astype(dtype), is_affine=True)
     if dtype.startswith(("int", "uint")):
-        return Step(source, lambda x: np.trunc(x).astype("int64"), 1.0, True, not is_float(source))
+        return ElementwiseFunction(
+            source, lambda x: np.trunc(x).astype("int64"), 1.0, True, not is_float(source)
+        )
     return None
 
 
-def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
-    """Return the step of a signed sum or product that is computed with unsigned integers."""
+def read_wrapped(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
+    """Return the function of a signed sum or product that is computed with unsigned integers."""
     inner = values.get(call.args[0])
     make = {"relax.add": read_sum, "relax.subtract": read_sum, "relax.multiply": read_product}.get(
         operator_name(inner)
@@ -216,17 +228,17 @@ def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
     return make(plain, values)
 
 
-def read_guard(call: relax.Expr, values: Values) -> Step | None:
-    """Return the step of an operator that replaces infinities and NaN by a number."""
+def read_guard(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
+    """Return the function of an operator that replaces infinities and NaN by a number."""
     condition: Any = values.get(call.args[0])
     if operator_name(condition) != "relax.logical_not" or not isinstance(call.args[2], relax.Var):
         return None
     asked: Any = values.get(condition.args[0])
     same = operator_name(asked) == "relax.isfinite" and asked.args[0].same_as(call.args[2])
-    return Step(call.args[2], lambda x: x, is_affine=True) if same else None
+    return ElementwiseFunction(call.args[2], lambda x: x, is_affine=True) if same else None
 
 
-STEPS: dict[str, Callable[[Any, Values], Step | None]] = {
+READERS: dict[str, Callable[[Any, Values], ElementwiseFunction | None]] = {
     "relax.add": read_sum,
     "relax.subtract": read_sum,
     "relax.multiply": read_product,

@@ -13,12 +13,12 @@ from firmwright.ir.operators import PERMUTATIONS, relax_names
 from firmwright.ir.relax import dtype_of, operator_name, read_variables, static_shape
 from firmwright.transforms.integers.elementwise_functions import (
     Array,
-    Step,
+    ElementwiseFunction,
     Values,
     are_whole,
     is_float,
     read_constant,
-    read_step,
+    read_function,
 )
 
 EXACT = 2.0**24
@@ -89,10 +89,10 @@ def find_range(value: relax.Expr, found: dict[relax.Var, Range], values: Values)
     name = operator_name(value)
     if name in SUMS:
         return sum_range(value, found, values)
-    step = read_step(value, values)
-    if step is not None:
-        source = found.get(step.source)
-        return None if source is None else step_range(step, source, value)
+    function = read_function(value, values)
+    if function is not None:
+        source = found.get(function.source)
+        return None if source is None else function_range(function, source, value)
     operands = [found.get(v) for v in read_variables(value)]
     if not operands or any(o is None for o in operands):
         return None
@@ -116,22 +116,26 @@ def include(source: Range, number: float) -> Range:
     return Range(np.minimum(source.low, numbers), np.maximum(source.high, numbers), whole)
 
 
-def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
+def function_range(function: ElementwiseFunction, source: Range, value: relax.Expr) -> Range | None:
     """Return the range of a monotone operator's results from the ends of its operand's range.
 
     None if the results may overflow, or if the range does not fit the type or the shape.
     """
     if operator_name(value) == "relax.where" and not np.isfinite(source.magnitude):
         source = include(source, 0.0)
-    if step.may_overflow and not is_float(value):
-        ends = [np.abs(step.compute(n.astype("float64"))) for n in (source.low, source.high)]
+    if function.may_overflow and not is_float(value):
+        ends = [np.abs(function.compute(n.astype("float64"))) for n in (source.low, source.high)]
         if np.maximum(*ends).max() >= LARGEST:
             return None
-    if is_float(step.source) and not is_float(value) and not source.lies_within(dtype_of(value)):
+    if (
+        is_float(function.source)
+        and not is_float(value)
+        and not source.lies_within(dtype_of(value))
+    ):
         return None
     with np.errstate(all="ignore"):
-        ends = [step.compute(source.low), step.compute(source.high)]
-    whole = source.is_whole if step.is_whole is None else step.is_whole
+        ends = [function.compute(source.low), function.compute(source.high)]
+    whole = source.is_whole if function.is_whole is None else function.is_whole
     return check_range(Range(np.minimum(*ends), np.maximum(*ends), whole), value)
 
 

@@ -30,10 +30,10 @@ from firmwright.ir.relax import (
 )
 from firmwright.transforms.integers.elementwise_functions import (
     Array,
-    Step,
+    ElementwiseFunction,
     is_float,
     read_constant,
-    read_step,
+    read_function,
 )
 from firmwright.transforms.integers.fitting import Affine, fit_affine
 from firmwright.transforms.integers.ranges import (
@@ -42,7 +42,7 @@ from firmwright.transforms.integers.ranges import (
     SUMS,
     Range,
     find_ranges,
-    step_range,
+    function_range,
 )
 from firmwright.transforms.integers.split_sums import split_sum
 
@@ -206,7 +206,7 @@ class IntegerNetwork:
 
     def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
         """Return the sum of two tensors of whole numbers in int32, or None for other operators."""
-        if operator_name(call) != "relax.add" or read_step(call, self.values) is not None:
+        if operator_name(call) != "relax.add" or read_function(call, self.values) is not None:
             return None
         terms = [self.read_whole(a) for a in call.args]
         if terms[0] is None or terms[1] is None:
@@ -219,36 +219,42 @@ class IntegerNetwork:
         if chain is None:
             stored = self.read_stored(expression)
             return None if stored is None else self.cast(stored, "int32")
-        start, steps, _ = chain
-        if start not in self.stored or not all(step.is_affine for step in steps):
+        start, functions, _ = chain
+        if start not in self.stored or not all(function.is_affine for function in functions):
             return None
         source = self.ranges[start]
         if self.ranges[expression].magnitude >= EXACT or not source.is_whole:
             return None
-        offset = compute_chain(steps, np.zeros_like(source.low))
-        multiplier = compute_chain(steps, np.ones_like(source.low)) - offset
+        offset = compute_chain(functions, np.zeros_like(source.low))
+        multiplier = compute_chain(functions, np.ones_like(source.low)) - offset
         return self.apply(self.stored[start], Affine(to_int(multiplier), to_int(offset), 0), source)
 
-    def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
-        """Return the nearest integers from which a variable is computed, and the steps in between.
+    def find_chain(
+        self, variable: relax.Var
+    ) -> tuple[relax.Var, list[ElementwiseFunction], relax.Var] | None:
+        """Return the nearest integers from which a variable is computed, and the functions between.
 
-        The third item is the result of the first step, or the variable itself if there are no
-        steps. None if a value is not a step, may overflow, or has a constant that broadcasts the
-        tensor.
+        The third item is the result of the first function, or the variable itself if there are no
+        functions. None if a value is not a function, may overflow, or has a constant that
+        broadcasts the tensor.
         """
-        steps: list[Step] = []
+        functions: list[ElementwiseFunction] = []
         first, shape = variable, static_shape(variable)
         while variable not in self.sums and variable not in self.stored:
             value = self.values.get(variable)
-            step = read_step(value, self.values)
-            source = None if step is None else self.ranges.get(step.source)
-            if step is None or source is None or step_range(step, source, value) is None:
-                return None  # the value may overflow, or is not a step
-            steps.insert(0, step)
-            variable, first = step.source, variable
+            function = read_function(value, self.values)
+            source = None if function is None else self.ranges.get(function.source)
+            if (
+                function is None
+                or source is None
+                or function_range(function, source, value) is None
+            ):
+                return None  # the value may overflow, or is not a function
+            functions.insert(0, function)
+            variable, first = function.source, variable
         if static_shape(variable) != shape:
             return None
-        return variable, steps, first
+        return variable, functions, first
 
     def move(self, call: relax.Expr) -> relax.Expr | None:
         """Apply an operator that only moves numbers to the 8-bit integers."""
@@ -286,13 +292,13 @@ class IntegerNetwork:
         chain = self.find_chain(variable)
         if chain is None or not chain[1]:
             return None
-        start, steps, first = chain
+        start, functions, first = chain
         source = self.ranges[start]
         if not source.is_whole:
             return None
         limits = self.find_limits(variable, dtype)
         fitted = fit_affine(
-            lambda sums: compute_chain(steps, sums), find_slope(steps, source),
+            lambda sums: compute_chain(functions, sums), find_slope(functions, source),
             to_int(source.low), to_int(source.high), limits,
         )  # fmt: skip
         if fitted is None:
@@ -311,8 +317,8 @@ class IntegerNetwork:
         reader = self.last_reader.get(variable)
         if reader is None or choose_type(self.ranges.get(reader.var)) is None:
             return False
-        step = read_step(reader.value, self.values)
-        return step is not None and step.source.same_as(variable)
+        function = read_function(reader.value, self.values)
+        return function is not None and function.source.same_as(variable)
 
     def find_limits(self, variable: relax.Var, dtype: str) -> tuple[int, int]:
         """Return the limits of the clips at the end of a chain, within the limits of the type."""
@@ -349,19 +355,19 @@ def find_input_axes(call: tvm.ir.Call) -> tuple[int, int] | None:
     return (layouts[0].index("C"), layouts[1].index("I")) if call.attrs.groups == 1 else None
 
 
-def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
-    """Return the result of steps on whole numbers. The types of the steps define the arithmetic."""
+def compute_chain(functions: Sequence[ElementwiseFunction], numbers: Array) -> Array:
+    """Return the functions' result for whole numbers. Their types define the arithmetic."""
     with np.errstate(all="ignore"):
-        for step in steps:
-            numbers = step.compute(numbers)
+        for function in functions:
+            numbers = function.compute(numbers)
     return numbers
 
 
-def find_slope(steps: Sequence[Step], source: Range) -> Array:
+def find_slope(functions: Sequence[ElementwiseFunction], source: Range) -> Array:
     """Return the factor of a chain without its roundings, in float64 of the range's shape."""
     slope = np.ones(source.low.shape)
-    for step in steps:
-        slope = slope * step.slope
+    for function in functions:
+        slope = slope * function.slope
     return slope
 
 

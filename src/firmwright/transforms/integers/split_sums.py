@@ -12,7 +12,11 @@ import numpy as np
 from tvm import relax
 
 from firmwright.ir.relax import operator_name, static_shape
-from firmwright.transforms.integers.elementwise_functions import Step, Values, read_step
+from firmwright.transforms.integers.elementwise_functions import (
+    ElementwiseFunction,
+    Values,
+    read_function,
+)
 from firmwright.transforms.integers.ranges import EXACT, Range
 
 MOST_TERMS = 4
@@ -38,10 +42,10 @@ def split_sum(
     if is_term(variable):
         return {variable: 1.0}
     value = values.get(variable)
-    step = read_step(value, values)
-    if step is not None:
-        terms = split_sum(step.source, values, ranges, is_term)
-        return None if terms is None else scale(terms, step, ranges[step.source])
+    function = read_function(value, values)
+    if function is not None:
+        terms = split_sum(function.source, values, ranges, is_term)
+        return None if terms is None else scale(terms, function, ranges[function.source])
     if operator_name(value) != "relax.add" or not found.is_whole:
         return None
     assert isinstance(value, relax.Call)
@@ -53,13 +57,13 @@ def split_sum(
     return joined if len(joined) <= MOST_TERMS and len(equal) == 1 else None
 
 
-def scale(terms: Terms, step: Step, source: Range) -> Terms | None:
-    """Return the factors after a step, or None if the step has no single whole factor.
+def scale(terms: Terms, function: ElementwiseFunction, source: Range) -> Terms | None:
+    """Return the factors after a function, or None if it has no single whole factor.
 
-    Each step is monotone, and a line between the multiples of the factors. Therefore the step is a
-    product with its slope if it is a product at both ends of the range.
+    Each function is monotone, and a line between the multiples of the factors. Therefore the
+    function is a product with its slope if it is a product at both ends of the range.
     """
-    slopes = np.unique(np.asarray(step.slope, "float64"))
+    slopes = np.unique(np.asarray(function.slope, "float64"))
     if slopes.size != 1:
         return None
     slope = float(slopes[0])
@@ -67,6 +71,6 @@ def scale(terms: Terms, step: Step, source: Range) -> Terms | None:
     if not all(factor.is_integer() for factor in factors.values()):
         return None
     ends = (source.low, source.high)
-    if not all(np.array_equal(step.compute(n), n * slope) for n in ends):
+    if not all(np.array_equal(function.compute(n), n * slope) for n in ends):
         return None
     return factors
