@@ -1,4 +1,4 @@
-"""Packs weights of 4 bits in flash. The C splits them in registers.
+"""Packs weights of 2 or 4 bits in flash. The C splits them in registers.
 
 The weights of an output channel exceed its lowest weight by at most 15. A digit is u = w - lowest,
 from 0 to 15. The uppermost digit of a byte or halfword is v = u - 8. A sum is
@@ -7,7 +7,8 @@ from 0 to 15. The uppermost digit of a byte or halfword is v = u - 8. A sum is
 
 The C computes the sum of the stored inputs once for all channels of a pixel. A byte has the weights
 of two channels, b = u0 + 16 v1. Let E = sum((b & 15) x) and B = sum(b x). The channels' sums are E
-and (B - E) >> 4. Weights of bytes need as many multiplications.
+and (B - E) >> 4. Weights of bytes need as many multiplications. In plain C, a byte may also have
+four weights of 2 bits: the masks 3, 15 and 63 replace 15.
 
 On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is h = u0 +
 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
@@ -42,9 +43,6 @@ from firmwright.ir.layer import Array, Layer, LayerKind
 
 BITS = 4
 LEVELS = 1 << BITS
-
-HIGHEST_LOW = 119
-"""The maximum of the lowest weight. The base, which is 8 larger, must fit int8."""
 
 LEAST_WEIGHTS = 512
 """The minimum number of weights of a layer.
@@ -83,38 +81,41 @@ PAIRS = Condition(
 )
 
 
-def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
+def split_weights(layer: Layer, bits: int = BITS) -> tuple[Array, dict[str, Array]]:
     """Return the digits u as (O, taps), and the ``bases`` of the channels unless all are 0.
 
-    A base is the channel's lowest weight plus 8. If all weights are from -8 to 7, every lowest
-    weight counts as -8.
+    A base is the channel's lowest weight plus half of the digits' range. If all weights are signed
+    integers of these bits, every lowest weight counts as the lowest of these integers.
     """
-    lows = np.minimum(layer.matrix.min(1), HIGHEST_LOW)
-    if layer.matrix.min() >= -8 and layer.matrix.max() <= 7:
-        lows = np.full_like(lows, -8)
-    bases = lows + 8
+    half = 1 << bits - 1
+    lows = np.minimum(layer.matrix.min(1), 127 - half)
+    if layer.matrix.min() >= -half and layer.matrix.max() < half:
+        lows = np.full_like(lows, -half)
+    bases = lows + half
     return layer.matrix - lows[:, None], {"bases": bases.astype("int8")} if bases.any() else {}
 
 
-def join_digits(digits: Array) -> Array:
+def join_digits(digits: Array, bits: int = BITS) -> Array:
     """Return the integers whose digits are on the last axis. The last digit has a sign."""
     count = digits.shape[-1]
-    joined: Array = (digits << 4 * np.arange(count)).sum(-1) - (8 << 4 * (count - 1))
+    half = 1 << bits - 1
+    joined: Array = (digits << bits * np.arange(count)).sum(-1) - (half << bits * (count - 1))
     return joined
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (channel block, tap, pair of channels).
+    """Pack weights as (channel block, tap, group of channels).
 
-    The last block overlaps the previous one.
+    The last block overlaps the previous one. A group has two channels of 4 bits, or four of 2 bits.
     """
     plain_packing = plain.pack_convolution(layer, tile)
-    digits, bases = split_weights(layer)
     channels = plain_packing.variant["channels"]
+    bits = 2 if channels == 4 and fits_bits(layer, 2) else BITS
+    digits, bases = split_weights(layer, bits)
     blocks = digits[fill_lanes(layer.out_channels, channels)].transpose(0, 2, 1)
-    pairs = join_digits(blocks.reshape(*blocks.shape[:2], -1, 2))
-    arrays = {**plain_packing.arrays, "weights": pairs.astype("int8").reshape(-1), **bases}
-    variant = {**plain_packing.variant, "based": bool(bases)}
+    groups = join_digits(blocks.reshape(*blocks.shape[:2], -1, 8 // bits), bits)
+    arrays = {**plain_packing.arrays, "weights": groups.astype("int8").reshape(-1), **bases}
+    variant = {**plain_packing.variant, "based": bool(bases), "bits": bits}
     return replace(plain_packing, arrays=arrays, variant=variant)
 
 
@@ -212,7 +213,7 @@ FORMS = (
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=3.0,
-        sentence="Four channels at once; a byte has the weights of two channels.",
+        sentence="Four channels at once; a byte has the weights of two or four channels.",
         headers=("multiply.h",),
         tiles=portable.TILES,
         bits=BITS,
@@ -223,7 +224,7 @@ FORMS = (
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=2.7,
-        sentence="Two pixels by four channels at once; a byte has the weights of two channels.",
+        sentence="Two pixels by four channels at once; a byte has two or four weights.",
         headers=("multiply.h",),
         tiles=portable.TILES,
         bits=BITS,

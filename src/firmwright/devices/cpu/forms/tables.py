@@ -19,7 +19,7 @@ from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.digits import WIDTHS, join_rows
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing
 from firmwright.devices.cpu.forms.packed import BITS, FEW_WEIGHTS, FOUR_BITS
-from firmwright.ir.layer import Layer, LayerKind
+from firmwright.ir.layer import Array, Layer, LayerKind
 
 BLOCK = 64
 """The weights that a convolution or product unpacks at once."""
@@ -30,14 +30,28 @@ def has_few_values(layer: Layer) -> bool:
     return len({0, *np.unique(layer.weights).tolist()}) <= 1 << BITS
 
 
+def list_values(weights: Array) -> tuple[int, list[int]]:
+    """Return the bits of a number, and the values of a table, in ascending order.
+
+    Layers whose weights fit signed integers of these bits have equal tables, and share functions.
+    """
+    values = np.unique(weights).tolist()
+    for bits in WIDTHS:
+        half = 1 << bits - 1
+        if -half <= values[0] and values[-1] < half:
+            return bits, [*range(-half, half)]
+        if len(values) <= 1 << bits:
+            return bits, values
+    raise AssertionError("the weights have more than 16 values")
+
+
 def pack_table(packing: Packing, block: int = BLOCK) -> Packing:
     """Return a packing with a table and numbers of its values, in blocks of weights."""
     weights = packing.arrays["weights"]
-    values = np.unique(weights)
-    bits = next(bits for bits in WIDTHS if len(values) <= 1 << bits)
+    bits, values = list_values(weights)
     numbers = np.searchsorted(values, weights).reshape(-1, 8 // bits, block * bits // 8)
     arrays = {**packing.arrays, "weights": join_rows(numbers.transpose(0, 2, 1), bits).reshape(-1)}
-    table = [*values.tolist(), *[0] * (16 - len(values))]
+    table = [*values, *[0] * (16 - len(values))]
     variant = {**packing.variant, "bits": bits, "table": table, "block": block}
     return replace(packing, arrays=arrays, variant=variant)
 
