@@ -132,8 +132,13 @@ def test_an_automatic_range_begins_at_two() -> None:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_a_linear_layer_rounds_once(kind: Any, tmp_path: Path) -> None:
-    layer = nn.Linear(8, 8).to(kind)
-    data = exported(Call(lambda x, used: used(x.to(kind)).float(), layer), torch.zeros(4, 8))
+    def compute(x: Any, used: Any) -> Any:
+        narrow = x.to(kind)
+        scaled = torch.addmm(narrow[0], narrow, used.weight, beta=0.5, alpha=2.0)
+        product = torch.addmm(narrow[0], narrow, used.weight, beta=0)
+        return torch.cat([used(narrow), scaled, product]).float()
+
+    data = exported(Call(compute, nn.Linear(8, 8).to(kind)), torch.zeros(4, 8))
     given = samples(data, 4)
     found = run_generated(data, given, tmp_path, ("-O0",), "pt2")
     wanted = FORMATS["pt2"].load().run_reference(data, given).outputs

@@ -135,7 +135,7 @@ class Rows(torch.nn.Module):  # type: ignore[misc]
         self.second = torch.nn.Linear(4, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.relu(self.first(x)))  # type: ignore[no-any-return]
+        return self.second(torch.relu(self.first(x)))
 
 
 class Choice(torch.nn.Module):  # type: ignore[misc]

@@ -286,11 +286,17 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         """Round ``x + a @ b`` of 16-bit floats once, as torch does. TVM also rounds the product."""
         bias, *operands = (self.env[a] for a in node.args)
         kind = dtype_of(bias)
-        scaled = {node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)} != {1}
-        if kind not in SIXTEEN_BIT_FLOATS or scaled:
+        if kind not in SIXTEEN_BIT_FLOATS:
             return super()._addmm(node)
-        product = self.builder.emit_wide(relax.op.matmul(*operands, out_dtype="float32"))
-        total = relax.op.add(product, relax.op.astype(bias, "float32"))
+        total = self.builder.emit_wide(relax.op.matmul(*operands, out_dtype="float32"))
+        alpha, beta = (float(node.kwargs.get(name, 1)) for name in ("alpha", "beta"))
+        if alpha != 1:
+            total = relax.op.multiply(total, relax.const(alpha, "float32"))
+        if beta != 0:
+            wide = relax.op.astype(bias, "float32")
+            if beta != 1:
+                wide = relax.op.multiply(wide, relax.const(beta, "float32"))
+            total = relax.op.add(total, wide)
         return self.block_builder.emit(relax.op.astype(total, kind))
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
