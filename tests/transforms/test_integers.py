@@ -17,6 +17,7 @@ from firmwright.models.onnx import importer as onnx
 from firmwright.transforms.integers.fitting import fit_affine
 from firmwright.transforms.integers.remarks import explain_floats
 from firmwright.transforms.integers.stated_ranges import round_inputs
+from tests.devices.tidl.networks import vm_outputs
 from tests.networks.firmware import lowered, run_generated
 from tests.networks.whole_floats import (
     WholeFloats,
@@ -279,3 +280,16 @@ def test_a_chain_that_no_line_has_is_refused() -> None:
         )
         is None
     )  # fmt: skip
+
+
+def test_the_cast_of_a_rounded_input_rounds_without_floor() -> None:
+    network = WholeFloats((1, 3, 8, 8), bounded=False).conv(4).shift(2.0**9, (0, 127))
+    module, _ = onnx.import_model(network.model().SerializeToString(), "x.onnx", {})
+    module = prepare_module(round_inputs(module, [(0, 255)]), ("UseChannelsLast", "UseIntegers"))
+    operators = [operator_name(b.value) for b in main_bindings(module)]
+    assert "relax.floor" not in operators
+    x = np.array([np.nan, -0.5, 0.99, 254.99, 255.5, np.inf, -np.inf, 17.0], "float32")
+    sample = np.resize(x, (1, 3, 8, 8))
+    whole = np.nan_to_num(np.floor(sample), nan=255.0, posinf=255.0, neginf=0.0)
+    expected, found = (vm_outputs(module, s) for s in (whole, sample))
+    np.testing.assert_array_equal(found, expected)

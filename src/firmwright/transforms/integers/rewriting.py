@@ -45,6 +45,7 @@ from firmwright.transforms.integers.ranges import (
     function_range,
 )
 from firmwright.transforms.integers.split_sums import split_sum
+from firmwright.transforms.integers.stored_clips import clip_to_numbers
 
 STORED = ("int8", "uint8")
 """The types in which layers store their results, the preferred type first."""
@@ -158,8 +159,7 @@ class IntegerNetwork:
                 return None
             data = self.plain[variable]
             if is_float(data):  # the clip before the cast defines the cast of NaN
-                ends = (float(n) for n in (numbers_of(dtype)[0], numbers_of(dtype)[-1]))
-                data = self.builder.emit(relax.op.clip(data, *ends))
+                data = clip_to_numbers(self.builder, data, numbers_of(dtype))
             self.stored[variable] = self.cast(data, dtype)
         return self.stored[variable]
 
