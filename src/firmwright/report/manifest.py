@@ -71,7 +71,7 @@ class MemoryReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ManifestLayer:
     """A region of the network and the device that computes it.
 
     ``sources`` names its operators in the model, and ``operators`` are their kinds. ``macs`` are
@@ -199,7 +199,7 @@ class Manifest:
     recipe: Source
     files: tuple[BundledFile, ...]
     arithmetic: Arithmetic
-    layers: tuple[Layer, ...]
+    layers: tuple[ManifestLayer, ...]
     memory: MemoryReport
     batch: BatchChoice | None
     run: RunRecord | None

@@ -225,7 +225,7 @@ DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, Tr
 
 
 @dataclass(frozen=True)
-class Layer:
+class RecurrentLayer:
     """The cell, the default functions, and the numbers of gates and states of a recurrent operator.
 
     ``direction`` is the class of the weights.
@@ -294,9 +294,9 @@ class Layer:
 
 
 LAYERS = {
-    "GRU": Layer(3, 1, add_gru_cell, ["Sigmoid", "Tanh"], Direction),
-    "LSTM": Layer(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"], Direction),
-    "RNN": Layer(1, 1, add_rnn_cell, ["Tanh"], Direction),
+    "GRU": RecurrentLayer(3, 1, add_gru_cell, ["Sigmoid", "Tanh"], Direction),
+    "LSTM": RecurrentLayer(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"], Direction),
+    "RNN": RecurrentLayer(1, 1, add_rnn_cell, ["Tanh"], Direction),
 }
 
 RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}
