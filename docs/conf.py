@@ -3,6 +3,7 @@
 Its source is the whole repository, so that links between docs/ and examples/ are pages.
 """
 
+import os
 from pathlib import Path
 
 from firmwright import __version__
@@ -35,3 +36,9 @@ html_static_path = ["site"]
 html_css_files = ["tables.css"]
 html_extra_path = ["start"]  # the page that a host shows first
 html_search_scorer = str(Path(__file__).with_name("scorer.js"))
+if "GITHUB_REPOSITORY" in os.environ:  # a workflow of GitHub knows the address of the sources
+    address = "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/%s/{GITHUB_REF_NAME}".format_map(os.environ)
+    html_theme_options = {
+        f"source_{name}_link": f"{address % folder}/{{filename}}"
+        for name, folder in (("edit", "edit"), ("view", "blob"))
+    }

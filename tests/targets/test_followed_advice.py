@@ -142,12 +142,10 @@ def follow(layer: Convolution, change: str) -> Convolution:
         is_width = quantity == "kernel width"
         kernel = (layer.kernel[0], wanted) if is_width else (wanted, layer.kernel[1])
         return replace(layer, kernel=kernel)
-    sides = [
-        wanted if f"padding {s}" == quantity else p
-        for s, p in zip(SIDES, layer.padding, strict=True)
-    ]
-    assert f"padding {SIDES[0]}" == quantity or sides != [*layer.padding], change
-    return replace(layer, padding=tuple(sides))
+    pairs = zip(SIDES, layer.padding, strict=True)
+    above, left, below, right = (wanted if f"padding {s}" == quantity else p for s, p in pairs)
+    assert quantity in [f"padding {side}" for side in SIDES], change
+    return replace(layer, padding=(above, left, below, right))
 
 
 def follow_build(change: str, platform: str, target: str) -> tuple[str, str]:
