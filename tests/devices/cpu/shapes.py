@@ -58,6 +58,8 @@ def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
             pick(1, 3, 4, 7, 16, 33, 64), pick(1, 2, 5, 6, 8, 11, 16, 24), batch=pick(1, 3)
         )
     kernel = (pick(1, 1, 2, 3, 3, 5), pick(1, 1, 3, 3, 4, 5))
+    if kind is LayerKind.DEPTHWISE_CONV2D and generator.random() < 0.03:
+        kernel = (9, 8)
     dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
     padding = (

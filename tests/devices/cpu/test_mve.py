@@ -43,3 +43,33 @@ def test_ties_of_negative_sums_are_rounded_away_from_zero(tmp_path: Path, cache:
     assert form
     network = make_network([layer], [form], shared=False)
     run_layers(network, [layer], tmp_path, cache, "cortex-m55-bare", "zig", ())
+
+
+LARGE_KERNELS = (
+    (Shape(6, 6, 9, 11, (5, 5), padding=(2, 2, 2, 2)), "int8"),
+    (Shape(5, 5, 12, 12, (7, 7), (2, 2), padding=(2, 2, 3, 3)), "int8"),
+    (Shape(3, 3, 8, 40, (8, 8), padding=(0, 0, 0, 0)), "uint8"),
+)
+"""Kernels of 25, 49 and 64 taps, which need two and four vectors."""
+
+
+@pytest.mark.needs("qemu-system-arm")
+def test_large_depthwise_kernels_use_several_vectors(tmp_path: Path, cache: Path) -> None:
+    generator = np.random.default_rng(0)
+    kind, features = LayerKind.DEPTHWISE_CONV2D, load_platform("cortex-m55-bare").features
+    layers = [make_layer(kind, shape, generator, dtype=dtype) for shape, dtype in LARGE_KERNELS]
+    forms = [choose(layer, features, FORMS).form for layer in layers]
+    chosen = [form for form in forms if form and form.name == "mve_depthwise_conv2d"]
+    assert len(chosen) == len(layers)
+    network = make_network(layers, chosen, shared=False)
+    run_layers(network, layers, tmp_path, cache, "cortex-m55-bare", "zig", ())
+
+
+@pytest.mark.needs("gcc")
+def test_large_depthwise_kernels_are_exact_in_plain_c(tmp_path: Path, cache: Path) -> None:
+    generator = np.random.default_rng(0)
+    kind = LayerKind.DEPTHWISE_CONV2D
+    layers = [make_layer(kind, shape, generator, dtype=dtype) for shape, dtype in LARGE_KERNELS]
+    (form,) = (form for form in FORMS if form.name == "mve_depthwise_conv2d")
+    network = make_network(layers, [form] * len(layers), shared=True)
+    run_layers(network, layers, tmp_path, cache, "host", "gcc", ())

@@ -32,6 +32,9 @@ PIXELS = 3
 LANES = 16
 """The number of bytes in a vector."""
 
+MOST_VECTORS = 4
+"""The maximum number of vectors of taps in a depthwise convolution."""
+
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
     """Return the numbers of whole blocks of channels. Right shifts are negative left shifts.
@@ -88,14 +91,21 @@ def list_reaches(layer: Layer) -> Array:
     return reaches
 
 
-def reaches_few(layer: Layer) -> bool:
-    """Return whether a pixel's taps fit a vector, distances fit bytes, and 7 steps fit 16 bits."""
+def split_reaches(layer: Layer) -> tuple[Array, Array]:
+    """Return the distance of each vector's first tap, and the distances within vectors.
+
+    The shapes are (vectors,) and (vectors, 16). The last vector repeats its last tap.
+    """
+    reaches = list_reaches(layer)
+    vectors = np.pad(reaches, (0, -len(reaches) % LANES), mode="edge").reshape(-1, LANES)
+    return vectors[:, 0], vectors - vectors[:, :1]
+
+
+def reaches_bytes(layer: Layer) -> bool:
+    """Return whether a pixel's taps fit four vectors, distances bytes, and 7 steps 16 bits."""
     step = Axis(layer, order_axes(layer)[1]).step
-    return (
-        layer.taps <= LANES
-        and int(list_reaches(layer).max()) < 256
-        and (LANES // 2 - 1) * step < 2**16
-    )
+    fits = layer.taps <= MOST_VECTORS * LANES and (LANES // 2 - 1) * step < 2**16
+    return fits and int(split_reaches(layer)[1].max()) < 256
 
 
 def order_taps(layer: Layer) -> Array:
@@ -105,36 +115,41 @@ def order_taps(layer: Layer) -> Array:
 
 
 def pad_taps(rows: Array) -> Array:
-    """Return rows (channel, 16 taps), with zeros after the last tap."""
-    return np.pad(rows, ((0, 0), (0, LANES - rows.shape[1]))).astype(np.int8)
+    """Return rows of taps in whole vectors, with zeros after the last tap."""
+    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % LANES))).astype(np.int8)
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack weights as (channel, 16 taps), with zeros after the last tap."""
+    """Pack weights as (channel, vector, 16 taps), with zeros after the last tap."""
     rows, length = (Axis(layer, axis) for axis in order_axes(layer))
-    reaches = np.zeros(LANES, np.uint8)
-    reaches[: layer.taps] = list_reaches(layer)
+    starts, reaches = split_reaches(layer)
     # The last step of a row computes four results, even if the row has fewer.
     plane = rows.padded_size * length.padded_size + BLOCK * length.stride
     return Packing(
         {
             "weights": pad_taps(order_taps(layer)).reshape(-1),
             **pack_scales(layer),
-            "reaches": reaches,
+            "reaches": reaches.astype(np.uint8).reshape(-1),
         },
         {
             **describe_plane(layer, rows, length, plane),
             "stride": length.stride,
             "zero": compute_shifted_zero_point(layer),
+            **{f"start{i}": int(start) for i, start in enumerate(starts) if i},
         },
-        {"float_scaled": layer.scaling.rounding is LayerRounding.FLOAT},
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "vectors": len(starts),
+        },
         (Scratch("channel", "int8", plane),),
     )
 
 
-FEW_TAPS = Condition(
-    "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps", reaches_few
+NEAR_TAPS = Condition(
+    "at most 64 taps, each 16 within 256 bytes of a padded channel, and 64 KiB for seven steps",
+    reaches_bytes,
 )
+FEW_TAPS = Condition("at most 16 taps", lambda layer: layer.taps <= LANES)
 
 FORMS = (
     Form(
@@ -150,10 +165,10 @@ FORMS = (
         name="mve_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset({"armv8.1-m-mve"}),
-        conditions=(INTEGERS, ROUNDED, FEW_TAPS),
+        conditions=(INTEGERS, ROUNDED, NEAR_TAPS),
         pack=pack_depthwise,
         cost=0.8,
-        sentence="One channel at a time; one load gathers all taps of a pixel.",
+        sentence="One channel at a time; one load gathers up to 16 taps of a pixel.",
     ),
     Form(
         name="mve_dense",
