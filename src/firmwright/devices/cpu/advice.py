@@ -4,6 +4,7 @@ instructions."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from math import prod
 
 from firmwright.devices.cpu.all_forms import FORMS
@@ -79,7 +80,13 @@ def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
     """Return whether loops compute floats of the model, or quantized values in float32."""
-    use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
+    return find_floats(region, module, context.rounding)
+
+
+@lru_cache(maxsize=1)
+def find_floats(region: Region, module: IRModule, rounding: str) -> bool:
+    """Return the result of :func:`has_floats`, which the advice reads twice per region."""
+    use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
     return bool(use.float_operators) or is_float_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -95,6 +96,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.in_float = False
+        self.wrappers: dict[int, Any] = {}
         for kind, correction in CORRECTIONS.items():
             self.convert_map[kind] = partial(correction, self)
 
@@ -250,13 +252,21 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
         A single scale gets axis 0, because the axis in the file may be wrong.
         """
-        tensors: list[Any] = super().get_tensors(tensors_idx_list)
+        tensors = [self.get_tensor(int(i)) for i in self._indices_or_empty(tensors_idx_list)]
         for tensor in tensors:
             if self.in_float:
                 tensor.qnn_params = None
             elif tensor.qnn_params is not None and not tensor.qnn_params["scale"].ty.shape:
                 tensor.qnn_params["axis"] = 0
         return tensors
+
+    def get_tensor(self, index: int) -> Any:
+        """Return a copy of TVM's wrapper, which is read from the file once."""
+        if index not in self.wrappers:
+            (self.wrappers[index],) = super().get_tensors([index])
+        found = copy(self.wrappers[index])
+        found.qnn_params = None if found.qnn_params is None else dict(found.qnn_params)
+        return found
 
     def get_tensor_shape(self, tensor_wrapper: Any) -> Any:
         """Return a tensor's shape. TVM infers empty shapes, even for unknown results."""
