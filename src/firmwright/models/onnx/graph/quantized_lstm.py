@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from firmwright.models.onnx.graph.recurrent import Direction, Layer, add_lstm_cell
+from firmwright.models.onnx.graph.recurrent import Direction, RecurrentLayer, add_lstm_cell
 from firmwright.models.onnx.graph.specialize import Rewrite
 
 STEPS = 255
@@ -57,7 +57,7 @@ class QuantizedDirection(Direction):
 
 
 QUANTIZED_LSTM: dict[str, Rewrite] = {
-    "com.microsoft.DynamicQuantizeLSTM": Layer(
+    "com.microsoft.DynamicQuantizeLSTM": RecurrentLayer(
         4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"], QuantizedDirection
     ).write_out
 }
