@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
-from firmwright.models.onnx.graph.recurrent import LAYERS, Layer, is_initial_state
+from firmwright.models.onnx.graph.recurrent import LAYERS, RecurrentLayer, is_initial_state
 from firmwright.models.onnx.graph.specialize import Rewrite, specialize
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,7 @@ def write_out_operators(
 ) -> onnx.GraphProto:
     """Return the graph without recurrent operators. Add the operators' states to ``states``."""
 
-    def make_rewrite(layer: Layer) -> Rewrite:
+    def make_rewrite(layer: RecurrentLayer) -> Rewrite:
         return lambda node, walk: layer.write_out(node, walk, states.__setitem__)
 
     rewrites = {kind: make_rewrite(layer) for kind, layer in LAYERS.items()}
