@@ -100,7 +100,7 @@ def make_manifest(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
         ),
         layers=tuple(
-            manifest.Layer(r.name, r.device, r.sources, r.operators, r.macs)
+            manifest.ManifestLayer(r.name, r.device, r.sources, r.operators, r.macs)
             for r in artifacts.PARTITION.read(job).regions
             if not r.view
         ),
