@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError, UserError
+from firmwright.ir.regions import COPY, Change, make_move_region
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
@@ -53,6 +54,13 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return tmp_path
 
     return files
+
+
+def test_a_device_without_rules_returns_the_changes(write: Callable[[str], Path]) -> None:
+    target = load_custom_target("npu", "npu:NPU", write(NPU))
+    region = make_move_region("region", "npu", "", COPY, "a", "b")
+    change = Change("strides", "strides", [2, 1], [1, 1])
+    assert target.complete_changes(region, EMPTY, CONTEXT, [change]) == (change,)
 
 
 def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(

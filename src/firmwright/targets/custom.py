@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Change, Region, Suggestion
+    from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
     from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
 
@@ -123,6 +123,14 @@ class CustomTarget:
         cycles = self._call(method, kinds, region, module, context, tuple(changes))
         self._refuse(method, check_estimate(cycles))
         return cycles
+
+    def complete_changes(
+        self, region: Region, module: tvm.IRModule, context: Context, changes: Sequence[Change], /
+    ) -> Sequence[Change] | RuleViolation:
+        from firmwright.ir.regions import RuleViolation
+
+        method, kinds = self._target.complete_changes, (tuple, list, RuleViolation)
+        return self._call(method, kinds, region, module, context, tuple(changes))
 
     def suggest(
         self, region: Region, module: tvm.IRModule, context: Context, /
