@@ -235,7 +235,6 @@ def test_the_users_lists_decide() -> None:
     [
         ({"deny_list__layer_name": "aa"}, "deny_list:layer_name: the network has no 'aa'"),
         ({"deny_list__layer_type": "max_pol2d"}, "no 'max_pol2d'; did you mean 'max_pool2d'"),
-        ({"max_num_subgraphs": "few"}, "expected a whole number from 1 on, found 'few'"),
         (
             {"deny_list__layer_name": "a", "allow_list__layer_name": "b"},
             "an allow_list or deny_lists, not both",
