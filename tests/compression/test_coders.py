@@ -23,7 +23,7 @@ from firmwright.compression.coders import (
     list_encoded,
     split_digits,
 )
-from firmwright.compression.decoding import make_files
+from firmwright.compression.decoding import make_files, make_state
 
 COUNT = int(os.environ.get("FIRMWRIGHT_CODED_ARRAYS", "60"))
 """The number of random arrays; set the variable to 2000 after a change of coders."""
@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("library")
-    for file in (file for name in FUNCTIONS for file in make_files(name)):
+    for file in (make_state(), *(file for name in FUNCTIONS for file in make_files(name))):
         (folder / file.name).write_text(file.text)
     warnings = ["-Wall", "-Wextra", "-Werror", "-std=c99", "-fsanitize=undefined"]
     sources = [f"{name}.c" for name in FUNCTIONS]
@@ -46,13 +46,27 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(Path(folder / "decode.so")))
 
 
-def decode(library: ctypes.CDLL, encoded: Encoded, array: Array) -> Array:
-    """Return the decoded array; assert that the C writes nothing after it."""
+class Position(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_void_p),
+        ("at", ctypes.c_void_p),
+        ("window", ctypes.c_uint32),
+        ("ready", ctypes.c_int32),
+    )
+
+
+def decode(library: ctypes.CDLL, encoded: Encoded, array: Array, calls: int = 1) -> Array:
+    """Return the array that several calls decode; assert that the C writes nothing after it."""
     result = np.full(array.nbytes + GUARD, 0xA5, np.uint8)
-    code = encoded.code.ctypes.data_as(ctypes.c_void_p)
-    to = result.ctypes.data_as(ctypes.c_void_p)
-    getattr(library, encoded.coder.name)(code, to, array.nbytes)
+    position = Position(encoded.code.ctypes.data, None, 0, 0)
+    start = result.ctypes.data
+    for end in (array.nbytes * (n + 1) // calls for n in range(calls)):
+        done = start - result.ctypes.data
+        to = ctypes.c_void_p(start)
+        getattr(library, encoded.coder.name)(ctypes.byref(position), to, end - done)
+        start += end - done
     if encoded.joined:
+        to = ctypes.c_void_p(result.ctypes.data)
         library.join_digits(to, array.nbytes, array.dtype.itemsize)
     assert (result[array.nbytes :] == 0xA5).all()
     return result[: array.nbytes].view(array.dtype)
@@ -82,8 +96,25 @@ def test_every_code_decodes_to_its_array(library: ctypes.CDLL) -> None:
             data = split_digits(array) if joined else array.view(np.uint8)
             for encoded in encode(array, data, joined):
                 used.add((encoded.coder, joined))
-                np.testing.assert_array_equal(decode(library, encoded, array), array)
+                for calls in (1, 3):
+                    found = decode(library, encoded, array, calls)
+                    np.testing.assert_array_equal(found, array)
     assert len(used) == 2 * len(CODERS)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+def test_channels_with_few_values_have_tables(library: ctypes.CDLL, lanes: int) -> None:
+    """All 16 channels together have about 100 values, and a channel has at most 4."""
+    random = np.random.default_rng(lanes)
+    tables = random.integers(-128, 128, (16, 4))
+    rows = np.stack([random.choice(table, 200) for table in tables])
+    stored = rows.reshape(-1, lanes, 200).transpose(0, 2, 1).astype("int8").reshape(-1)
+    smallest = list_encoded(stored)[-1]
+    assert smallest.coder.name == "decode_row_tables"
+    assert smallest.code.size == 5 + 16 * (4 + 200 // 4)
+    for calls in (1, 7):
+        np.testing.assert_array_equal(decode(library, smallest, stored, calls), stored)
 
 
 @pytest.mark.needs("gcc")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.devices.cpu import parts
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.ir.layer import Layer, LayerKind
@@ -57,3 +58,30 @@ def test_layers_of_each_width_equal_numpy(bits: int, tmp_path: Path) -> None:
         folder = tmp_path / str(start)
         run_layers(network, layers, folder, tmp_path / "cache", "host", "gcc", SANITIZED)
     assert encoded
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("platform", ["host", "cortex-m4-bare"])
+def test_layers_in_parts_equal_numpy(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first 12 layers that have parts: one or several pixels, compressed or not."""
+    monkeypatch.setattr(parts, "PART_BYTES", 64)
+    random = np.random.default_rng(0)
+    features = load_platform(platform).features
+    layers, forms, pixels = list[Layer](), list[Form](), set[bool]()
+    while len(layers) < 12:
+        layer = draw_narrow(0 if len(layers) % 2 else 1, 4 if len(layers) % 3 else 8, random)
+        form = choose(layer, features, FORMS).form
+        if form is not None and parts.split_layer(layer, form):
+            layers.append(layer)
+            forms.append(form)
+            pixels.add(layer.pixels > 1)
+    plain = make_network(layers, forms, shared=True, decodes=True)
+    assert len(pixels) == 2 and all(k.parts for k in plain.kernels.kernels)
+    coded = compress(plain)
+    names = {p.name for k in coded.kernels.kernels for p in k.scratch}
+    assert {"weights_part", "output_part"} <= names
+    flags, toolchain = (SANITIZED, "gcc") if platform == "host" else ((), "zig")
+    for name, network in (("plain", plain), ("coded", coded)):
+        run_layers(network, layers, tmp_path / name, tmp_path, platform, toolchain, flags)

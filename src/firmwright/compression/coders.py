@@ -90,6 +90,15 @@ INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 LEAST_BYTES = 64
 """The minimum number of bytes that a coder must save per array. A call needs about 64 bytes."""
 
+INDEX_BITS = (1, 2, 4)
+"""The numbers of bits of an index in a table of values."""
+
+LANES = (1, 2, 4)
+"""The numbers of channels whose weights forms store alternately."""
+
+LEAST_ROW = 32
+"""The minimum number of bytes in a row with separate tables."""
+
 
 @dataclass(frozen=True)
 class Coder:
@@ -130,10 +139,55 @@ def encode_table(data: Bytes, bits: int) -> Bytes | None:
     if len(values) > 1 << bits:
         return None
     table = np.pad(values, (0, (1 << bits) - len(values)))
-    per_byte = 8 // bits
-    padded = np.pad(numbers, (0, -len(data) % per_byte)).reshape(-1, per_byte)
-    packed = (padded << bits * np.arange(per_byte)).sum(1)
-    return np.concatenate([table, packed]).astype(np.uint8)
+    return np.concatenate([table, pack_indices(numbers, bits)]).astype(np.uint8)
+
+
+def encode_row_tables(data: Bytes) -> Bytes | None:
+    """Return the smallest code with tables per channel, or None if no rows have few values.
+
+    A row has the bytes of one to four channels, or of all channels. A lane has the bytes of one
+    channel. A code begins with the size of a row, the number of lanes, and the number of bits of an
+    index.
+    """
+    best: tuple[int, int, int, int] | None = None
+    for rows, lanes in list_shapes(data.size):
+        row = data.size // rows
+        ordered = np.sort(data.reshape(rows, -1, lanes), axis=1)
+        values = 1 + int((np.diff(ordered, axis=1) != 0).sum(1).max())
+        bits = next((b for b in INDEX_BITS if values <= 1 << b), 8)
+        size = rows * ((lanes << bits) + -(-row * bits // 8))
+        if bits < 8 and row < 1 << 24 and (best is None or size < best[0]):
+            best = (size, rows, lanes, bits)
+    return None if best is None else write_row_tables(data, *best[1:])
+
+
+def list_shapes(size: int) -> Iterator[tuple[int, int]]:
+    """Yield the possible numbers of rows and lanes of an array of channels.
+
+    Forms store the weights of 1, 2 or 4 channels alternately, and loops of all channels.
+    """
+    divisors = [n for n in range(2, size // LEAST_ROW + 1) if size % n == 0]
+    yield from ((1, lanes) for lanes in divisors if lanes < 256)
+    yield from ((rows, lanes) for rows in divisors for lanes in LANES if size // rows % lanes == 0)
+
+
+def write_row_tables(data: Bytes, rows: int, lanes: int, bits: int) -> Bytes:
+    row = data.size // rows
+    code = bytearray(row.to_bytes(3, "little") + bytes([lanes, bits]))
+    for each in data.reshape(rows, -1, lanes):
+        numbers = np.empty(each.shape, np.int64)
+        for lane in range(lanes):
+            values, numbers[:, lane] = np.unique(each[:, lane], return_inverse=True)
+            code += np.pad(values, (0, (1 << bits) - values.size)).tobytes()
+        code += pack_indices(numbers.reshape(-1), bits).tobytes()
+    return np.frombuffer(bytes(code), np.uint8)
+
+
+def pack_indices(numbers: npt.NDArray[np.int64], bits: int) -> Bytes:
+    """Return numbers of 1, 2 or 4 bits in bytes, the lowest bits first."""
+    padded = np.pad(numbers, (0, -len(numbers) % (8 // bits))).reshape(-1, 8 // bits)
+    packed: Bytes = (padded << bits * np.arange(8 // bits)).sum(1).astype(np.uint8)
+    return packed
 
 
 def encode_zeros(data: Bytes) -> Bytes:
@@ -177,7 +231,8 @@ def make_table_coder(bits: int) -> Coder:
 
 
 CODERS = (
-    *map(make_table_coder, (1, 2, 4)),
+    *map(make_table_coder, INDEX_BITS),
+    Coder("decode_row_tables", "a table per channel", encode_row_tables, 11, 210),
     Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 100),
     Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 420),
 )

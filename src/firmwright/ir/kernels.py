@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy.typing as npt
@@ -85,6 +86,36 @@ class StoredWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """The equal parts of a kernel's output channels, which a loop computes one after another.
+
+    A part has an equal share of each array in ``split``, which are names of weights. ``body`` is
+    the C code of a part. Its pointers to these weights have the names of :func:`name_part`.
+    """
+
+    count: int
+    split: tuple[str, ...]
+    body: str
+
+    def write_loop(
+        self,
+        weights: Sequence[Parameter],
+        decoders: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> str:
+        """Return the loop. ``decoders`` has the C lines that decode a part of an array."""
+        lines = [f"    for (int32_t part = 0; part < {self.count}; ++part) {{"]
+        for p in (p for p in weights if p.name in self.split):
+            share = f"const {p.c_type} *const {name_part(p)} = {p.name}"
+            own = [f"{share} + part * {p.elements // self.count};"]
+            lines += [f"        {line}" for line in decoders.get(p.name, own)]
+        return "\n".join([*lines, "", self.body, "    }"])
+
+
+def name_part(weights: Parameter) -> str:
+    return f"{weights.name}_part"
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryFunction:
     """A C function of the user, ``void name(DLTensor *, ...)``, with ``tensors`` parameters."""
 
@@ -143,6 +174,7 @@ class Kernel:
     events: Mapping[str, str] = field(default_factory=dict)
     cycles_source: str = ""
     stored: StoredWeights | None = None
+    parts: Parts | None = None
 
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.

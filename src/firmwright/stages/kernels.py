@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import tvm
@@ -40,6 +41,8 @@ def run(job: Job, folder: Path) -> None:
         module, partition = LOWERED.read(job), PARTITION.read(job)
         digests = digest_regions(job, module, partition)
         mix = tune_mix(job, partition, module, mix)
+        decodes = job.recipe.compress is not None
+        mix = tuple(replace(d, context=replace(d.context, decodes=decodes)) for d in mix)
         lowered = lower_each(module, partition, mix, read_kept(job, digests))
     kernels, weights = share_weights(lowered)
     KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))

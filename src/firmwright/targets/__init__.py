@@ -43,7 +43,8 @@ class Context:
     ``fuse_layers`` is false. ``fallback`` is the device of the mix that runs the operators that no
     other device accepts. ``fallback`` is None for the fallback device. ``batch`` is the number of
     samples per inference. ``strategies`` are the recipe's strategies for this device. ``variants``
-    maps the name of each tuned region to the name of its variant.
+    maps the name of each tuned region to the name of its variant. If ``decodes`` is true, layers
+    may decode their weights, so a layer with many weights is computed in parts.
     """
 
     platform: Platform
@@ -54,6 +55,7 @@ class Context:
     batch: int = 1
     strategies: Sequence[Strategy] = ()
     variants: Mapping[str, str] = field(default_factory=dict)
+    decodes: bool = False
 
 
 class Target(Protocol):

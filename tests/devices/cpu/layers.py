@@ -13,6 +13,7 @@ import numpy.typing as npt
 from firmwright.devices.cpu.forms.form import Form
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.lowering import write_layer
+from firmwright.devices.cpu.parts import split_layer
 from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.layer import (
@@ -191,9 +192,15 @@ def scale(layer: Layer, sums: Array) -> Array:
 
 
 def make_network(
-    layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool | Sequence[bool]
+    layers: Sequence[AnyLayer],
+    forms: Sequence[Form],
+    shared: bool | Sequence[bool],
+    decodes: bool = False,
 ) -> Network:
-    """Return a network of independent layers; ``shared`` is for all layers or for each layer."""
+    """Return a network of independent layers; ``shared`` is for all layers or for each layer.
+
+    Large layers are computed in parts if ``decodes`` is true.
+    """
     are_shared = [shared] * len(layers) if isinstance(shared, bool) else shared
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
@@ -216,7 +223,8 @@ def make_network(
         inputs += read
         outputs.append(written)
         regions.append(region)
-        lowered.append(write_layer(region, layer, form, is_shared))
+        split = split_layer(layer, form) if decodes else None
+        lowered.append(write_layer(region, layer, form, is_shared, split))
     partition = Partition(
         tuple(t.name for t in inputs),
         tuple(t.name for t in outputs),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import tvm
 from tvm import relax
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form, Packing, choose
+from firmwright.devices.cpu.forms.form import Choice, Form, choose
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
     AnyLayer,
@@ -17,6 +17,7 @@ from firmwright.devices.cpu.layer_functions import (
     write_function,
     write_headers,
 )
+from firmwright.devices.cpu.parts import SplitLayer, split_layer
 from firmwright.devices.cpu.variants import (
     choose_variant,
     explain_width,
@@ -24,8 +25,9 @@ from firmwright.devices.cpu.variants import (
     read_specialize,
 )
 from firmwright.ir.byte_function import ByteFunction
-from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, StoredWeights
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, SourceFile, StoredWeights
 from firmwright.ir.layer import (
+    Array,
     FloatLayer,
     Layer,
     LinearLayer,
@@ -53,7 +55,7 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     """Lower a region with a form, or from TIR if it has no form or a user's strategy."""
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
-        lowered = lower_by_form(region, module, layer, choice.form, choice.shared)
+        lowered = lower_by_form(region, module, layer, choice.form, choice.shared, context.decodes)
         reason = explain_width(layer, choice.form, context.platform.features)
         note = (
             f"Weights of 4 bits are stored in 8 bits, because {reason}. `compress` packs them."
@@ -74,9 +76,16 @@ def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
 
 
 def lower_by_form(
-    region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
+    region: Region,
+    module: tvm.IRModule,
+    layer: AnyLayer,
+    form: Form,
+    shared: bool = False,
+    decodes: bool = False,
 ) -> LoweredRegion:
-    lowered = write_layer(region, layer, form, shared)
+    lowered = write_layer(
+        region, layer, form, shared, split_layer(layer, form) if decodes else None
+    )
     operators = list_quantized_operators(region, module[region.name])
     kernel = replace(lowered.kernel, quantized_operators=len(operators))
     return replace(lowered, kernel=kernel)
@@ -150,48 +159,68 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     return layer or read_wrapped_sum(function) or read_byte_function(function, rounding)
 
 
-def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
+def write_layer(
+    region: Region, layer: AnyLayer, form: Form, shared: bool, split: SplitLayer | None = None
+) -> LoweredRegion:
     """Return the kernel and the packed weights that a form writes for a layer.
 
-    If ``shared`` is true, layers of one variant call one function.
+    If ``shared`` is true, layers of one variant call one function. ``split`` are the parts of a
+    layer that is computed in parts.
     """
-    packing = form.pack_layer(layer)
+    computed, packing = (split.part, split.packing) if split else (layer, form.pack_layer(layer))
+    arrays = split.arrays if split else packing.arrays
     inputs, output = make_ports(region, layer)
     weights = tuple(
         Parameter(n, array.dtype.name, array.size, f"{region.name}_{n}")
-        for n, array in packing.arrays.items()
+        for n, array in arrays.items()
     )
     scratch = tuple(
         Parameter(s.name, s.dtype, s.elements, f"{region.name}_{s.name}") for s in packing.scratch
     )
-    function = write_function(form, layer, packing, (*inputs, *weights), (output, *scratch), shared)
+    function = write_function(
+        form, computed, packing, (*inputs, *weights), (output, *scratch), shared
+    )
+    ports = (*inputs, *weights, output, *scratch)
+    parts, more = None, tuple[SourceFile, ...]()
+    if split:
+        call = write_call(function, [split.name_argument(p) for p in ports])
+        definition = function.define_record(packing.record)
+        parts = split.make_parts([*filter(None, [definition]), call], output)
+        more = split.files
+        scratch = (*scratch, *split.make_scratch(region, output))
+        body = parts.write_loop(weights)
+    else:
+        definition = function.define_record(packing.record)
+        record = f"    {definition}\n\n" if definition else ""
+        body = record + write_calls(function, layer, ports)
     kernel = Kernel(
         region=region.name,
         inputs=inputs,
         weights=weights,
         outputs=(output,),
         scratch=scratch,
-        body=write_calls(function, layer, packing, (*inputs, *weights, output, *scratch)),
+        body=body,
         functions=(),
         quantized_operators=0,
         float_operators=(),
-        headers=function.headers,
+        headers=(*function.headers, *(f.name for f in more if f.name.endswith(".h"))),
         note=describe_form(form),
-        files=(*function.files, *write_headers(form)),
+        files=(*function.files, *write_headers(form), *more),
         in_place=tuple(
             p.name for p in inputs if p.name in form.in_place and p.bytes == output.bytes
         ),
-        stored=measure_weights(layer, packing),
+        stored=measure_weights(layer, arrays),
+        parts=parts,
     )
-    arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
-    return LoweredRegion(kernel, arrays)
+    named = {f"{region.name}_{name}": array for name, array in arrays.items()}
+    return LoweredRegion(kernel, named)
 
 
-def measure_weights(layer: AnyLayer, packing: Packing) -> StoredWeights | None:
+def measure_weights(layer: AnyLayer, arrays: Mapping[str, Array]) -> StoredWeights | None:
     """Return the size of a layer's weights, or None if the layer has no weights."""
     if not isinstance(layer, LinearLayer):
         return None
-    return StoredWeights(layer.weights.size, packing.arrays["weights"].nbytes)
+    return StoredWeights(layer.weights.size, arrays["weights"].nbytes)
 
 
 def describe_form(form: Form) -> str:
@@ -228,17 +257,18 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
     return (input_,), Parameter("output", layer.output_dtype, written, result)
 
 
-def write_calls(
-    function: LayerFunction, layer: AnyLayer, packing: Packing, parameters: Sequence[Parameter]
-) -> str:
-    """Return the body of a region's function, with a call for each sample of the batch."""
-    definition = function.define_record(packing.record)
-    record = f"    {definition}\n\n" if definition else ""
-    names = [*(["&layer"] if definition else []), *(p.name for p in parameters)]
+def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
+    """Return the lines with the call of a region's function for each sample of the batch."""
+    names = [p.name for p in parameters]
     if isinstance(layer, Pair | MatrixProduct | Softmax | ByteFunction) or layer.batch == 1:
-        return f"{record}    {function.name}({', '.join(names)});"
+        return f"    {write_call(function, names)}"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}
     moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
-    call = f"{function.name}({', '.join(moved)});"
-    return f"{record}    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}"
+    call = write_call(function, moved)
+    return f"    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}"
+
+
+def write_call(function: LayerFunction, arguments: Sequence[str]) -> str:
+    record = ["&layer"] if function.struct else []
+    return f"{function.name}({', '.join([*record, *arguments])});"
