@@ -99,9 +99,15 @@ def test_without_a_limit_of_flash_the_firmware_becomes_small(
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"flash": 1200}, "flash: the smallest firmware that was built needs 1,325 bytes"),
+        (
+            {"flash": 1200},
+            "flash: the smallest firmware that was built needs 1,325 bytes (int2: 3 layers); raise",
+        ),
         ({"flash": 1400, "accuracy": 1.0}, "the best trial loses 300 points with 1,"),
-        ({"accuracy": 0.5}, "the best trial loses 5.07812 points with 2,300 bytes"),
+        (
+            {"accuracy": 0.5},
+            "loses 5.07812 points with 2,300 bytes of flash (int8: 3 layers);",
+        ),
     ],
 )
 def test_limits_that_no_assignment_meets_show_the_best(

@@ -9,17 +9,18 @@ import numpy as np
 import onnx
 import pytest
 
+from firmwright.precision.best_choices import Choice
 from firmwright.precision.sensitivity import Measured, Sensitivity
 from firmwright.quantize.calibration import calibrate
 from tests.quantize.networks import options, ready, residual_network, samples
 
-TYPES = ("float32", "int16", "int2", "int3", "int4", "int8")
+TYPES = ("float32", "int16", "int2", "int3", "int4", "int8", "cluster4", "cluster16")
 
 
 def make(folder: Path, model: onnx.ModelProto | None = None, **changes: Any) -> Sensitivity:
     model = model or ready(residual_network(), newer_types=True)
     given = samples(8)
-    wanted = options(search={"types": TYPES, "flash": 1}, **changes)
+    wanted = options(**{"search": {"types": TYPES, "flash": 1}, **changes})
     return Sensitivity(model, calibrate(model, given), wanted, given, folder, compressed=True)
 
 
@@ -34,6 +35,8 @@ def test_more_bits_have_less_error(tmp_path: Path, compensate: bool) -> None:
     for layer in found:
         errors = [by_type(layer)[t][1] for t in ("int2", "int3", "int8", "int16")]
         assert errors == sorted(errors, reverse=True), layer
+        clustered = [by_type(layer)[t][1] for t in ("cluster4", "cluster16", "int8")]
+        assert clustered == sorted(clustered, reverse=True), layer
         assert errors[0] > 10 * errors[2] and by_type(layer)["float32"][1] == 0
     stem = by_type(found[0])
     assert stem["float32"][0] == 2 * stem["int16"][0] == 4 * 216
@@ -49,8 +52,19 @@ def test_a_search_continues_with_kept_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = make(tmp_path).measure(1)
-    monkeypatch.setattr(Sensitivity, "measure_layer", None)
-    assert make(tmp_path).measure(1) == first
+    measured = list[str]()
+    measure_type = Sensitivity.measure_type
+
+    def count(self: Sensitivity, layer: str, dtype: str, moments: Any) -> Choice:
+        measured.append(dtype)
+        return measure_type(self, layer, dtype, moments)
+
+    monkeypatch.setattr(Sensitivity, "measure_type", count)
+    assert make(tmp_path).measure(1) == first and not measured
+    other = make(tmp_path, search={"types": ("int8", "int5"), "flash": 1}).measure(1)
+    assert measured == ["int5"] * len(first)
+    assert all(by_type(a)["int8"] == by_type(b)["int8"] for a, b in zip(first, other, strict=True))
+    monkeypatch.setattr(Sensitivity, "measure_type", None)
     with pytest.raises(TypeError):  # other options need other measurements
         make(tmp_path, compensate_rounding=True).measure(1)
 

@@ -11,6 +11,7 @@ from onnx import helper
 
 from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.clusters import choose_clusters, round_to_values
 from firmwright.quantize.float_graph import evaluate
 from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.weight_rounding import (
@@ -70,6 +71,35 @@ def test_a_constant_input_and_a_weight_at_the_end_of_its_grid() -> None:
     grid = QuantParams("int8", 0.01, 0)
     found = round_with_compensation(np.array([[5.0, 0.014]]), np.zeros((2, 2)), [grid])
     np.testing.assert_allclose(found, [[1.27, 0.01]])
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("compensate", [True, False])
+def test_clustered_weights_have_few_values(per_channel: bool, compensate: bool) -> None:
+    model, given = ready(residual_network()), samples(24)
+    errors = []
+    for weights, count in (("cluster4", 4), ("cluster8", 8), ("cluster16", 16)):
+        chosen = options(weights=weights, per_channel=per_channel, compensate_rounding=compensate)
+        quantized = quantize(model, calibrate(model, given), chosen, given)
+        stored = {i.name: onnx.numpy_helper.to_array(i) for i in quantized.graph.initializer}
+        for name in ("stem_w", "dense_w"):
+            values = stored[f"{name}_quantized"]
+            assert values.dtype == np.int8 and 2 < len(np.unique(values)) <= count
+        found, wanted = (np.stack([f["y"] for f in evaluate(m, given)]) for m in (quantized, model))
+        errors.append(float(np.square(found - wanted).sum()))
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_clusters_need_less_error_than_equal_steps() -> None:
+    """Few of these weights are large, as in most networks."""
+    weights = np.random.default_rng(0).laplace(0, 10, 4000).clip(-127, 127)
+    clusters = choose_clusters(weights, "cluster16")
+    assert clusters is not None and len(clusters) == 16
+    params = QuantParams("int8", 1.0, 0)
+    equal = np.rint(weights / 8.5).clip(-8, 7) * 8.5
+    error = np.square(round_to_values(weights, params, clusters) - weights).sum()
+    assert error < 0.6 * np.square(equal - weights).sum()
+    assert list(choose_clusters(np.full(9, 3.2), "cluster4")) == [3]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("per_channel", [True, False])

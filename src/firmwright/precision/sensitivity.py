@@ -8,7 +8,7 @@ measurement.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from firmwright.precision.best_choices import Choice
 from firmwright.progress import report
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.chosen_layers import LayerChoice, choose_layers, match_nodes
+from firmwright.quantize.clusters import choose_clusters, round_to_values, spread_scales
 from firmwright.quantize.float_graph import session_options
 from firmwright.quantize.qdq_graph import choose_activation_params
 from firmwright.quantize.weight_rounding import (
@@ -40,7 +41,7 @@ from firmwright.quantize.weight_rounding import (
 from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, find_weights
 from firmwright.recipe.quantize_keys import QuantizeOptions
 
-METHOD = 1
+METHOD = 2
 """The version of the method. Each digest contains the version."""
 MAX_SAMPLES = 32
 """The maximum number of calibration samples on which errors are measured."""
@@ -88,44 +89,51 @@ class Sensitivity:
         self.digest = self.digest_inputs()
 
     def digest_inputs(self) -> bytes:
-        """Return the digest of all inputs of a measurement except the layer."""
+        """Return the digest of all inputs of a measurement except the layer and the type."""
         digest = hashlib.sha256(self.model.SerializeToString(deterministic=True))
-        assert self.options.search is not None
         facts = (
-            METHOD, self.options.search.types, self.options.compensate_rounding,
-            self.options.per_channel, self.options.scheme, self.compressed,
-            sorted(self.scales.items()), [sample_digest(sample) for sample in self.samples],
+            METHOD, self.options.compensate_rounding, self.options.per_channel,
+            self.options.scheme, self.compressed, sorted(self.scales.items()),
+            [sample_digest(sample) for sample in self.samples],
         )  # fmt: skip
         digest.update(repr(facts).encode())
         return digest.digest()
 
     def measure(self, threads: int) -> list[Measured]:
         """Return the choices of each layer, in the order of the network."""
-        kept = {name: self.read_kept(name) for name in self.weights}
-        missing = [name for name, found in kept.items() if found is None]
-        moments = self.measure_moments(missing)
+        assert self.options.search is not None
+        types = self.options.search.types
+        kept = {
+            (name, dtype): self.read_kept(name, dtype) for name in self.weights for dtype in types
+        }
+        missing = [key for key, found in kept.items() if found is None]
+        moments = self.measure_moments(dict.fromkeys(name for name, _ in missing))
         if missing:
             _ = self.wanted  # computed once, before the threads start
         with ThreadPoolExecutor(threads) as pool:
-            found = pool.map(lambda name: self.measure_layer(name, moments), missing)
-            report("layers", len(kept) - len(missing), len(kept))
-            for done, layer in enumerate(found, len(kept) - len(missing) + 1):
-                kept[layer.layer] = layer
-                write_whole(self.place(layer.layer), msgspec.json.encode(layer))
-                report("layers", done, len(kept))
-        return [layer for layer in kept.values() if layer is not None]
+            found = pool.map(lambda key: self.measure_type(key[0], key[1], moments), missing)
+            done = len(kept) - len(missing)
+            report("measurements", done, len(kept))
+            for key, choice in zip(missing, found, strict=True):
+                kept[key] = choice
+                write_whole(self.place(*key), msgspec.json.encode(choice))
+                done += 1
+                report("measurements", done, len(kept))
+        choices = {name: [kept[name, dtype] for dtype in types] for name in self.weights}
+        return [Measured(name, tuple(filter(None, each))) for name, each in choices.items()]
 
-    def place(self, layer: str) -> Path:
-        return self.folder / f"{hashlib.sha256(self.digest + layer.encode()).hexdigest()}.json"
+    def place(self, layer: str, dtype: str) -> Path:
+        name = hashlib.sha256(self.digest + repr((layer, dtype)).encode()).hexdigest()
+        return self.folder / f"{name}.json"
 
-    def read_kept(self, layer: str) -> Measured | None:
+    def read_kept(self, layer: str, dtype: str) -> Choice | None:
         """Return the result of an earlier search, or None if there is no result."""
         try:
-            return msgspec.json.decode(self.place(layer).read_bytes(), type=Measured)
+            return msgspec.json.decode(self.place(layer, dtype).read_bytes(), type=Choice)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def measure_moments(self, layers: Sequence[str]) -> dict[str, Array]:
+    def measure_moments(self, layers: Iterable[str]) -> dict[str, Array]:
         """Return the second moments of the inputs of layers whose rounding is compensated."""
         if not self.options.compensate_rounding:
             return {}
@@ -137,18 +145,13 @@ class Sensitivity:
         }
         return second_moments(nodes, self.constants, self.model, self.samples) if nodes else {}
 
-    def measure_layer(self, layer: str, moments: Mapping[str, Array]) -> Measured:
-        assert self.options.search is not None
-        weight, node, choices = self.weights[layer], self.nodes[layer], []
-        for dtype in self.options.search.types:
-            if dtype == FLOAT:
-                choices.append(Choice(dtype, 4 * weight.values.size, 0.0))
-                continue
-            typed = replace(weight, dtype=dtype)
-            steps, rounded = self.round(typed, node, moments.get(weight.name))
-            size = self.count_bytes(steps, dtype, node)
-            choices.append(Choice(dtype, size, self.measure_error(weight.name, rounded)))
-        return Measured(layer, tuple(choices))
+    def measure_type(self, layer: str, dtype: str, moments: Mapping[str, Array]) -> Choice:
+        weight, node = self.weights[layer], self.nodes[layer]
+        if dtype == FLOAT:
+            return Choice(dtype, 4 * weight.values.size, 0.0)
+        steps, rounded = self.round(replace(weight, dtype=dtype), node, moments.get(weight.name))
+        size = self.count_bytes(steps, dtype, node)
+        return Choice(dtype, size, self.measure_error(weight.name, rounded))
 
     def round(
         self, weight: Weight, node: onnx.NodeProto, moments: Array | None
@@ -158,14 +161,11 @@ class Sensitivity:
         params = choose_weight_params(
             weight, self.scales[weight.input], options.per_channel, options.scheme == "pow2"
         )
-        values = weight.values
+        values, scales = weight.values, spread_scales(weight.values.ndim, weight.axis, params)
+        clusters = choose_clusters(values / scales, weight.dtype)
         if moments is not None:
-            values = round_layer(node, values, moments, params).astype("float64")
-        shape = [1] * values.ndim
-        if weight.axis is not None and len(params) > 1:
-            shape[weight.axis] = len(params)
-        scales = np.array([one.scale for one in params]).reshape(shape)
-        steps = np.clip(np.rint(values / scales), *params[0].limits)
+            values = round_layer(node, values, moments, params, clusters).astype("float64")
+        steps = round_to_values(values / scales, params[0], clusters)
         return steps, (steps * scales).astype("float32")
 
     def count_bytes(self, steps: Array, dtype: str, node: onnx.NodeProto) -> int:

@@ -7,6 +7,7 @@ its flash and its accuracy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -135,20 +136,28 @@ class Search:
 
     def explain_failure(self) -> tuple[tuple[str, ...], str]:
         """Return the key of the limit that no trial met, and a message about the best trial."""
-        fitting = [tried for tried in self.tried.values() if self.fits(tried)]
+        fitting = [each for each in self.tried.items() if self.fits(each[1])]
         if not fitting:
-            least = min(tried.flash for tried in self.tried.values())
+            types, tried = min(self.tried.items(), key=lambda each: each[1].flash)
             message = (
-                f"the smallest firmware that was built needs {least:,} bytes; raise the limit, or "
-                "add smaller `types`"
+                f"the smallest firmware that was built needs {tried.flash:,} bytes "
+                f"({count_types(types)}); raise the limit, or add smaller `types`"
             )
             return ("quantize", "search", "flash"), message
-        best = min(fitting, key=lambda tried: tried.loss or 0)
+        types, best = min(fitting, key=lambda each: each[1].loss or 0)
         message = (
-            f"the best trial loses {best.loss:g} points with {best.flash:,} "
-            "bytes of flash; raise a limit, or add larger `types`"
+            f"the best trial loses {best.loss:g} points with {best.flash:,} bytes of flash "
+            f"({count_types(types)}); raise a limit, or add larger `types`"
         )
         return ("quantize", "search", "accuracy"), message
+
+
+def count_types(assignment: Assignment) -> str:
+    """Return the number of layers per type, such as ``int4: 3 layers, int8: 1``."""
+    counts = Counter(choice.weights for choice in assignment)
+    (first, number), *others = sorted(counts.items())
+    layers = f"{first}: {number} layer{'s' if number > 1 else ''}"
+    return ", ".join([layers, *(f"{dtype}: {count}" for dtype, count in others)])
 
 
 def search(job: Job) -> None:

@@ -35,7 +35,13 @@ from firmwright.quantize.param_choice import (
 )
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
-from firmwright.quantize.weights import choose_weight_params, clamp_weights, find_weights, is_narrow
+from firmwright.quantize.weights import (
+    choose_all_clusters,
+    choose_weight_params,
+    clamp_weights,
+    find_weights,
+    is_narrow,
+)
 from firmwright.recipe.quantize_keys import QuantizeOptions
 
 QUANT_TYPES = {
@@ -101,9 +107,10 @@ def quantize(
         return insert_qdq_nodes(network, params_of, weights, layers, options)
 
     result = model
+    clusters = choose_all_clusters(weights, find_weights(model, layers))
     if options.compensate_rounding:
-        result = round_weights(result, samples, weights)
-    result = clamp_weights(result, weights, find_weights(model, layers))
+        result = round_weights(result, samples, weights, clusters)
+    result = clamp_weights(result, weights, find_weights(model, layers), clusters)
     if options.bias_correction:
         result = correct_biases(model, result, samples, layers, with_params)
     return with_params(result)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import onnx
 
 from firmwright.data.samples import Sample
 from firmwright.ir.quant_params import QuantParams
+from firmwright.quantize.clusters import round_to_values
 from firmwright.quantize.float_graph import evaluate, read_attributes
 from firmwright.quantize.weights import channel_axis
 
@@ -44,10 +46,12 @@ def round_weights(
     model: onnx.ModelProto,
     samples: Sequence[Sample],
     params_of: Mapping[str, Sequence[QuantParams]],
+    clusters: Mapping[str, Array] = MappingProxyType({}),
 ) -> onnx.ModelProto:
     """Return the float network with weights that are rounded to their quantization steps.
 
     ``params_of`` are the parameters of each weight, one for all channels or one per channel.
+    ``clusters`` are the values of clustered weights.
     Weights of transposed convolutions, and of results with more than MAX_INPUTS inputs, do not
     change: they are rounded to the nearest step later.
     """
@@ -63,13 +67,17 @@ def round_weights(
     moments = second_moments(layers, constants, model, samples[:MAX_SAMPLES])
     for name, node in layers.items():
         weights = onnx.numpy_helper.to_array(constants[name])
-        values = round_layer(node, weights, moments[name], params_of[name])
+        values = round_layer(node, weights, moments[name], params_of[name], clusters.get(name))
         constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
     return result
 
 
 def round_layer(
-    node: onnx.NodeProto, weights: Array, moments: Array, params: Sequence[QuantParams]
+    node: onnx.NodeProto,
+    weights: Array,
+    moments: Array,
+    params: Sequence[QuantParams],
+    clusters: Array | None = None,
 ) -> Array:
     """Return a layer's rounded weights. ``moments`` are the second moments of each group."""
     rows = weights_to_rows(node, weights.astype("float64"))
@@ -78,7 +86,7 @@ def round_layer(
     for group, moment in enumerate(moments):
         first = group * rows.shape[1]
         row_params = by_channel[first : first + rows.shape[1]]
-        rows[group] = round_with_compensation(rows[group], moment, row_params)
+        rows[group] = round_with_compensation(rows[group], moment, row_params, clusters)
     return rows_to_weights(node, rows, weights.shape).astype("float32")
 
 
@@ -110,7 +118,10 @@ def second_moments(
 
 
 def round_with_compensation(
-    weights: Array, moment: Array, params_of: Sequence[QuantParams]
+    weights: Array,
+    moment: Array,
+    params_of: Sequence[QuantParams],
+    clusters: Array | None = None,
 ) -> Array:
     """Round (channels, K) weights to the channels' scales, one K at a time. Zero points are 0."""
     scales = np.array([params.scale for params in params_of])
@@ -119,7 +130,7 @@ def round_with_compensation(
     left, result = weights.copy(), np.empty_like(weights)
     for k in range(weights.shape[1]):
         column = left[:, k]
-        result[:, k] = np.clip(np.rint(column / scales), *params_of[0].limits) * scales
+        result[:, k] = round_to_values(column / scales, params_of[0], clusters) * scales
         errors = (column - result[:, k]) / spread[k, k]
         left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
     return result

@@ -12,6 +12,12 @@ import onnx
 
 from firmwright.ir.quant_params import QuantParams, find_integer_limits
 from firmwright.quantize.chosen_layers import LayerChoice
+from firmwright.quantize.clusters import (
+    choose_clusters,
+    find_stored_type,
+    round_to_values,
+    spread_scales,
+)
 from firmwright.quantize.float_graph import read_attributes
 from firmwright.quantize.param_choice import FINER_SCALES, next_power_of_two, to_float32
 
@@ -84,23 +90,37 @@ def is_narrow(dtype: str) -> bool:
     return dtype in NARROW_TYPES
 
 
+def choose_all_clusters(
+    params_of: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the values of each clustered tensor. Other tensors are missing."""
+    found = {}
+    for weight in weights:
+        if weight.name in params_of:
+            scales = spread_scales(weight.values.ndim, weight.axis, params_of[weight.name])
+            clusters = choose_clusters(weight.values / scales, weight.dtype)
+            if clusters is not None:
+                found[weight.name] = clusters
+    return found
+
+
 def clamp_weights(
     model: onnx.ModelProto,
     params_of: Mapping[str, Sequence[QuantParams]],
     weights: Iterable[Weight],
+    clusters: Mapping[str, npt.NDArray[np.float64]],
 ) -> onnx.ModelProto:
-    """Round and clamp narrow weights to the limits of their types."""
+    """Round and clamp narrow and clustered weights to the values of their types."""
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:
-        if not is_narrow(weight.dtype) or weight.name not in params_of:
+        own = clusters.get(weight.name)
+        if weight.name not in params_of or not (is_narrow(weight.dtype) or own is not None):
             continue
         params = params_of[weight.name]
         values = onnx.numpy_helper.to_array(constants[weight.name]).astype("float64")
-        axis = weight.axis if weight.axis is not None and len(params) > 1 else 0
-        channels = np.moveaxis(values, axis, 0)
-        for index, channel in enumerate(channels):
-            channel[...] = params[index if len(params) > 1 else 0].fake_quantize(channel)
+        scales = spread_scales(values.ndim, weight.axis, params)
+        values = round_to_values(values / scales, params[0], own) * scales
         tensor = onnx.numpy_helper.from_array(values.astype("float32"), weight.name)
         constants[weight.name].CopyFrom(tensor)
     return result
@@ -126,13 +146,13 @@ def choose_weight_params(
     Powers of two are selected by the minimum squared error of the channel. Each scale is so large
     that the bias fits int32.
     """
-    channels = weight.split_channels(per_channel)
+    channels, dtype = weight.split_channels(per_channel), find_stored_type(weight.dtype)
     by_channel = per_channel and weight.bias.size == len(channels)
     biases = [np.abs(b).reshape(-1) for b in (weight.bias if by_channel else [weight.bias])]
     biases += [np.zeros(0)] * (len(channels) - len(biases))
     return [
         choose_channel_params(
-            values, float(bias.max(initial=0.0)) / input_scale, weight.dtype, powers_of_two
+            values, float(bias.max(initial=0.0)) / input_scale, dtype, powers_of_two
         )
         for values, bias in zip(channels, biases, strict=True)
     ]

@@ -11,7 +11,7 @@ from firmwright.models.formats import FORMATS, describe_unsupported
 from firmwright.recipe.catalog import Catalog
 
 PACKED_TYPES = ["int4", "int8"]
-COMPRESSED_TYPES = ["int2", "int3", "int4", "int5", "int6", "int8"]
+COMPRESSED_TYPES = ["int2", "int3", "int4", "int5", "int6", "int8", "cluster8", "cluster16"]
 """The types of weights that a search tries, without and with compression."""
 
 FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
