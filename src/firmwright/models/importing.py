@@ -120,7 +120,7 @@ INTERNAL = re.compile(
     r"|Check failed|InternalError|metadata\[|\b[RT]\.\w|\blv\d|\bunpack|positional argument"
     r"|keyword argument|\bout of range$|argument must be|\bindices must be|\binvalid literal"
 )
-"""Matches texts of errors in the code of a library, which say nothing about the model."""
+"""Matches texts of errors in the code of a library, which do not describe the model."""
 
 
 def describe_failure(error: Exception) -> str:

@@ -15,7 +15,7 @@ def clip_to_numbers(builder: relax.BlockBuilder, data: relax.Expr, numbers: rang
     """Return the tensor with limits of whole numbers, which define its cast to an integer type.
 
     A cast to an integer type rounds toward zero. If no number is negative, the cast also rounds
-    down, and the result reads the floats before the network's own floor and clip.
+    down, and the result reads the floats before the floor and clip of the network.
     """
     low, high = float(numbers[0]), float(numbers[-1])
     found = read_rounded(builder, data)
