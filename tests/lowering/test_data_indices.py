@@ -156,3 +156,13 @@ def test_a_cast_that_several_operators_read_keeps_its_range(tmp_path: Path) -> N
     np.testing.assert_array_equal(found[:2], [1500000000, -2000000000])
     np.testing.assert_array_equal(same, found)
     assert not zero.any()
+
+
+@pytest.mark.needs("gcc")
+def test_a_single_pixel_is_reflected(tmp_path: Path) -> None:
+    """The corners of one pixel have no distance."""
+    grid = np.array([[[[-3, 0.4], [0.2, 1]]]], "float32")
+    picture = np.array([[[[2.5]], [[-1.25]]]], "float32")
+    found = run("GridSample", {"x": picture, "g": grid}, [1, 2, 1, 2], tmp_path, mode="nearest",
+                padding_mode="reflection", align_corners=1)  # fmt: skip
+    np.testing.assert_array_equal(found, [[[[2.5, 2.5]], [[-1.25, -1.25]]]])

@@ -124,11 +124,15 @@ def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
     """Import ``grid_sampler(x, grid, mode, padding, corners)`` of images and volumes.
 
     In TVM, the coordinates of a point are along axis 1. In torch, the coordinates are along the
-    last axis.
+    last axis. TVM divides by the distance of aligned corners, so axes of length 1 are repeated
+    before a reflection.
     """
     x, grid = (importer.env[a] for a in node.args[:2])
     mode, padding, corners = node.args[2:]
     rank, emit = len(static_shape(grid)), importer.block_builder.emit
+    for axis, length in enumerate(static_shape(x)):
+        if axis > 1 and length == 1 and corners and padding == 2:
+            x = emit(relax.op.concat([x, x], axis))
     points = emit(relax.op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)]))
     return emit(
         relax.op.image.grid_sample(

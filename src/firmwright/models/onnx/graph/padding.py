@@ -93,3 +93,22 @@ def find_positions(
     """Return the source index of each element of a padded axis. Negative pads are applied first."""
     left = np.arange(max(-before, 0), length - max(-after, 0))
     return np.pad(left, (max(before, 0), max(after, 0)), mode)
+
+
+def repeat_single_pixels(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Repeat axes of length 1 of a GridSample that reflects positions between aligned corners.
+
+    TVM divides by the distance of the corners. All positions of the repeated axis have one value.
+    """
+    shape = walk.shape(node.input[0]) or ()
+    single = [axis for axis, length in enumerate(shape) if axis > 1 and length == 1]
+    is_reflected = get_attribute(node, "padding_mode", "zeros") == "reflection"
+    if not single or not is_reflected or not get_attribute(node, "align_corners", 0):
+        return None
+    body, picture = NodeBuilder(node, walk), node.input[0]
+    for axis in single:
+        picture = body.add("Concat", picture, picture, axis=axis)
+    sampled = onnx.NodeProto()
+    sampled.CopyFrom(node)
+    sampled.input[0] = picture
+    return [*body.nodes, sampled]

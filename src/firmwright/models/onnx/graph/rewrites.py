@@ -39,7 +39,7 @@ from firmwright.models.onnx.graph.linear import (
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT, pack_product_of_bits
 from firmwright.models.onnx.graph.normalizations import MOMENTS, NORMALIZATIONS, rewrite_batch_norm
-from firmwright.models.onnx.graph.padding import rewrite_pad
+from firmwright.models.onnx.graph.padding import repeat_single_pixels, rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.ranks import RANKS
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
@@ -334,6 +334,7 @@ REWRITES: dict[str, Rewrite] = {
     "MatMul": pack_product,
     # x - floor(x / y) * y is not the remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
+    "GridSample": repeat_single_pixels,
     **MOMENTS,
     "Pad": rewrite_pad,
     "Pow": rewrite_pow,
