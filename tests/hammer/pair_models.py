@@ -63,7 +63,10 @@ PRODUCERS = {
     "InstanceNormalization": Producer(
         "InstanceNormalization", IMAGE, [make_numbers(2), make_numbers(2)]
     ),
-    "MeanVarianceNormalization": Producer("MeanVarianceNormalization", IMAGE),
+    # ONNX cannot infer the type of the result without the attribute.
+    "MeanVarianceNormalization": Producer(
+        "MeanVarianceNormalization", IMAGE, (), {"axes": [0, 2, 3]}
+    ),
     "LRN": Producer("LRN", IMAGE, (), {"size": 3}),
     "LpNormalization": Producer("LpNormalization", ROWS),
     "ReduceSum": Producer("ReduceSum", ROWS, [np.array([1])]),
