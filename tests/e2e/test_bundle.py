@@ -107,7 +107,7 @@ def test_the_time_of_another_target_stands_beside_the_recipes(repository: Reposi
     assert (comparison["target"], comparison["other_target"]) == ("c", "c")
     names = [row["sources"][0] for row in comparison["layers"][:-1]]
     assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "dense"]
-    assert all(row["own"] == row["other"] for row in comparison["layers"])
+    assert all(row["base"] == row["other"] for row in comparison["layers"])
     assert repository.build("recipe=digits.yaml", "compare=c") == []
     done = repository.doit("clean", "--clean-all", "recipe=digits.yaml", "compare=c")
     assert done.returncode == 0, done.stderr

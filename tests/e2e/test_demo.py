@@ -162,7 +162,7 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
         length = layer["end"] - layer["start"] + 1
         assert 0 < profile[layer["name"]] - length < CLOCK_READING, layer["name"]
     total = manifest["comparison"]["total"]
-    assert (total["own"]["modelled"], total["other"]["modelled"]) == (
+    assert (total["base"]["modelled"], total["other"]["modelled"]) == (
         manifest["timeline"]["modelled"], 0,
     )  # fmt: skip
     assert total["speed_up"] > 10

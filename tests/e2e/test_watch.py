@@ -212,7 +212,7 @@ def test_changed_files_are_named_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert name_changed([".", str(tmp_path)]) == "."
 
 
-def test_own_code_is_in_memory_and_a_template_is_not() -> None:
+def test_custom_code_is_in_memory_and_a_template_is_not() -> None:
     assert is_in_memory(str(PACKAGE / "errors.py"))
     assert is_in_memory(str(TOP / "tasks/dodo.py"))
     assert not is_in_memory(str(TOP / "templates/network/network.c.j2"))

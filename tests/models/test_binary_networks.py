@@ -22,8 +22,13 @@ CHANNELS, SIZE, CLASSES = 24, 6, 10
 FORM = "portable_binary"
 
 
-def make_network(padding: int = 1, activation: str = "BipolarQuant") -> bytes:
-    """Return signs, a convolution, a batch normalization, signs, a product, and float results."""
+def make_network(
+    padding: int = 1, activation: str = "BipolarQuant", transpose: dict[str, Any] | None = None
+) -> bytes:
+    """Return signs, a convolution, a batch normalization, signs, a product, and float results.
+
+    ``transpose`` has the attributes of a Transpose before the product.
+    """
     draw = np.random.default_rng(3)
     width = SIZE + 2 * padding - 2
     constants: dict[str, Any] = {
@@ -36,6 +41,7 @@ def make_network(padding: int = 1, activation: str = "BipolarQuant") -> bytes:
         "beta": draw.normal(0, 9, CHANNELS).astype("float32"),
         "mean": draw.normal(0, 9, CHANNELS).astype("float32"),
         "variance": draw.uniform(1, 9, CHANNELS).astype("float32"),
+        "flat": np.int64([1, -1]),
     }
 
     def sign(name: str, scale: str, result: str) -> Any:
@@ -44,13 +50,15 @@ def make_network(padding: int = 1, activation: str = "BipolarQuant") -> bytes:
     between = sign("n", "one", "a")
     if activation != "BipolarQuant":
         between = node(activation, ["n"], ["a"])
+    moved = [] if transpose is None else [node("Transpose", ["a"], ["t"], **transpose)]
     nodes = [
         sign("x", "one", "s"),
         sign("w", "half", "ws"),
         node("Conv", ["s", "ws"], ["c"], pads=[padding] * 4),
         node("BatchNormalization", ["c", "gamma", "beta", "mean", "variance"], ["n"]),
         between,
-        node("Flatten", ["a"], ["f"]),
+        *moved,
+        node("Reshape", ["t" if moved else "a", "flat"], ["f"]),
         sign("v", "half", "vs"),
         node("MatMul", ["f", "vs"], ["y"]),
     ]
@@ -78,6 +86,16 @@ def test_signs_are_multiplied_as_bits(padding: int, tmp_path: Path) -> None:
     stored = [a.size for n, a in network.weights.items() if n.endswith("_weights")]
     inputs = CHANNELS * (4 + 2 * padding) ** 2
     assert stored == [CHANNELS * 3, CLASSES * -(-inputs // 32)]
+    found = run_generated(data, samples, tmp_path)
+    for outputs, expected in zip(found, run_reference(data, samples).outputs, strict=True):
+        np.testing.assert_array_equal(outputs[0], expected[0])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("transpose", [{}, {"perm": [0, 2, 3, 1]}], ids=["reverse", "axes"])
+def test_a_product_reads_transposed_signs(transpose: dict[str, Any], tmp_path: Path) -> None:
+    data, samples = make_network(transpose=transpose), draw_samples(2)
+    assert len(list_forms(lowered(data))) == 2
     found = run_generated(data, samples, tmp_path)
     for outputs, expected in zip(found, run_reference(data, samples).outputs, strict=True):
         np.testing.assert_array_equal(outputs[0], expected[0])

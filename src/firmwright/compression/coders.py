@@ -151,14 +151,21 @@ def encode_row_tables(data: Bytes) -> Bytes | None:
     """
     best: tuple[int, int, int, int] | None = None
     for rows, lanes in list_shapes(data.size):
-        row = data.size // rows
-        ordered = np.sort(data.reshape(rows, -1, lanes), axis=1)
-        values = 1 + int((np.diff(ordered, axis=1) != 0).sum(1).max())
+        row, shaped = data.size // rows, data.reshape(rows, -1, lanes)
+        if count_values(shaped[:1, :64]) > 1 << INDEX_BITS[-1]:
+            continue  # The first bytes of one row already need too many indices.
+        values = count_values(shaped)
         bits = next((b for b in INDEX_BITS if values <= 1 << b), 8)
         size = rows * ((lanes << bits) + -(-row * bits // 8))
         if bits < 8 and row < 1 << 24 and (best is None or size < best[0]):
             best = (size, rows, lanes, bits)
     return None if best is None else write_row_tables(data, *best[1:])
+
+
+def count_values(shaped: Bytes) -> int:
+    """Return the largest number of different bytes in a lane of a row; (rows, bytes, lanes)."""
+    ordered = np.sort(shaped, axis=1)
+    return 1 + int((ordered[:, 1:] != ordered[:, :-1]).sum(1).max())
 
 
 def list_shapes(size: int) -> Iterator[tuple[int, int]]:

@@ -77,8 +77,11 @@ def read_binary_layer(function: Function) -> BinaryLayer | None:
     compared = read_sign(results[0], definitions)
     value, steps = results[0] if compared is None else compared, list[Call]()
     while (call := definitions.get(value)) is not None and operator_name(call) in STEPS:
+        variable = [a for a in call.args if read_constant(a, definitions) is None]
+        if len(variable) != 1:
+            return None
         steps.insert(0, call)
-        value = next((a for a in call.args if read_constant(a, definitions) is None), value)
+        value = variable[0]
     found = read_products(value, function, definitions)
     if found is None or (compared is None and steps):
         return None
@@ -124,9 +127,11 @@ def order_weights(linear: LinearLayer, moved: list[Call], shape: tuple[int, ...]
     """Return the products with the weights in the order of the input before it is transposed."""
     order = np.arange(linear.channels).reshape(shape)
     for call in reversed(moved):
-        transposes = operator_name(call) == "relax.permute_dims"
-        axes = [int(axis) for axis in call.attrs.axes] if transposes else None
-        order = order.transpose(axes) if transposes else order.reshape(static_shape(call))
+        if operator_name(call) != "relax.permute_dims":
+            order = order.reshape(static_shape(call))
+            continue
+        axes = call.attrs.axes  # without axes, the operator reverses them
+        order = order.transpose(None if axes is None else [int(axis) for axis in axes])
     weights = np.empty_like(linear.weights)
     weights[..., order.reshape(-1)] = linear.weights
     return replace(linear, weights=weights)
@@ -144,7 +149,7 @@ def find_thresholds(
             return None
         values = STEPS[operator_name(call)](left, right).astype("float32")
     positive = np.broadcast_to(values >= 0, (len(sums), linear.out_channels))
-    if np.isnan(values).any() or (np.diff(positive.astype(int), axis=0) != 0).sum(0).max() > 1:
+    if np.isnan(values).any() or (positive[1:] != positive[:-1]).sum(0).max() > 1:
         return None
     falls = positive[0] & ~positive[-1]
     # The sum of the negated weights is the negated sum.

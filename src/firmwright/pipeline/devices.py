@@ -8,7 +8,6 @@ from pathlib import Path
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
 from firmwright.plugins import list_tflite_vendors
-from firmwright.project.project_files import list_portable_drivers, list_templates
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
@@ -64,6 +63,9 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
 
 def find_driven(names: Iterable[str], recipe: Recipe, platform: Platform) -> list[str]:
     """Return the devices that need the board's code, in the order of ``names``."""
+    # The import loads jinja2 and numpy, which a build that is up to date does not need.
+    from firmwright.project.project_files import list_templates
+
     roots = tuple(template_folders(recipe).values())
     board, known = platform.board, platform.accelerators
     return [name for name in names if name in known or list_templates(f"{name}/{board}", roots)]
@@ -71,6 +73,8 @@ def find_driven(names: Iterable[str], recipe: Recipe, platform: Platform) -> lis
 
 def find_unpackaged_drivers(recipe: Recipe, platform: Platform) -> Iterator[str]:
     """Yield an error for each device of the target whose driver depends on the board."""
+    from firmwright.project.project_files import list_portable_drivers
+
     roots = tuple(template_folders(recipe).values())
     for name in find_driven((device.name for device in recipe.target), recipe, platform):
         if not list_portable_drivers(name, roots):

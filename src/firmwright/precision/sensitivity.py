@@ -41,14 +41,16 @@ from firmwright.quantize.weight_rounding import (
 from firmwright.quantize.weights import WEIGHTED, Weight, choose_weight_params, find_weights
 from firmwright.recipe.quantize_keys import QuantizeOptions
 
-METHOD = 2
+METHOD = 3
 """The version of the method. Each digest contains the version."""
 MAX_SAMPLES = 32
 """The maximum number of calibration samples on which errors are measured."""
 MIN_PACKED = 512
-"""The minimum number of weights of a layer that stores two 4-bit weights in a byte. Smaller
-layers use a byte per weight, unless the recipe compresses constants.
+"""The minimum number of weights of a layer that stores two weights in a byte. Smaller layers use a
+byte per weight, unless the recipe compresses constants.
 """
+PACKED = ("int2", "int3", "int4")
+"""Types with two weights in a byte. Some cores store four int2 weights in a byte."""
 FLOAT = "float32"
 
 
@@ -172,7 +174,7 @@ class Sensitivity:
         """Return the number of bytes of a layer's weights in flash, without their scales."""
         if dtype == "int16":
             stored = steps.astype("int16")
-        elif dtype == "int4" and self.is_packed(steps, node):
+        elif dtype in PACKED and self.is_packed(steps, node):
             pairs = np.pad(steps.reshape(-1), (0, steps.size % 2)).astype("int8").reshape(-1, 2)
             stored = (pairs[:, 0] & 15 | pairs[:, 1] << 4).astype("int8")
         else:

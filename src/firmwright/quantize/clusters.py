@@ -32,11 +32,11 @@ def find_stored_type(dtype: str) -> str:
 
 
 def choose_clusters(steps: Array, dtype: str) -> Array | None:
-    """Return the sorted values of clustered weights, or None for other types.
+    """Return the sorted values of clustered weights, or None for other types and empty tensors.
 
     ``steps`` are the weights divided by the scales of their channels.
     """
-    if dtype not in CLUSTERS:
+    if dtype not in CLUSTERS or not steps.size:
         return None
     ordered = np.sort(steps.reshape(-1))
     # The values begin at equal distances, so that rare large weights also have a value.

@@ -6,6 +6,7 @@ pip resolves the versions and downloads the wheels from the index that the user 
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import sys
 import sysconfig
@@ -132,10 +133,12 @@ def fits_machine(stem: str) -> bool:
     pythons, abi, platforms = (tags.split(".") for tags in stem.split("-")[-3:])
     major, minor = sys.version_info[:2]
     same = {f"py{major}", f"py{major}{minor}", f"cp{major}{minor}"} & {*pythons}
-    machine = sysconfig.get_platform().rpartition("-")[2]
+    # A Python for two machines of macOS names both in sysconfig.
+    on_macos = sys.platform == "darwin"
+    machine = platform.machine() if on_macos else sysconfig.get_platform().rpartition("-")[2]
     fits = [
         tag == "any"
-        or (tag.startswith(SYSTEMS[sys.platform]) and tag.endswith((machine, "universal2")))
+        or (tag.startswith(SYSTEMS.get(sys.platform, ())) and tag.endswith((machine, "universal2")))
         for tag in platforms
     ]
     return bool(same or "abi3" in abi) and any(fits)

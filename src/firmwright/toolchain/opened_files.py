@@ -33,6 +33,9 @@ HEADERS = (
 )
 """The compiler's and the C library's headers that firmwright's templates include."""
 
+MACROS = ("", "#define _GNU_SOURCE\n")
+"""Lines before a header. With the macro, a header of the C library can open more files."""
+
 SYSTEM_LIBRARIES = (
     *("ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so"),
     *("libgcc_s.so", "libstdc++.so", "libz.so", "libzstd.so", "liblzma.so", "libtinfo.so"),
@@ -122,9 +125,10 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
         folder = Path(name).resolve()
         (folder / "main.c").write_text("int main(void) { return 0; }\n")
         (folder / "probe.ld").write_text("SECTIONS { .text : { *(.text*) } }\n")
-        sources = [f"header_{number}.c" for number, _ in enumerate(headers)]
-        for source, header in zip(sources, headers, strict=True):
-            (folder / source).write_text(f"#include <{header}>\n")
+        texts = [f"{macro}#include <{header}>\n" for macro, header in product(MACROS, headers)]
+        sources = [f"header_{number}.c" for number, _ in enumerate(texts)]
+        for source, text in zip(sources, texts, strict=True):
+            (folder / source).write_text(text)
         linked = link_command(build, compiler, ["main.c"], "probe.elf", "probe.ld")
         included = run_probe([*compiler.command, *flags, "-M", *sources], folder)
         traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
