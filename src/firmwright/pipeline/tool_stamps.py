@@ -17,7 +17,13 @@ from firmwright.toolchain import Build, Platform, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
 from firmwright.toolchain.compilers import find_command
 from firmwright.toolchain.emulator_names import BUILT_IN, GROUP
-from firmwright.toolchain.opened_files import OpenedFiles, find_opened_files, list_included
+from firmwright.toolchain.opened_files import (
+    HEADERS,
+    MACROS,
+    OpenedFiles,
+    find_opened_files,
+    list_included,
+)
 from firmwright.toolchain.sdk import find_sdk_folders
 
 from .fingerprint import Fingerprint, find_fingerprint
@@ -99,7 +105,7 @@ def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint |
     def look() -> OpenedFiles:
         return find_opened_files(build, find_compiler(toolchain, architecture), headers)
 
-    return find_fingerprint([*command, *flags, *headers], look)
+    return find_fingerprint([*command, *flags, *MACROS, *HEADERS, *headers], look)
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
