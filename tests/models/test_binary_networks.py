@@ -41,7 +41,7 @@ def make_network(
         "beta": draw.normal(0, 9, CHANNELS).astype("float32"),
         "mean": draw.normal(0, 9, CHANNELS).astype("float32"),
         "variance": draw.uniform(1, 9, CHANNELS).astype("float32"),
-        "flat": np.int64([1, -1]),
+        "flat": np.array([1, -1]),
     }
 
     def sign(name: str, scale: str, result: str) -> Any:
