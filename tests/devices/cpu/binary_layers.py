@@ -17,22 +17,11 @@ def draw_binary_layer(generator: np.random.Generator) -> BinaryLayer:
     """Return a random convolution or product of signs, whose results are signs or floats."""
     kind = LayerKind.CONV2D if generator.random() < 0.7 else LayerKind.DENSE
     shape = draw_shape(kind, generator)
-    out_height, out_width = shape.output
     size = (shape.out_channels, *shape.kernel, shape.channels)
     taps = int(np.prod(size[1:]))
     return BinaryLayer(
         kind=LayerKind.BINARY,
-        batch=shape.batch,
-        height=shape.height,
-        width=shape.width,
-        channels=shape.channels,
-        out_height=out_height,
-        out_width=out_width,
-        out_channels=shape.out_channels,
-        kernel=shape.kernel,
-        strides=shape.strides,
-        dilation=shape.dilation,
-        padding=shape.padding,
+        **shape.list_fields(),
         weights=generator.choice([-1, 1], size),
         bias=generator.integers(-taps // 4, taps // 4 + 1, shape.out_channels),
         scales=generator.random(shape.out_channels, "float32"),

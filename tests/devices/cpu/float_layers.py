@@ -28,23 +28,12 @@ def draw_float_layer(kind: LayerKind, generator: np.random.Generator) -> FloatLa
     inner = 1 if kind in DEPTHWISE else shape.channels
     limits = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 6.0), (-0.3, 0.7))[generator.integers(4)]
     roles = [("input",), ("input", "added"), ("added", "input")][generator.integers(3)]
-    out_height, out_width = shape.output
-    batch, width, out_width = (
-        (1, shape.batch, shape.batch) if rows else (shape.batch, shape.width, out_width)
-    )
+    fields = shape.list_fields()
+    if rows:
+        fields |= {"batch": 1, "width": shape.batch, "out_width": shape.batch}
     return FloatLayer(
         kind=kind,
-        batch=batch,
-        height=shape.height,
-        width=width,
-        channels=shape.channels,
-        out_height=out_height,
-        out_width=out_width,
-        out_channels=shape.out_channels,
-        kernel=shape.kernel,
-        strides=shape.strides,
-        dilation=shape.dilation,
-        padding=shape.padding,
+        **fields,
         weights=generator.standard_normal((shape.out_channels, *shape.kernel, inner), "float32"),
         bias=generator.standard_normal(shape.out_channels, "float32"),
         roles=roles,

@@ -85,20 +85,9 @@ def make_layer(
     input_zero_point = int(generator.integers(limits.min, limits.max + 1))
     if wide:
         zero_point = input_zero_point = 0
-    out_height, out_width = shape.output
     return Layer(
         kind=kind,
-        batch=shape.batch,
-        height=shape.height,
-        width=shape.width,
-        channels=shape.channels,
-        out_height=out_height,
-        out_width=out_width,
-        out_channels=shape.out_channels,
-        kernel=shape.kernel,
-        strides=shape.strides,
-        dilation=shape.dilation,
-        padding=shape.padding,
+        **shape.list_fields(),
         input_dtype=dtype,
         input_zero_point=input_zero_point,
         weights=weights,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,23 @@ class Shape:
             for size, end, r, stride in zip(sizes, ends, reach, self.strides, strict=True)
         )
         return height, width
+
+    def list_fields(self) -> dict[str, Any]:
+        """Return the fields that every kind of layer has."""
+        out_height, out_width = self.output
+        return {
+            "batch": self.batch,
+            "height": self.height,
+            "width": self.width,
+            "channels": self.channels,
+            "out_height": out_height,
+            "out_width": out_width,
+            "out_channels": self.out_channels,
+            "kernel": self.kernel,
+            "strides": self.strides,
+            "dilation": self.dilation,
+            "padding": self.padding,
+        }
 
 
 DEPTHWISE = (
