@@ -97,6 +97,16 @@ def test_jobs_end_when_the_caller_stops(make: Callable[[str], Order], tmp_path: 
     process.wait(60)
 
 
+def test_a_stop_keeps_the_result_of_an_ended_job(make: Callable[[str], Order]) -> None:
+    stop = Stop()
+    memory = Memory(lambda _: "report", lambda _: setattr(stop, "reason", "interrupted"))
+    jobs = [make("succeed"), make("wait")]
+    results = run_here(jobs, lambda order, _: order.name, 1, Notes(), stop, memory)
+    assert next(results) == "succeed"
+    with pytest.raises(ClusterError, match="interrupted"):
+        next(results)
+
+
 def test_a_job_reports_to_the_process_that_starts_the_next_job(
     make: Callable[[str], Order],
 ) -> None:

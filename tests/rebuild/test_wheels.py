@@ -65,7 +65,13 @@ def test_missing_and_changed_wheels_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "tags", ["cp311-cp311-win_arm64", "cp27-none-any", "py3-none-macosx_11_0_ppc"]
+    "tags",
+    [
+        "cp311-cp311-win_arm64",
+        "cp27-none-any",
+        "py3-none-macosx_11_0_ppc",
+        "py3-none-musllinux_9_9_x86_64",
+    ],
 )
 def test_a_wheel_for_another_platform_is_missing(tags: str, tmp_path: Path) -> None:
     wheels.fill_wheels(tmp_path, ["needed_part"])

@@ -102,10 +102,8 @@ def run_here(
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:
         ended: list[Copy] = []
         try:
-            while waiting or running:
-                if stop.reason:
-                    raise ClusterError(stop.reason)
-                while waiting and lanes:
+            while waiting or running or ended:
+                while waiting and lanes and not stop.reason:
                     number, order = waiting.popleft()
                     files = name_files(Path(scratch), number)
                     copy = start(order, lanes.pop(), watched, files, memory)
@@ -114,14 +112,14 @@ def run_here(
                 # The next jobs already run while this process reads the results.
                 for copy in ended:
                     yield finish(copy.order, copy.read)
+                if stop.reason:
+                    raise ClusterError(stop.reason)
                 ended = [running.pop(end) for end in wait_for_ends(running)]
                 for copy in ended:
                     copy.end()
                     lanes.append(copy.lane)
                     if report := copy.files[2].read_text("utf-8"):
                         memory.learn(report)
-            for copy in ended:
-                yield finish(copy.order, copy.read)
         finally:
             for copy in running.values():
                 copy.end()
@@ -129,6 +127,8 @@ def run_here(
 
 def wait_for_ends(running: Collection[int]) -> list[int]:
     """Return the jobs that end within the interval ``POLL``."""
+    if not running:
+        return []
     return [end for end in connection.wait([*running], POLL) if isinstance(end, int)]
 
 

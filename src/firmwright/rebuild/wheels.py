@@ -6,27 +6,20 @@ pip resolves the versions and downloads the wheels from the index that the user 
 from __future__ import annotations
 
 import hashlib
-import platform
 import re
-import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from packaging.tags import parse_tag, sys_tags
+from packaging.utils import canonicalize_name
 
 from firmwright.folders import IS_CHECKOUT
 from firmwright.rebuild.reproduce import make_wheel, run_pip
 
 LIST = "requirements.txt"
 """The file that names each wheel, its version and its digest."""
-
-SYSTEMS = {
-    "linux": ("linux", "manylinux", "musllinux"),
-    "darwin": ("macosx",),
-    "win32": ("win",),
-}
-"""The first words of the platform tags of each operating system."""
 
 
 def list_requirements(packages: Iterable[str]) -> list[str]:
@@ -68,7 +61,7 @@ def remove_listed(folder: Path) -> None:
 
 def pin_installed() -> list[str]:
     """Return ``name==version`` for each installed package except firmwright."""
-    found = {normalize(each.name): each.version for each in distributions() if each.name}
+    found = {canonicalize_name(each.name): each.version for each in distributions() if each.name}
     return [f"{name}=={text}" for name, text in sorted(found.items()) if name != "firmwright"]
 
 
@@ -86,7 +79,7 @@ def pin_requirements() -> list[str]:
     waiting = ["firmwright"]
     while waiting:
         texts = [text for text in requires(waiting.pop()) or () if "extra ==" not in text]
-        names = {normalize(re.split(r"[^\w.-]", text)[0]) for text in texts} & pinned.keys()
+        names = {canonicalize_name(re.split(r"[^\w.-]", text)[0]) for text in texts} & pinned.keys()
         waiting += names - needed
         needed |= names
     return [f"{name}=={pinned[name]}" for name in sorted(needed)]
@@ -97,7 +90,7 @@ def list_wheels(folder: Path) -> Iterator[str]:
     for wheel in sorted(folder.glob("*-*-*.whl")):
         name, text = wheel.name.split("-")[:2]
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        yield f"{normalize(name)}=={text} --hash=sha256:{digest}"
+        yield f"{canonicalize_name(name)}=={text} --hash=sha256:{digest}"
 
 
 def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
@@ -108,7 +101,7 @@ def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
     stated = (folder / LIST).read_text("utf-8").splitlines() if (folder / LIST).is_file() else []
     found = [*list_wheels(folder)]
     pinned = dict(pin.split("==") for pin in pin_installed())
-    names = [normalize(re.split(r"[^\w.-]", text)[0]) for text in requirements]
+    names = [canonicalize_name(re.split(r"[^\w.-]", text)[0]) for text in requirements]
     wanted = {f"{name}=={pinned[name]}" for name in names if name in pinned}
     wanted -= {line.split()[0] for line in found}
     wanted |= {line.split()[0] for line in {*stated} ^ {*found}}
@@ -125,25 +118,10 @@ def list_foreign(folder: Path) -> Iterator[str]:
     for wheel in wheels:
         name, text = wheel.name.split("-")[:2]
         if name not in fitting:
-            yield f"{normalize(name)}=={text} ({wheel.name} is for another platform or Python)"
+            package = f"{canonicalize_name(name)}=={text}"
+            yield f"{package} ({wheel.name} is for another platform or Python)"
 
 
 def fits_machine(stem: str) -> bool:
     """Return whether a wheel's name has the tags of this Python and this machine (PEP 425)."""
-    pythons, abi, platforms = (tags.split(".") for tags in stem.split("-")[-3:])
-    major, minor = sys.version_info[:2]
-    same = {f"py{major}", f"py{major}{minor}", f"cp{major}{minor}"} & {*pythons}
-    # A Python for two machines of macOS names both in sysconfig.
-    on_macos = sys.platform == "darwin"
-    machine = platform.machine() if on_macos else sysconfig.get_platform().rpartition("-")[2]
-    fits = [
-        tag == "any"
-        or (tag.startswith(SYSTEMS.get(sys.platform, ())) and tag.endswith((machine, "universal2")))
-        for tag in platforms
-    ]
-    return bool(same or "abi3" in abi) and any(fits)
-
-
-def normalize(name: str) -> str:
-    """Return a package's name in the form that indices compare (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return not parse_tag("-".join(stem.split("-")[-3:])).isdisjoint(sys_tags())
