@@ -25,6 +25,10 @@ from .conftest import Repository
             "no recipe has the stage 'artifacts'; add the device mla or tidl to a recipe's "
             "`target`\n",
         ),
+        (
+            "locked-files",
+            "digits.lock: no such file; `firmwright lock digits.yaml` writes it\n",
+        ),
     ],
 )
 def test_a_stage_that_does_not_apply_fails_with_the_reason(

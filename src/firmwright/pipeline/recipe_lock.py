@@ -29,7 +29,7 @@ from .build_root import list_package_folders
 from .command_line import UPDATE
 from .devices import find_packages
 from .job import Job
-from .task import Title, run_action
+from .task import Title, refuse_task, run_action
 
 MAX_LISTED = 20
 TASK_DOCS = {
@@ -160,10 +160,13 @@ def refuse_other_files(job: Job, platforms: list[Job]) -> None:
             raise UserError(f"{lock_path(job.recipe.path)}: {message}")
 
 
+def explain_missing_lock(job: Job) -> str:
+    return f"{lock_path(job.recipe.path)}: no such file; `{lock_command(job)}` writes it"
+
+
 def check_all(job: Job) -> None:
     if not job.lock_files:
-        path = lock_path(job.recipe.path)
-        raise UserError(f"{path}: no such file; `{lock_command(job)}` writes it")
+        raise UserError(explain_missing_lock(job))
     check_lock(job, build_inputs.collect_inputs(job))
 
 
@@ -180,10 +183,10 @@ def preceding_tasks(job: Job) -> list[str]:
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the tasks that write each job's lock or compare inputs with the lock."""
-    for name, sentence in TASK_DOCS.items():
-        yield {"basename": name, "name": None, "doc": sentence}
+    own = [job for job in jobs if not job.members]  # members have separate locks
+    yield from make_groups(own)
     platforms: dict[Path, list[Job]] = {}
-    for job in (job for job in jobs if not job.members):  # members have separate locks
+    for job in own:
         alike = platforms.setdefault(job.outdir, [])
         # The tasks run one after the other, because they write one file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []
@@ -198,6 +201,15 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
             decisive = {"tools": build_inputs.stamp_tools(job), "overrides": job.overrides}
             unchanged = config_changed(decisive)
             yield make_task(job, "locked-files", check_files, [*map(str, files)], unchanged)
+
+
+def make_groups(jobs: list[Job]) -> Iterator[dict[str, Any]]:
+    """Yield the group of each name; ``locked-files`` fails if no job has a lock."""
+    for name, sentence in TASK_DOCS.items():
+        group = {"basename": name, "name": None, "doc": sentence}
+        absent = name == "locked-files" and not any(job.lock_files for job in jobs)
+        messages = dict.fromkeys(map(explain_missing_lock, jobs)) if absent else ()
+        yield refuse_task(group, messages) if messages else group
 
 
 def make_task(
