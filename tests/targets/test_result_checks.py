@@ -30,8 +30,8 @@ NPU = """\
 from dataclasses import replace
 import numpy as np
 from firmwright.device import (
-    Composite, Cycles, Parameter, Placement, RuleViolation, Suggestion, Target, lower_region,
-    main_bindings,
+    Change, Composite, Cycles, Parameter, Placement, RuleViolation, Suggestion, Target,
+    lower_region, main_bindings,
 )
 
 
@@ -56,6 +56,9 @@ class NPU(Target):
 
     def suggest(self, region, module, context):
         return [SUGGESTED]
+
+    def complete_changes(self, region, module, context, changes):
+        return COMPLETED
 """
 
 
@@ -284,6 +287,22 @@ def test_a_suggestion_and_a_layout_that_are_none(tmp_path: Path) -> None:
         device.suggest(*first_region(), CONTEXT)
     with pytest.raises(UserError, match=r"layout: returned a str, which has no `allows_transf"):
         device.layout(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("completed", "message"),
+    [
+        ("['strides 1']", "a change is a str; expected a Change"),
+        ("(Change('strides', 7, 2, 1),)", "a change's quantity is 7; expected `str`, got `int`"),
+        ("RuleViolation('strides', 7)", "the rule's sentence is 7; expected `str`, got `int`"),
+        ("None", "returned a NoneType; expected a tuple or list or RuleViolation"),
+    ],
+)
+def test_changes_of_other_types(completed: str, message: str, tmp_path: Path) -> None:
+    device = make_device(tmp_path, completed=completed)
+    with pytest.raises(UserError) as raised:
+        device.complete_changes(*first_region(), CONTEXT, ())
+    assert str(raised.value) == f"{tmp_path}/npu.py:31: complete_changes: {message} (npu:NPU)"
 
 
 def test_a_device_of_another_package_is_checked_alike(

@@ -19,6 +19,8 @@ Manifest = Mapping[str, Any]
 
 SHOWN_SOURCES = 8
 """The maximum number of operators in a layer's row. Regions of vendors' tools have hundreds."""
+SOURCES_WIDTH = 200
+"""The maximum number of characters for the operators of a row, without the number of others."""
 
 
 @dataclass(frozen=True)
@@ -284,8 +286,14 @@ def list_layers(manifest: Manifest) -> list[str]:
 
 
 def format_sources(names: Sequence[str]) -> str:
-    shown, others = ", ".join(names[:SHOWN_SOURCES]), len(names) - SHOWN_SOURCES
-    return f"{shown} and {others:,} more" if others > 0 else shown
+    """Return the first operators, and the number of others. A longer name ends with ``…``."""
+    count = min(len(names), SHOWN_SOURCES)
+    while count > 1 and len(", ".join(names[:count])) > SOURCES_WIDTH:
+        count -= 1
+    shown, others = ", ".join(names[:count]), len(names) - count
+    if len(shown) > SOURCES_WIDTH:
+        shown = f"{shown[: SOURCES_WIDTH - 1]}…"
+    return f"{shown} and {others:,} more" if others else shown
 
 
 def list_files(manifest: Manifest) -> list[str]:

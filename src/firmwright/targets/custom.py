@@ -128,9 +128,12 @@ class CustomTarget:
         self, region: Region, module: tvm.IRModule, context: Context, changes: Sequence[Change], /
     ) -> Sequence[Change] | RuleViolation:
         from firmwright.ir.regions import RuleViolation
+        from firmwright.targets.result_checks import check_changes
 
         method, kinds = self._target.complete_changes, (tuple, list, RuleViolation)
-        return self._call(method, kinds, region, module, context, tuple(changes))
+        found = self._call(method, kinds, region, module, context, tuple(changes))
+        self._refuse(method, check_changes(found))
+        return found
 
     def suggest(
         self, region: Region, module: tvm.IRModule, context: Context, /

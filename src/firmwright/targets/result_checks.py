@@ -18,7 +18,7 @@ from tvm import relax
 from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
 from firmwright.ir.records import find_wrong_field
-from firmwright.ir.regions import Region, RuleViolation, Suggestion
+from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
 from firmwright.ir.relax import main_bindings, read_variables
 from firmwright.targets.placement import Composite, Placement
 
@@ -226,6 +226,20 @@ def check_suggestions(suggestions: Sequence[object]) -> str:
             return f"a suggestion's {wrong}"
         if wrong := check_estimate(found.cycles):
             return f"'{found.change}': {wrong}"
+    return ""
+
+
+def check_changes(changes: object) -> str:
+    """Return the error in the changes, or the rule, that ``complete_changes`` returned."""
+    if isinstance(changes, RuleViolation):
+        wrong = find_wrong_field(changes, RuleViolation)
+        return f"the rule's {wrong}" if wrong else ""
+    assert isinstance(changes, tuple | list)
+    for change in changes:
+        if not isinstance(change, Change):
+            return f"a change is a {kind_of(change)}; expected a Change"
+        if wrong := find_wrong_field(change, Change):
+            return f"a change's {wrong}"
     return ""
 
 
