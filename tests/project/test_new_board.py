@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.codegen.templates import make_environment
 from firmwright.errors import UserError
+from firmwright.project.board import write_board
 from firmwright.project.new_board import describe_emulation, flatten_template, write_new_board
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.boards import list_board_files, load_board
@@ -30,6 +32,25 @@ def test_a_copy_of_every_platform_is_like_it(tmp_path: Path, like: str) -> None:
     )
     assert load_board(own.board).vectors == load_board(ready.board).vectors
     assert own.uf2_family == ready.uf2_family
+
+
+@pytest.mark.parametrize("like", [n for n in platform_names() if load_platform(n).is_bare_metal])
+def test_the_files_of_a_copy_are_the_files_of_the_built_in_board(tmp_path: Path, like: str) -> None:
+    """They differ in comments. Therefore an emulator that runs the board also runs its copy."""
+    write_new_board("acme", like, tmp_path)
+    made = []
+    memories = dict.fromkeys(("constant_memories", "copied_memories", "arena_memories"), ())
+    for platform in (load_platform("acme.yaml", tmp_path), load_platform(like)):
+        folder = tmp_path / f"rendered-{platform.name}"
+        variables = {"platform": platform, "stack_bytes": platform.stack, **memories}
+        write_board(make_environment(), platform.board, variables, folder)
+        made.append({file.name: strip_comments(file.read_text()) for file in folder.iterdir()})
+    assert made[0]
+    assert made[0] == made[1]
+
+
+def strip_comments(code: str) -> str:
+    return "".join(re.sub(r"/\*.*?\*/", "", code, flags=re.S).split())
 
 
 def test_the_files_stand_for_themselves_and_say_what_to_change(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.project.new_repository import write_new_repository
 from firmwright.project.workflow import WORKFLOWS, list_debian_packages, name_requirement
 from firmwright.toolchain import load_platform, load_toolchain
+from tests.quality.test_repository import ROOT
 
 COMMIT = "5c7b67fa0123456789abcdef0123456789abcdef"
 GIT = f'{{"url": "https://a.b/c", "vcs_info": {{"vcs": "git", "commit_id": "{COMMIT}"}}}}'
@@ -89,6 +92,33 @@ def test_gitlab_fails_if_the_comparison_fails(
     command = ["env", "CI_MERGE_REQUEST_DIFF_BASE_SHA=a", "bash", "-ec"]
     command.append(programs + workflow["firmware"]["script"][-1])
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
+
+
+def test_every_workflow_and_the_action_install_both_kinds_of_packages(tmp_path: Path) -> None:
+    """Stand-ins print the packages that apt-get would install, and the arguments of pip."""
+    values = {"name": "a", "path": "a", "python": "3.12", "requirement": "firmwright==1"}
+    values |= {"packages": ["gcc-avr", "avr-libc"]}
+    texts = [render(make_environment(), template, values) for _, template in WORKFLOWS.values()]
+    github, gitlab, azure = map(yaml.safe_load, texts)
+    steps = {
+        "action": yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"],
+        "github": github["jobs"]["build"]["steps"],
+        "gitlab": [{"run": line} for line in gitlab["firmware"]["script"]],
+        "azure": [{"run": step.get("script", "")} for step in azure["steps"]],
+    }
+    for name, lines in (("sudo", '"$@"'), ("apt-get", 'echo "$@"'), ("python", 'echo "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    env = {"PATH": path, "PACKAGES": "gcc-avr avr-libc", "GITHUB_ACTION_PATH": "/action"}
+    for service, known in steps.items():
+        chosen = [s["run"] for s in known if re.search("apt-get|pip ", s.get("run", ""))]
+        shown = subprocess.check_output(["bash", "-ec", "\n".join(chosen)], env=env, text=True)
+        assert shown.splitlines()[:2] == ["update", "install --yes gcc-avr avr-libc"], service
+        pip = "-m pip install firmwright==1 --constraint constraints.txt"
+        if service == "action":
+            pip = "-m pip install -r /action/constraints.txt\n-m pip install --no-deps /action"
+        assert "\n".join(shown.splitlines()[2:]) == pip, service
 
 
 def test_a_recipe_gets_a_workflow(

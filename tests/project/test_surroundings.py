@@ -78,6 +78,33 @@ def test_the_problem_matcher_finds_the_place_of_every_message() -> None:
     assert found > 100
 
 
+def test_the_task_of_an_editor_marks_the_error_in_its_file(tmp_path: Path) -> None:
+    (task,) = json.loads(read_template("repository/tasks.json.j2"))["tasks"]
+    (tmp_path / "m.onnx").touch()
+    (tmp_path / "bad.yaml").write_text("model: m.onnx\nplatfrm: host\n")
+    words = [word.replace("${relativeFile}", "bad.yaml") for word in task["args"]]
+    done = subprocess.run(
+        [task["command"], *words], cwd=tmp_path, env={**os.environ, "PATH": PATH},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    pattern = task["problemMatcher"]["pattern"]
+    marks = [m for line in done.stderr.splitlines() if (m := re.search(pattern["regexp"], line))]
+    assert done.returncode == 1
+    assert [mark[pattern["file"]] for mark in marks] == ["bad.yaml"]
+    assert (marks[0][pattern["line"]], marks[0][pattern["column"]]) == ("2", "1")
+
+
+def test_a_container_installs_what_ci_installs_from_every_tracked_file() -> None:
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text("utf-8"))
+    readme = (ROOT / "README.md").read_text("utf-8")
+    # .ci/run runs this line of the README.
+    assert f"    {container['postCreateCommand']} && python -m pytest\n" in readme
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").split()
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    parts = {part for path in tracked for part in Path(path).parts}
+    assert not {name.removeprefix("**/") for name in ignored} & parts
+
+
 def test_the_image_has_debians_programs_of_every_platform() -> None:
     image = (ROOT / "Dockerfile").read_text("utf-8").split()
     assert {*DEBIAN_PACKAGES.values()} <= {*image}
