@@ -74,3 +74,26 @@ def test_a_module_lies_in_a_folder_that_is_no_package(repository: Repository) ->
     recipe = RECIPE.replace("samples:read", "a.b.samples:read")
     repository.write("own.yaml", f"{recipe}files: [data.npy]\n")
     assert "run" in repository.build("recipe=own.yaml")
+
+
+MODEL = """\
+import numpy as np
+from pathlib import Path
+from firmwright.builder import Graph
+
+def net():
+    np.load(Path(__file__).with_name("data.npy"))
+    graph = Graph()
+    return graph.output(graph.max_pool2d(graph.input("x", (1, 16, 4, 4)), "pool", (2, 2)))
+"""
+
+
+def test_files_that_the_models_function_does_not_open_are_notes(repository: Repository) -> None:
+    repository.write("network.py", MODEL)
+    repository.write("idle.txt", "")
+    model = 'model: {python: "network:net", files: [data.npy, idle.txt]}'
+    repository.write("own.yaml", f"{model}\nplatform: host\nrun: {{samples: 1}}\n")
+    done = repository.doit("model", "recipe=own.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "model.files: no effect: the function opened no 'idle.txt'\n" in done.stdout
+    assert "data.npy" not in done.stdout

@@ -85,10 +85,10 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
             "class NPU:\n    name = reason = 'npu'\n",
             "npu:NPU",
             "npu.py:1:1: npu:NPU makes a NPU, which is not a device: it has no archive_reader, "
-            "copies, core, describe_kernel, estimate_cycles, extend_project, is_fallback, "
-            "is_portable, keeps_states, layout, libraries_variable, list_variants, lower, "
-            "machines, operators, options, packages, place, prepare, quantizes, rewrites, "
-            "stages, suggest; "
+            "complete_changes, copies, core, describe_kernel, estimate_cycles, extend_project, "
+            "is_fallback, is_portable, keeps_states, layout, libraries_variable, "
+            "list_idle_options, list_variants, lower, machines, operators, options, packages, "
+            "place, prepare, quantizes, rewrites, stages, suggest; "
             "derive it from firmwright.targets.Target",
         ),
         (

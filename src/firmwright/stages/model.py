@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from firmwright.bundle.model_signature import read_model_key, verify_model
+from firmwright.custom.reads import record_reads
 from firmwright.data.fetch import fetch_model, read_model
 from firmwright.errors import DiagnosticError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, ModelSignature
@@ -143,7 +145,10 @@ def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
     source = job.recipe.model
     if source.python is not None:
         files = job.recipe.list_files("model")
-        return call_model(source.python, job.recipe.path.parent, files), source.python, None
+        with record_reads() as opened:
+            data = call_model(source.python, job.recipe.path.parent, files)
+        note_unread_files(job, opened)
+        return data, source.python, None
     if source.path is not None:
         path = job.recipe.resolve(source.path)
         data = read_model(path, str(path), source.sha256)
@@ -152,6 +157,16 @@ def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
     data = fetch_model(source.url or "", source.sha256 or "")
     name = PurePosixPath(urlsplit(source.url or "").path).name
     return data, name, check_signature(job, None, data, ())
+
+
+def note_unread_files(job: Job, opened: Collection[str]) -> None:
+    """Note the items of ``model.files`` of which the model's function opened no file."""
+    read = {*map(os.path.realpath, opened)}
+    for reference in job.recipe.references:
+        if reference.pointer[:2] == ("model", "files"):
+            listed = reference.list_files(job.recipe.path.parent)
+            if read.isdisjoint(map(os.path.realpath, listed)):
+                job.note(f"model.files: no effect: the function opened no '{reference.value}'")
 
 
 def check_signature(

@@ -29,6 +29,7 @@ def run(job: Job, folder: Path) -> None:
         module, interface = rewrite_network(job, network)
         note_saved_macs(job, network, module)
         note_float_layers(job, module)
+        rewritten = module
         if job.origin is None:
             note_idle_keys(job, network, module)
         if job.has_stage("batch"):
@@ -45,6 +46,10 @@ def run(job: Job, folder: Path) -> None:
         raise DiagnosticError([job.recipe.make_diagnostic(("placement",), str(error))]) from error
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
+    if job.origin is None:
+        for device in job.mix:
+            for note in device.list_idle_options(partition.regions, rewritten):
+                job.note(f"target: {device.name} {note}")
     REGIONS.write(folder, module)
     PARTITION.write(folder, partition)
     INTERFACE.write(folder, interface)

@@ -209,6 +209,15 @@ class Target(Protocol):
         """Return changes after which a region that runs on this device needs fewer cycles."""
         return ()
 
+    def list_idle_options(
+        self, _regions: Sequence[Region], _module: tvm.IRModule, _context: Context, /
+    ) -> Sequence[str]:
+        """Return a note for each stated option of this device that does not affect the network.
+
+        ``module`` is the network before :meth:`prepare`, and ``regions`` are all its regions.
+        """
+        return ()
+
     def extend_project(
         self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
@@ -251,6 +260,9 @@ class Device:
 
     def suggest(self, region: Region, module: tvm.IRModule) -> Sequence[Suggestion]:
         return self.target.suggest(region, module, self.context)
+
+    def list_idle_options(self, regions: Sequence[Region], module: tvm.IRModule) -> Sequence[str]:
+        return self.target.list_idle_options(regions, module, self.context)
 
     def extend_project(self, project: Path, variables: Mapping[str, Any]) -> None:
         self.target.extend_project(project, variables, self.context)

@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepare", "place",
                           "layout", "lower", "list_variants", "describe_kernel", "estimate_cycles",
-                          "suggest", "extend_project"})  # fmt: skip
+                          "complete_changes", "suggest", "list_idle_options",
+                          "extend_project"})  # fmt: skip
 """The members that every target has."""
 
 
@@ -102,8 +103,7 @@ class CustomTarget:
     ) -> Sequence[str]:
         method = self._target.list_variants
         variants = self._call(method, (tuple, list), region, module, context)
-        if not all(isinstance(variant, str) for variant in variants):
-            self._refuse(method, f"returned {variants!r}; return a list of names")
+        self._refuse_other_than_texts(method, variants)
         return variants
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
@@ -145,10 +145,24 @@ class CustomTarget:
         self._refuse(method, check_suggestions(suggestions))
         return suggestions
 
+    def list_idle_options(
+        self, regions: Sequence[Region], module: tvm.IRModule, context: Context, /
+    ) -> Sequence[str]:
+        method = self._target.list_idle_options
+        notes = self._call(method, (tuple, list), regions, module, context)
+        self._refuse_other_than_texts(method, notes)
+        return notes
+
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
+
+    def _refuse_other_than_texts(
+        self, method: Callable[..., object], found: Sequence[object]
+    ) -> None:
+        if not all(isinstance(text, str) for text in found):
+            self._refuse(method, f"returned {found!r}; expected a list of strings")
 
     def _refuse(self, method: Callable[..., object], mistake: str) -> None:
         """Raise UserError, with the method's line, if ``mistake`` is not ''."""

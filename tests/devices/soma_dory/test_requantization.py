@@ -20,6 +20,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
+from tests.partition.test_by_cost import Imported, imported
 
 op = relax.op
 Step = Callable[[relax.Var], relax.Expr]
@@ -151,3 +152,28 @@ def test_the_option_decides_where_an_onnx_layer_runs(option: str, devices: set[s
     if option == "0":
         (refusal,) = conv.refusals
         assert "its sums are followed by astype, divide, floor" in refusal.sentence
+
+
+def shifted_layer() -> Imported:
+    graph = Graph()
+    x = graph.input("x", (1, 16, 8, 8))
+    return imported(graph.output(graph.conv2d(x, "conv", random_array((16, 16, 3, 3), seed=1))))
+
+
+@pytest.mark.parametrize(
+    ("divides", "options", "start"),
+    [
+        (True, "-analog", "-analog: no effect: no layer runs on the analog core"),
+        (True, "-requant_transform=0", ""),
+        (False, "-requant_transform=0", "-requant_transform=0: no effect: no layer divides"),
+        (False, "-requant_transform=1", ""),
+    ],
+)
+def test_an_option_without_effect_is_a_note(divides: bool, options: str, start: str) -> None:
+    imported_onnx = import_model(quantized_onnx(), "model.onnx", {})
+    module, interface = imported_onnx if divides else shifted_layer()
+    module = canonicalize(module)
+    mix = load_mix(parse_target(f"soma_dory {options}, c"), load_platform("diana"), "onnx")
+    _, partition = partition_module(module, interface, mix)
+    notes = mix[0].list_idle_options(partition.regions, module)
+    assert [note.startswith(start) for note in notes] == [True] * bool(start)

@@ -97,6 +97,13 @@ class SomaDoryTarget(Target):
         numbers = context.platform.accelerators[self.name]
         return complete_changes(module[region.name], numbers, changes)
 
+    def list_idle_options(
+        self, regions: Sequence[Region], module: IRModule, context: Context, /
+    ) -> Sequence[str]:
+        from firmwright.devices.soma_dory.placing import list_idle_options
+
+        return list_idle_options(regions, module, context)
+
     def suggest(
         self, region: Region, module: IRModule, context: Context, /
     ) -> Sequence[Suggestion]:

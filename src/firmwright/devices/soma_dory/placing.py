@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import frexp
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm_ffi import structural_equal
 
-from firmwright.devices.soma_dory import matching
+from firmwright.devices.soma_dory import ANALOG, matching
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
 from firmwright.devices.soma_dory.analog import find_analog_layers
@@ -16,11 +18,12 @@ from firmwright.devices.soma_dory.clips import split_clips, widen_clip
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.open_questions import list_open_questions
 from firmwright.devices.soma_dory.orientation import transpose_images
+from firmwright.devices.soma_dory.requantization import narrow_operands, replace_divisions
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.rules import check_layer, check_operators
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind
-from firmwright.ir.regions import Change, RuleViolation
+from firmwright.ir.regions import Change, Region, RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
@@ -70,6 +73,23 @@ def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
         is_accepted,
         lambda layer: estimate_untiled_cycles(layer, accelerator),
     )
+
+
+def list_idle_options(
+    regions: Sequence[Region], module: tvm.IRModule, context: Context
+) -> list[str]:
+    """Return a note for each option of the target that does not affect the network."""
+    notes = []
+    if uses_analog_core(context) and all(region.anchor != ANALOG for region in regions):
+        notes.append(f"-analog: no effect: no layer runs on the analog core; {ANALOG_FORM}")
+    if context.options.get("requant_transform") == "0":
+        narrowed = narrow_operands(module)
+        if structural_equal(replace_divisions(narrowed), narrowed):
+            notes.append(
+                "-requant_transform=0: no effect: no layer divides by powers of two, so there is "
+                "no division to replace"
+            )
+    return notes
 
 
 def uses_analog_core(context: Context) -> bool:
