@@ -9,28 +9,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.compression.choice import choose_smallest
 from firmwright.devices.cpu import parts
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.ir.layer import Layer, LayerKind
+from firmwright.stages.compress import find_needless_parts
 from firmwright.toolchain import load_platform
 from tests.compression.networks import compress
-from tests.devices.cpu.layers import draw, make_network
+from tests.devices.cpu.layers import draw, make_layer, make_network
+from tests.devices.cpu.shapes import Shape
 from tests.devices.cpu.test_forms import run_layers
 from tests.networks.firmware import SANITIZED
 
 COUNT = int(os.environ.get("FIRMWRIGHT_NARROW_LAYERS", "6"))
 """Layers of each width; set the variable to 2000 after a change of packed weights."""
 
-BATCH = 50
-"""Layers in a program."""
+BATCH = 1000
+"""Layers in a program; many of them call the same functions."""
 
 KINDS = (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.DEPTHWISE_CONV2D)
 
 
 def draw_narrow(number: int, bits: int, random: np.random.Generator) -> Layer:
     """Return a random layer; the weights of a channel, or of all channels, need ``bits``."""
-    layer = draw(KINDS[number % len(KINDS)], random)
+    # A search for shifts needs most of the time, so only 5 % of the layers are shifted.
+    layer = draw(KINDS[number % len(KINDS)], random, lambda _: number % 4 == 0)
     assert isinstance(layer, Layer)
     if bits == 8:
         return layer
@@ -58,6 +62,18 @@ def test_layers_of_each_width_equal_numpy(bits: int, tmp_path: Path) -> None:
         folder = tmp_path / str(start)
         run_layers(network, layers, folder, tmp_path / "cache", "host", "gcc", SANITIZED)
     assert encoded
+
+
+def test_only_layers_with_encoded_weights_need_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_BYTES", 64)
+    random = np.random.default_rng(3)
+    uniform = make_layer(LayerKind.DENSE, Shape(64, 32), random)
+    layers = [uniform, replace(uniform, weights=uniform.weights // 64 * 64)]
+    forms = [choose(layer, frozenset(), FORMS).form for layer in layers]
+    network = make_network(layers, [*filter(None, forms)], shared=True, decodes=True)
+    encodings = choose_smallest(network.weights)
+    assert all(kernel.parts for kernel in network.kernels.kernels)
+    assert find_needless_parts(network.kernels, encodings) == {"layer_0000"}
 
 
 @pytest.mark.needs("gcc")

@@ -240,7 +240,7 @@ def make_table_coder(bits: int) -> Coder:
 CODERS = (
     *map(make_table_coder, INDEX_BITS),
     Coder("decode_row_tables", "a table per channel", encode_row_tables, 11, 210),
-    Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 100),
+    Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 560),
     Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 420),
 )
 

@@ -23,18 +23,41 @@ DEVICE = "c"
 """The device whose constants are compressed, because other devices do not run the decoders."""
 
 
-def compress(
-    job: Job, partition: Partition, kernels: Kernels, arrays: dict[str, Array]
-) -> tuple[Kernels, dict[str, Array]]:
-    """Return kernels that decode constants, and the arrays, in which these constants are encoded.
+def choose_encodings(
+    job: Job, partition: Partition, kernels: Kernels, arrays: Mapping[str, Array]
+) -> Encodings:
+    """Return the encodings of constants; {} if the recipe does not compress constants.
 
     Raises DiagnosticError if a pattern matches no layer, or if the limit cannot be reached.
     """
     options = job.recipe.compress
     if options is None:
+        return {}
+    return choose(job, options, arrays, find_constants(job, options, partition, kernels))
+
+
+def find_needless_parts(kernels: Kernels, encodings: Encodings) -> set[str]:
+    """Return the regions that are computed in parts, but whose weights are not encoded.
+
+    Parts reduce the memory for decoded weights. Other constants of a layer are small.
+    """
+    return {
+        kernel.region
+        for kernel in kernels.kernels
+        if kernel.parts
+        and not any(p.name == "weights" and p.tensor in encodings for p in kernel.weights)
+    }
+
+
+def encode_constants(
+    job: Job, kernels: Kernels, arrays: dict[str, Array], encodings: Encodings
+) -> tuple[Kernels, dict[str, Array]]:
+    """Return kernels that decode constants, and the arrays, in which these constants are encoded.
+
+    Adds a note with the saved bytes.
+    """
+    if job.recipe.compress is None:
         return kernels, arrays
-    names = find_constants(job, options, partition, kernels)
-    encodings = choose(job, options, arrays, names)
     encoded = encode_arrays(arrays, encodings)
     changed = tuple(decode_in_kernel(kernel, encodings) for kernel in kernels.kernels)
     job.note(summarize(arrays, encoded, encodings))

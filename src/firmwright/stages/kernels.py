@@ -27,7 +27,7 @@ from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_
 from firmwright.targets.custom import CustomTarget
 from firmwright.targets.custom_strategies import load_extensions
 
-from .compress import compress
+from .compress import choose_encodings, encode_constants, find_needless_parts
 
 MAX_LISTED = 12
 """The maximum number of operators on the terminal. The manifest lists all operators."""
@@ -42,11 +42,18 @@ def run(job: Job, folder: Path) -> None:
         digests = digest_regions(job, module, partition)
         mix = tune_mix(job, partition, module, mix)
         decodes = job.recipe.compress is not None
-        mix = tuple(replace(d, context=replace(d.context, decodes=decodes)) for d in mix)
-        lowered = lower_each(module, partition, mix, read_kept(job, digests))
-    kernels, weights = share_weights(lowered)
+        decoding = tuple(replace(d, context=replace(d.context, decodes=decodes)) for d in mix)
+        lowered = lower_each(module, partition, decoding, read_kept(job, digests))
+        kernels, weights = share_weights(lowered)
+        encodings = choose_encodings(job, partition, kernels, weights)
+        if whole := find_needless_parts(kernels, encodings):
+            kept = {made.kernel.region: made for _, made in lowered}
+            kept = {name: made for name, made in kept.items() if name not in whole}
+            lowered = lower_each(module, partition, mix, kept)
+            kernels, weights = share_weights(lowered)
+            encodings = choose_encodings(job, partition, kernels, weights)
     KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))
-    kernels, weights = compress(job, partition, kernels, weights)
+    kernels, weights = encode_constants(job, kernels, weights, encodings)
     kernels = add_tuning_notes(job, kernels)
     if is_untuned(job):
         job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")
