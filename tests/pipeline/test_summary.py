@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from firmwright.ir.kernels import FloatOperator, Kernel, Kernels
+from firmwright.ir.kernels import FloatOperator, Kernel, Kernels, StoredWeights
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
@@ -20,6 +20,7 @@ from firmwright.pipeline.summary import (
     describe_fallbacks,
     describe_layers,
     describe_run,
+    describe_weights,
 )
 from firmwright.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
@@ -143,3 +144,14 @@ def test_layers_in_float32_show_their_share_of_the_cycles(tmp_path: Path) -> Non
     (row,) = describe_fallbacks(job)
     message = "quantized operators that run in float32: 1 of 4, in layers of 25.0 % of the cycles"
     assert str(row) == message
+
+
+def test_narrow_weights_show_their_bits_and_the_saved_bytes() -> None:
+    kernels = [
+        Kernel(f"region_{i}", (), (), (), (), "", (), 0, (), stored=stored)
+        for i, stored in enumerate((StoredWeights(1000, 504), StoredWeights(600, 700), None))
+    ]
+    rows = [*describe_weights(Kernels(tuple(kernels)))]
+    text = "1,000 of 4.032 bits in 504 bytes (int8: 496 more) in 1 layer; layers.csv lists each"
+    assert rows == [make_row("weights", f"{text} layer")]
+    assert not [*describe_weights(Kernels(tuple(kernels[1:])))]

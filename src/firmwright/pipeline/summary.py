@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firmwright.ir.kernels import Kernels
+from firmwright.ir.kernels import Kernels, StoredWeights
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
@@ -29,6 +29,7 @@ def summarize(job: Job) -> list[Row]:
         *describe_memories(job),
         *describe_devices(job),
         *describe_layers(job),
+        *describe_weights(artifacts.KERNELS.read(job)),
         *describe_fallbacks(job),
     ]
 
@@ -132,6 +133,15 @@ def describe_layers(job: Job) -> Iterator[Row]:
     shown = [f"{name} {100 * cost / total:.1f} %" for cost, name in largest if cost]
     if shown:
         yield make_row("layers", f"{', '.join(shown)} of the {unit}")
+
+
+def describe_weights(kernels: Kernels) -> Iterator[Row]:
+    """Yield the bits per weight, if narrow or compressed weights save bytes."""
+    narrow = [k.stored for k in kernels.kernels if k.stored and k.stored.saved > 0]
+    if narrow:
+        total = StoredWeights(sum(s.count for s in narrow), sum(s.bytes for s in narrow))
+        counted = format_count(len(narrow), "layer", "layers")
+        yield make_row("weights", f"{total} in {counted}; layers.csv lists each layer")
 
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:

@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "bytes_written": lambda layer: layer.size.writes,
     "weight_bytes": lambda layer: layer.size.weights,
     "weight_bits": lambda layer: round(layer.stored.bits, 4) if layer.stored else None,
+    "weight_bytes_saved": lambda layer: max(0, layer.stored.saved) if layer.stored else None,
     "scratch_bytes": lambda layer: layer.size.scratch,
     "snr_db": lambda layer: layer.snr,
     "lost_db": lambda layer: layer.lost,
