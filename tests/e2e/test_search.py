@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -45,6 +47,20 @@ def test_a_generous_limit_selects_the_least_error(searched: Repository) -> None:
     _, found = read_precision(searched.folder / "net.precision")
     assert [layer.weights for layer in found.layers.values()] == ["int8"] * 4
     assert found.flash == 1 << 20 and found.firmware > 0 and found.loss is not None
+
+
+def test_a_search_on_one_core_writes_the_same_file(searched: Repository) -> None:
+    """The first search used all cores. A recipe of another name has its own measurements."""
+    searched.write("again.yaml", GENEROUS)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        done = searched.firmwright("search", "-n", "1", "again.yaml")
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, again = (searched.folder / f"{n}.precision" for n in ("net", "again"))
+    assert again.read_bytes() == first.read_bytes()
 
 
 def test_a_build_reads_the_types(searched: Repository) -> None:
