@@ -21,9 +21,9 @@ FORM = FORMS[0]
 DENSE = next(form for form in FORMS if form.kind is LayerKind.DENSE)
 
 
-def make_convolution(shape: Shape, magnitude: int) -> Layer:
+def make_convolution(shape: Shape, magnitude: int, dtype: str = "int8") -> Layer:
     """Return a layer whose weights all have one magnitude."""
-    layer = make_layer(LayerKind.CONV2D, shape, np.random.default_rng(0))
+    layer = make_layer(LayerKind.CONV2D, shape, np.random.default_rng(0), dtype=dtype)
     return replace(layer, weights=np.where(layer.weights < 0, -magnitude, magnitude))
 
 
@@ -40,6 +40,18 @@ def test_convolutions_have_every_size_of_groups_and_many_channels(
     network = make_network(layers, [FORM] * len(layers), shared)
     names = {f.name for k in network.kernels.kernels for f in k.files if f.name.endswith(".c")}
     assert not shared or len(names) == 4  # narrow and wide, gather, gather_row
+    run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_inputs_of_uint8_have_groups_as_large_as_inputs_of_int8(
+    tmp_path: Path, cache: Path
+) -> None:
+    shape = Shape(4, 6, 5, 9, (3, 3), padding=(1, 1, 1, 1))
+    layers = [make_convolution(shape, magnitude, "uint8") for magnitude in (127, 42)]
+    sizes = [FORM.pack_layer(layer).arrays["blocks"][0] for layer in layers]
+    assert sizes == [2, 6]
+    layers.append(make_convolution(Shape(7, 4, 3, 5), 127, "uint8"))
+    network = make_network(layers, [FORM] * len(layers), shared=False)
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
 
 

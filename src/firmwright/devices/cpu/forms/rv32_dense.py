@@ -130,7 +130,7 @@ def count_cycles(layer: Layer, _tile: Tile) -> float:
 
 def find_orders(layer: Layer) -> list[Array]:
     magnitudes = np.abs(layer.matrix).T.astype("int16")
-    limit = largest_group_weight(layer)
+    limit = largest_group_weight(layer.input_dtype)
     possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)
     orders, taps = [np.arange(layer.taps)], Taps(magnitudes, limit, layer.taps)
     for size in GROUP_SIZES:
@@ -173,7 +173,7 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
 
 def find_group_sizes(layer: Layer, inputs: Array) -> Array:
     """Return each channel's largest group of consecutive inputs whose sums fit 16 bits."""
-    magnitudes, limit = np.abs(layer.matrix[:, inputs]), largest_group_weight(layer)
+    magnitudes, limit = np.abs(layer.matrix[:, inputs]), largest_group_weight(layer.input_dtype)
     found = np.ones(layer.out_channels, np.int64)
     for size in range(2, layer.taps + 1):
         if layer.taps % size == 0:

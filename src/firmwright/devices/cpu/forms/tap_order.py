@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firmwright.ir.layer import Array, Layer
+from firmwright.ir.layer import Array
 
 LARGEST_GROUP = 6
 """The maximum taps in a group. Larger groups save little, and each size needs a loop in flash."""
@@ -33,9 +33,9 @@ ATTEMPTS = 24
 """The maximum number of splits of the channels to try."""
 
 
-def largest_group_weight(layer: Layer) -> int:
+def largest_group_weight(input_dtype: str) -> int:
     """Return the limit of the sum of the magnitudes of a group's weights."""
-    limits = np.iinfo(layer.input_dtype)
+    limits = np.iinfo(input_dtype)
     return 32767 // max(-int(limits.min), int(limits.max))
 
 
