@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from firmwright.compile import prepare_module
 from firmwright.ir.relax import main_bindings, operator_name
@@ -13,6 +14,7 @@ from firmwright.models import FORMATS
 from firmwright.transforms.channels_last import use_channels_last
 from tests.lowering.test_tflite_networks import mirrored
 from tests.networks.firmware import assert_exact, lowered
+from tests.networks.onnx_models import graph, value
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Grid
 
@@ -59,3 +61,18 @@ def test_averages_behind_convolutions_are_integers(kept: bool, tmp_path: Path) -
     data = graph.build()
     assert not lowered(data).kernels.float_operators
     assert_exact(data, tmp_path, graph.samples(3, seed=1))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 2, 1), (4,)], ids=["channel", "row", "column"])
+def test_slopes_move_with_the_channels(shape: tuple[int, ...], tmp_path: Path) -> None:
+    weights = np.arange(-12, 12, dtype="float32").reshape(3, 2, 2, 2)
+    slopes = np.arange(1, np.prod(shape) + 1, dtype="float32").reshape(shape)
+    model = graph(
+        [helper.make_node("Conv", ["x", "w"], ["t"]), helper.make_node("PRelu", ["t", "s"], ["y"])],
+        [value("x", [1, 2, 3, 5])],
+        [value("y", [1, 3, 2, 4])],
+        {"w": weights, "s": slopes},
+    )
+    whole = np.random.default_rng(0).integers(-4, 5, (1, 2, 3, 5)).astype("float32")
+    assert_exact(model.SerializeToString(), tmp_path, [{"x": whole}])

@@ -140,6 +140,7 @@ class ChannelsLast:
         return {
             "relax.concat": self.concatenate,
             "relax.image.resize2d": self.resize,
+            "relax.nn.prelu": self.scale_negative,
         }.get(name, self.compute_elements if name in ELEMENTWISE else None)
 
     def read_first(self, value: relax.Expr) -> relax.Expr:
@@ -238,6 +239,16 @@ class ChannelsLast:
             else:
                 return None
         return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)
+
+    def scale_negative(self, call: tvm.ir.Call) -> relax.Expr | None:
+        """Move the axis of a PRelu's slopes. The slopes have only this axis."""
+        rank = len(static_shape(call))
+        if rank not in (3, 4):
+            return None
+        order = TO_LAST if rank == 4 else (0, -1, 2, 1)
+        axis = order.index(int(call.attrs.axis) % rank)
+        data, slopes = call.args
+        return relax.op.nn.prelu(self.read_last(data), self.read_first(slopes), axis)
 
     def pool(self, call: tvm.ir.Call) -> relax.Expr | None:
         attrs = call.attrs
