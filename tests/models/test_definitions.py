@@ -285,10 +285,13 @@ def test_a_quantized_product_takes_vectors(
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("operator", ["Elu", "HardSigmoid", "Selu", "ThresholdedRelu"])
+@pytest.mark.parametrize(
+    "operator", ["CumSum", "Elu", "Hardmax", "HardSigmoid", "Selu", "ThresholdedRelu"]
+)
 def test_floats_of_16_bits_are_rounded_once(tmp_path: Path, operator: str) -> None:
     ends = [value(n, [99], TensorProto.FLOAT16) for n in "xy"]
-    model = graph([node(operator, ["x"], ["y"])], ends[:1], ends[1:], {}, 22)
+    constants = {"axis": np.array(0)} if operator == "CumSum" else {}
+    model = graph([node(operator, ["x", *constants], ["y"])], ends[:1], ends[1:], constants, 22)
     data, sample = model.SerializeToString(), {"x": normal(99).astype("float16")}
     found = run_generated(data, [sample], tmp_path, SANITIZED)[0][0]
     np.testing.assert_array_equal(found, run_reference(data, [sample]).outputs[0][0])

@@ -61,6 +61,8 @@ def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Ex
 def widen_argument(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
     if isinstance(value, relax.Tuple):
         return relax.Tuple([widen_argument(builder, field) for field in value.fields])
+    if isinstance(value, tvm.tirx.FloatImm) and str(value.ty.dtype) in SIXTEEN_BIT_FLOATS:
+        return tvm.tirx.FloatImm("float32", float(value.value))
     if not is_16bit_float(value.ty):
         return value
     if isinstance(value, Constant):

@@ -20,6 +20,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError
 from firmwright.ir.library_call import call_operator
 from firmwright.ir.relax import Constant, constant_array, static_shape
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.bit_patterns import (
     convert_bit_cast,
     convert_code_to_float,
@@ -67,13 +68,17 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
         if not isinstance(inputs[1], Constant):
             raise UserError("its axis is known only at run time: make the axis a constant")
         data, axis = inputs[0], int(constant_array(inputs[1]).item())
-        dtype = str(data.ty.dtype)
+        kind = str(data.ty.dtype)
+        dtype = "float32" if kind in SIXTEEN_BIT_FLOATS else kind
+        if kind != dtype:
+            data = builder.emit(relax.op.astype(data, dtype))
         reverse = bool(attributes.get("reverse", 0))
         if reverse:
             data = builder.emit_te(topi.flip, data, axis=axis)
         exclusive = bool(attributes.get("exclusive", 0))
         result = builder.emit_te(compute, data, axis=axis, dtype=dtype, exclusive=exclusive)
-        return builder.emit_te(topi.flip, result, axis=axis) if reverse else result
+        result = builder.emit_te(topi.flip, result, axis=axis) if reverse else result
+        return result if kind == dtype else relax.op.astype(result, kind)
 
     return convert
 
