@@ -80,6 +80,34 @@ def test_loop_is_written_out(tmp_path: Path, limit: str) -> None:
     compare(make_loop(limit), [{"x": X}], tmp_path)
 
 
+def make_search(*results: str, limit: str = "five") -> onnx.ModelProto:
+    """Return a model that doubles x, at most five times, until an element exceeds 9."""
+    step = body(
+        [
+            node("Add", ["x_in", "x_in"], ["x_out"]),
+            node("Add", ["step", "sum_in"], ["sum_out"]),
+            node("ReduceMax", ["x_out"], ["largest"]),
+            node("Less", ["largest", "nine"], ["goes_out"]),
+            node("Identity", ["sum_out"], ["shown"]),
+        ],
+        [value("step", [], INT64), value("goes", [], BOOL), value("x_in", [2, 3]),
+         value("sum_in", [], INT64)],
+        ["goes_out", "x_out", "sum_out", *(["shown"] if results else [])],
+    )  # fmt: skip
+    nodes = [node("Loop", [limit, "start", "x", "zero"], ["y", "sum", *results], "find", body=step)]
+    inputs = [value("x", [2, 3]), value("start", [], BOOL)]
+    outputs = [value("y", [2, 3]), value("sum", [], INT64)]
+    constants = {"five": np.array(5), "nine": np.float32(9), "zero": np.array(0)}
+    return graph(nodes, inputs, outputs, constants)
+
+
+@pytest.mark.needs("gcc")
+def test_states_do_not_change_after_the_end_of_a_loop(tmp_path: Path) -> None:
+    pairs = [(X, True), (X, False), (X * 4, True), (-abs(X), True)]
+    samples = [{"x": x, "start": np.array(start)} for x, start in pairs]
+    compare(make_search(), samples, tmp_path)
+
+
 @pytest.mark.needs("gcc")
 def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
     nodes = [
@@ -105,6 +133,8 @@ def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
     ("model", "message"),
     [
         (make_loop("n"), r"Loop \(node 'sum'\): 'n' is known only at run time; firmware needs a "),
+        (make_search("all"), r"Loop \(node 'find'\): it collects a result of each step, and its "),
+        (make_search(limit=""), "its number of steps is known only at run time and has no limit"),
         (make_if("Concat"), r"If \(node 'choice'\): the shape of 'y' is known only at run time"),
         (make_if("IsNaN"), "its branches return 'y' as bool and as float32; export both with one"),
         (

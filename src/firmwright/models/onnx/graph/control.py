@@ -1,7 +1,7 @@
 """Resolves loops, branches, sequences and optional values at import.
 
 Firmware has a fixed number of tensors. Sequences become lists of tensors, and loops with a known
-number of steps are unrolled. If the condition of a branch is computed, firmware computes both
+maximum of steps are unrolled. If the condition of a branch is computed, firmware computes both
 branches and selects one result.
 """
 
@@ -145,13 +145,17 @@ def has_element(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Write all steps of a Loop. The condition must be a constant before each step."""
+    """Write all steps of a Loop.
+
+    If the loop ends at a computed condition, firmware computes all steps. The states do not change
+    after the end.
+    """
     graph = get_attribute(node, "body", None)
     limit = get_number(node, walk, 0, MAX_NODES)
-    goes = bool(get_number(node, walk, 1, 1))
     states = list(node.input[2:])
     body = NodeBuilder(node, walk)
     collected: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
+    goes, running = read_condition(body, walk, node.input[1] if len(node.input) > 1 else "", "")
     step = 0
     while goes and step < limit:
         if step * len(graph.node) > MAX_NODES:
@@ -160,16 +164,21 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
                 f"its steps have more than {MAX_NODES} operators in total; export it with fewer "
                 "steps, or keep its state between runs",
             )
-        given = [body.constant(step, "int64"), body.constant(goes, bool), *states]
+        given = [body.constant(step, "int64"), body.constant(True, bool), *states]
+        begin = len(walk.nodes)
         results = add_step(body, graph, given, f"{node.output[0]}/loop_{step}")
-        walk.visit(body.nodes)
-        body.nodes = []
-        condition, states = results[0], results[1 : 1 + len(states)]
+        condition, following = results[0], results[1 : 1 + len(states)]
+        visit(body, walk)
+        if running:
+            refuse_partial(node, walk, begin, "one of its steps", "all steps")
+            labels = [output.name for output in graph.output[1:]]
+            changes = zip(labels, following, states, strict=False)
+            following = [choose(body, walk, running, *change) for change in changes]
+        states = following
         for steps_of_output, name in zip(collected, results[1 + len(states) :], strict=True):
             steps_of_output.append(name)
-        if condition not in walk.constants:
-            refuse(node, f"its number of steps is known only at run time; {USE_CONSTANT}")
-        goes = bool(walk.constants[condition].item())
+        goes, running = read_condition(body, walk, condition, running)
+        visit(body, walk)
         step += 1
     if collected and not step:
         refuse(
@@ -178,6 +187,39 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
             "or more",
         )
     return body.finish(*states, *(body.stack(names, 0) for names in collected))
+
+
+def visit(body: NodeBuilder, walk: Specializer) -> None:
+    walk.visit(body.nodes)
+    body.nodes = []
+
+
+def read_condition(
+    body: NodeBuilder, walk: Specializer, name: str, running: str
+) -> tuple[bool, str]:
+    """Return whether a loop continues, and the tensor that states so at run time, or "".
+
+    ``running`` is this tensor for the step before. Raises UserError if the number of steps has no
+    limit, or if the loop collects a result of each step.
+    """
+    if not name or name in walk.constants:
+        goes = bool(walk.constants[name].item()) if name else True
+        return goes, running
+    node = body.node
+    if not node.input[0]:
+        refuse(
+            node,
+            "its number of steps is known only at run time and has no limit; state the maximum "
+            "number of steps in its first input",
+        )
+    if any(node.output[len(node.input) - 2 :]):
+        refuse(
+            node,
+            "it collects a result of each step, and its number of steps is known only at run time; "
+            "return only the states of the last step, or make the condition a constant",
+        )
+    scalar = body.add("Reshape", name, body.constant(np.zeros(0), "int64"))
+    return True, body.add("And", running, scalar) if running else scalar
 
 
 def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -207,25 +249,32 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     for name in ("then_branch", "else_branch"):
         graph = get_attribute(node, name, None)
         sides.append(add_step(body, graph, [], f"{node.output[0]}/{name}"))
-    walk.visit(body.nodes)
-    body.nodes = []
+    visit(body, walk)
+    refuse_partial(node, walk, begin, "one of its branches", "both branches")
+    return body.finish(*(
+        choose(body, walk, node.input[0], output, *pair)
+        for output, *pair in zip(node.output, *sides, strict=True)
+    ))  # fmt: skip
+
+
+def refuse_partial(
+    node: onnx.NodeProto, walk: Specializer, begin: int, part: str, computed: str
+) -> None:
+    """Raise UserError if an operator after node ``begin`` is not defined for all values."""
     for inner in walk.nodes[begin:]:
         if inner.op_type in PARTIAL and inner.input[1] not in walk.constants:
             if inner.op_type in ("Div", "Mod") and walk.dtype(inner.input[0]).kind == "f":
                 continue
             refuse(
                 node,
-                f"one of its branches has a {inner.op_type} (node '{inner.name}'), which is not "
-                "defined for all values, and firmware computes both branches; limit its second "
-                "input to valid values",
+                f"{part} has a {inner.op_type} (node '{inner.name}'), which is not defined for all "
+                f"values, and firmware computes {computed}; limit its second input to valid values",
             )
-    return body.finish(*(
-        choose(body, walk, output, *pair)
-        for output, *pair in zip(node.output, *sides, strict=True)
-    ))  # fmt: skip
 
 
-def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
+def choose(
+    body: NodeBuilder, walk: Specializer, condition: str, output: str, yes: str, no: str
+) -> str:
     """Append a selection that depends on the condition.
 
     Raises UserError if the shapes or types of the results differ.
@@ -247,7 +296,7 @@ def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str)
             f"{', '.join(kinds[1])}; export both with one type",
         )
     chosen = [
-        body.add("Where", body.node.input[0], *pair)
+        body.add("Where", condition, *pair)
         for pair in zip(*(tensors or [] for tensors in ends), strict=True)
     ]
     if yes not in walk.sequences:
