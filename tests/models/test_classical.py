@@ -56,9 +56,12 @@ LINEAR: dict[str, Any] = {"coefficients": np.arange(12) * 0.25 - 1, "intercepts"
             "LinearClassifier",
             {"classlabels_ints": [7, 8, 9], "post_transform": "SOFTMAX", **LINEAR},
         ),
-        (
-            "LinearClassifier",
-            {"classlabels_ints": [7, 8, 9], "post_transform": "LOGISTIC", **LINEAR},
+        *(
+            (
+                "LinearClassifier",
+                {"classlabels_ints": [7, 8, 9], "post_transform": transform, **LINEAR},
+            )
+            for transform in ("LOGISTIC", "PROBIT", "SOFTMAX_ZERO")
         ),
     ],
 )
@@ -84,7 +87,7 @@ def test_an_operator_equals_onnx_runtime(
             "its intercepts do not fit its 2 labels",
         ),
         ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .*zipmap=False"),
-        ("LinearRegressor", {"post_transform": "PROBIT"}, "its post_transform is PROBIT"),
+        ("LinearRegressor", {"post_transform": "LOG"}, "its post_transform is LOG; expected"),
     ],
 )
 def test_what_is_not_computed_is_refused(

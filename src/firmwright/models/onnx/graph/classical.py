@@ -218,17 +218,54 @@ def decode_labels(node: onnx.NodeProto, name: str) -> Any:
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
 
+ZERO = 1e-7
+"""The largest absolute score that SOFTMAX_ZERO treats as 0."""
+
 
 def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
     if transform in TRANSFORMS:
         return body.add(TRANSFORMS[transform], scores)
+    if transform == "SOFTMAX_ZERO":
+        return add_softmax_without_zeros(body, scores)
+    if transform == "PROBIT":
+        return add_probit(body, scores)
     if transform != "NONE":
-        refuse(
+        refuse_inconsistent(
             body.node,
-            f"its post_transform is {transform}; expected NONE, LOGISTIC or SOFTMAX: export the "
-            "model with one of them",
+            f"its post_transform is {transform}; expected NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or "
+            "PROBIT",
         )
     return scores
+
+
+def add_softmax_without_zeros(body: NodeBuilder, scores: str) -> str:
+    """Append a softmax of the scores that are not 0, as ONNX Runtime computes it.
+
+    Other scores, almost 0, are only scaled.
+    """
+    largest = body.reduce("ReduceMax", scores, -1)
+    counts = body.add("Greater", body.add("Abs", scores), body.constant(ZERO, "float32"))
+    powers = body.add("Exp", body.add("Sub", scores, largest))
+    scaled = body.add("Mul", scores, body.add("Exp", body.add("Neg", largest)))
+    counted = body.add("Where", counts, powers, body.constant(0, "float32"))
+    total = body.reduce("ReduceSum", counted, -1)
+    return body.add("Div", body.add("Where", counts, powers, scaled), total)
+
+
+def add_probit(body: NodeBuilder, scores: str) -> str:
+    """Append √2 · erf⁻¹(2 · score - 1), by the approximation of ONNX Runtime (ml_common.h)."""
+    one, half, factor = (body.constant(n, "float32") for n in (1, 0.5, 0.147))
+    x = body.add("Sub", body.add("Add", scores, scores), one)
+    product = body.add("Mul", body.add("Sub", one, x), body.add("Add", one, x))
+    logarithm = body.add("Log", product)
+    first = body.constant(2 / (np.float32(3.14159) * np.float32(0.147)), "float32")
+    first = body.add("Add", first, body.add("Mul", half, logarithm))
+    second = body.add("Mul", body.add("Div", one, factor), logarithm)
+    root = body.add("Sqrt", body.add("Sub", body.add("Mul", first, first), second))
+    size = body.add("Sqrt", body.add("Sub", root, first))
+    signs = body.constant(np.sqrt(2), "float32"), body.constant(-np.sqrt(2), "float32")
+    negative = body.add("Less", x, body.constant(0, "float32"))
+    return body.add("Mul", size, body.add("Where", negative, *reversed(signs)))
 
 
 NO_LABEL = {"i": -1, "f": -0.0, "O": "_Unused"}
