@@ -45,7 +45,7 @@ WHOLE = (0.0, 1.0)
 LARGEST_WHOLE = 1 << 24
 """The limit up to which float32 represents all whole numbers."""
 
-LONGEST = 1 << 15
+LONGEST = 1 << 14
 """The maximum length of an axis with weighted elements. The weights are a square matrix."""
 
 BLOCK = 1 << 22
