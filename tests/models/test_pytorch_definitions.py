@@ -47,6 +47,21 @@ def compute_statistics(x: Any) -> Any:
     )  # fmt: skip
 
 
+def compute_matrices(x: Any) -> Any:
+    square = x[:3, :3]
+    symmetric = x @ x.mT + torch.eye(4)
+    triangle = torch.linalg.cholesky(symmetric)
+    return (
+        torch.linalg.det(x[:2, 1:3]), torch.linalg.slogdet(square)[1], square.inverse(),
+        torch.linalg.solve(symmetric, x[:, 0]), torch.linalg.solve(square, x[3:, :3], left=False),
+        triangle, torch.linalg.solve_triangular(triangle, x, upper=False),
+        torch.cholesky_solve(x, triangle), torch.pdist(x), torch.histc(x, 4, -2, 2),
+        torch.histc(x, 3), torch.special.erfcx(x * 5),
+        *torch.sort(x.round(), dim=0, descending=True, stable=True),
+        torch.argsort(x.round(), stable=True),
+    )  # fmt: skip
+
+
 def combine_bags(x: Any, *bags: Any) -> Any:
     words = (x * 3).long().clamp(0, 9)
     flat = words.reshape(-1)[:20]
@@ -58,8 +73,13 @@ BAGS = [nn.EmbeddingBag(10, 3, mode=mode, padding_idx=1) for mode in ("mean", "s
 
 @pytest.mark.parametrize(
     "model",
-    [Call(compute_functions), Call(compute_statistics), Call(combine_bags, *BAGS)],
-    ids=["functions", "statistics", "bags"],
+    [
+        Call(compute_functions),
+        Call(compute_statistics),
+        Call(compute_matrices),
+        Call(combine_bags, *BAGS),
+    ],
+    ids=["functions", "statistics", "matrices", "bags"],
 )
 def test_definitions_are_those_of_torch(model: Any) -> None:
     """The definitions run in torch, because other tests compile the core operators."""
@@ -73,6 +93,14 @@ def test_definitions_are_those_of_torch(model: Any) -> None:
     for number, pair in enumerate(zip(core.module()(x), model(x), strict=True)):
         assert pair[0].dtype == pair[1].dtype, number
         torch.testing.assert_close(*pair, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+def test_large_matrices_are_not_decomposed() -> None:
+    from firmwright.models.pytorch.importer import decompose
+
+    program = torch.export.export(Call(torch.linalg.inv), (torch.zeros(33, 33),))
+    with pytest.raises(UserError, match="a matrix of 33 rows is decomposed; expected at most 32"):
+        decompose(program, "m.pt2")
 
 
 def compute_edges(x: Any) -> Any:

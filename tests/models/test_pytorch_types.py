@@ -130,6 +130,24 @@ def test_classes_become_ones_and_zeros(tmp_path: Path) -> None:
     assert_equals_torch(lambda x: F.one_hot(x, 5), torch.tensor([1, 4, 0]), tmp_path)
 
 
+@pytest.mark.needs("gcc")
+def test_views_have_the_bytes_of_the_tensor(tmp_path: Path) -> None:
+    def view(x: Any) -> Any:
+        words = x.view(torch.int16)
+        return (
+            x.view(torch.int32), x.view(torch.uint8), words, words.view(torch.int32),
+            x.half().view(torch.int16), words.view(torch.uint8).view(torch.float32),
+        )  # fmt: skip
+
+    assert_equals_torch(view, torch.tensor([[1.5, -3.25], [0.1, 1e30]]), tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_unsorted_selections_are_sorted(tmp_path: Path) -> None:
+    x = torch.tensor([[3.0, 1.0, 2.0, 7.0, 5.0, 4.0]])
+    assert_equals_torch(lambda x: tuple(x.topk(4, sorted=False)), x, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -144,8 +162,10 @@ def test_classes_become_ones_and_zeros(tmp_path: Path) -> None:
             lambda x: F.interpolate(x.byte(), size=3, mode="bilinear"),
             "by interpolation is not supported",
         ),
+        (lambda x: x.masked_select(x > 0), r"select.default .* line \d+\): the size of its result"),
+        (lambda x: x.unique(), r"_unique2.default .* line \d+\): the size of its result depends"),
     ],
-    ids=["random", "means", "types", "powers", "integer-means"],
+    ids=["random", "means", "types", "powers", "integer-means", "mask", "unique"],
 )
 def test_what_cannot_be_computed_is_refused_with_its_line(function: Any, message: str) -> None:
     data = exported(Call(function), torch.zeros(1, 2, 7, 5))

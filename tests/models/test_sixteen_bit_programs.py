@@ -31,6 +31,34 @@ class Half(nn.Module):  # type: ignore[misc]
         return self.linear(self.attention(tokens, tokens, tokens)[0])
 
 
+class Autocast(nn.Module):  # type: ignore[misc]
+    """Normalizations, whose parameters remain float32 under autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm(4),
+            nn.Flatten(), nn.Linear(64, 4),
+        )  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.layers(x)
+
+
+@pytest.mark.needs("gcc")
+def test_autocast_programs_are_near_torch(tmp_path: Path) -> None:
+    image = torch.rand(1, 3, 6, 6)
+    data = exported(Autocast(), image)
+    importer, samples = FORMATS["pt2"].load(), [{"x": image.numpy()}]
+    operators = importer.import_model(data, "m.pt2", {})[1].operators
+    assert {"layers.0", "layers.5"} <= {operator.name for operator in operators}
+    ((found,),) = run_generated(data, samples, tmp_path, format_name="pt2")
+    (expected,) = importer.run_reference(data, samples).outputs[0]
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.astype("f4"), expected.astype("f4"), 0.04, 0.04)
+
+
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_sixteen_bit_programs_are_near_torch(tmp_path: Path, kind: Any) -> None:

@@ -55,14 +55,18 @@ def convert_bit_cast(
     Between integers, BitCast is a cast that wraps around.
     """
     (data,) = inputs
+    return cast_bits(builder, data, onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name)
+
+
+def cast_bits(builder: relax.BlockBuilder, data: relax.Expr, after: str) -> relax.Expr:
+    """Return the bits of each element as an element of the type ``after``, of the same size."""
     before = str(data.ty.dtype)
-    after = onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name
     if before == after:
         return data
     if "float" in before:
         data = map_elements(builder, data, UNPACK[before])
     if "float" not in after:
-        return data if str(data.ty.dtype) == after else relax.op.astype(data, after)
+        return data if str(data.ty.dtype) == after else builder.emit(relax.op.astype(data, after))
     word = f"uint{tvm.DataType(after).bits}"
     if str(data.ty.dtype) != word:
         data = builder.emit(relax.op.astype(data, word))

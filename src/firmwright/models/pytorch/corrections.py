@@ -18,10 +18,16 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.importing import plain_failure
+from firmwright.models.pytorch.bits import view_bits
 from firmwright.models.pytorch.complex_numbers import COMPLEX, uses_complex
 from firmwright.models.pytorch.cumulative import CUMULATIVE
 from firmwright.models.pytorch.indexing import INDEXING
 from firmwright.models.pytorch.nodes import describe
+from firmwright.models.pytorch.normalizations import (
+    NORMALIZATIONS,
+    compute_in_parameter_type,
+    normalize_groups,
+)
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.pooling import POOLING, find_maxima, reads_indices
 from firmwright.models.pytorch.quantized import QUANTIZED
@@ -136,7 +142,11 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             **{name: partial(convert, self) for name, convert in OTHERS.items()},
             "neg.default": self.negate,
             "sign.default": self.sign,
+            "view.dtype": partial(view_bits, self),
+            "native_group_norm.default": partial(normalize_groups, self),
         }
+        for name in NORMALIZATIONS:
+            converters[name] = compute_in_parameter_type(self, converters[name])
         for name, convert in COMPLEX.items():
             converters[name] = choose_by_type(converters.get(name), partial(convert, self))
         return {name: locate_failures(convert) for name, convert in converters.items()}
@@ -270,17 +280,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         x, *options = node.args[:5]
         means = self.block_builder.emit(pool(self.env[x], *options, count_include_pad=False))
         return scale_to_divisor(self.block_builder, means, node)
-
-    def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
-        """Normalize groups. TVM's importer requires weights and biases, but they are optional."""
-        x, weights, biases, _, channels, _, groups, epsilon = node.args
-        kind = dtype_of(self.env[x])
-        scale = self.env.get(weights, relax.const(np.ones(channels), kind))
-        shift = self.env.get(biases, relax.const(np.zeros(channels), kind))
-        axes = list(range(2, len(self.shape_of(self.env[x]))))
-        return self.block_builder.emit(
-            relax.op.nn.group_norm(self.env[x], scale, shift, groups, 1, axes, epsilon)
-        )
 
     def _addmm(self, node: torch.fx.Node) -> relax.Var:
         """Round ``x + a @ b`` of 16-bit floats once, as torch does. TVM also rounds the product."""

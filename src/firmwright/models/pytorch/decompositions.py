@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firmwright.models.pytorch.linear_algebra import LINEAR_ALGEBRA
+from firmwright.models.pytorch.orders import ORDERS
+
 ATEN = torch.ops.aten
 PT2E = torch.ops.quantized_decomposed
 
@@ -117,6 +120,14 @@ def complement_error_function(x: Tensor) -> Tensor:
     return torch.where(x < 1, 1 - torch.erf(x), tail)
 
 
+def scale_complement(x: Tensor) -> Tensor:
+    """Return exp(x²) · erfc(x), whose factors overflow and vanish for large x."""
+    ratio = 1 / (1 + x.abs() / 2)
+    tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT))
+    small = torch.clamp(x, max=1.0)
+    return torch.where(x < 1, torch.exp(small * small) * (1 - torch.erf(small)), tail)
+
+
 def find_angle(x: Tensor) -> Any:
     """Return the angle of real numbers. ``complex_numbers`` converts complex numbers."""
     if x.is_complex():
@@ -189,10 +200,6 @@ def add_product(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: floa
     return x * beta + product * alpha if beta else product * alpha
 
 
-def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return x.amin(dim, keepdim), x.argmin(dim, keepdim)
-
-
 def count_nonzeros(
     x: Tensor,
     p: float = 2,
@@ -207,54 +214,15 @@ def count_nonzeros(
     return (x != 0).to(dtype or x.dtype).sum(dim, keepdim)
 
 
-def choose_rank(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the k-th smallest element of an axis, and its index."""
-    if not x.dim():
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    values, positions = torch.topk(x, k, dim, largest=False)
-    chosen = values.narrow(dim, k - 1, 1), positions.narrow(dim, k - 1, 1)
-    return chosen if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
-
-
-def choose_middle(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return choose_rank(x, (x.shape[dim] + 1) // 2 if x.dim() else 1, dim, keepdim)
-
-
-def choose_median(x: Tensor) -> Tensor:
-    return choose_middle(x.reshape(-1), 0)[0]
-
-
-def count_below(
-    bounds: Tensor,
-    x: Tensor | float,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Return the number of sorted bounds along the last axis that are below each value.
-
-    If ``right`` is true, equal bounds also count.
-    """
-    if sorter is not None:
-        bounds = bounds.gather(-1, sorter)
-    values = x if isinstance(x, Tensor) else torch.tensor(x)
-    bounds = bounds.unsqueeze(-2) if bounds.dim() > 1 else bounds
-    column = values.unsqueeze(-1)
-    below = bounds <= column if right or side == "right" else bounds < column
-    return below.sum(-1).to(torch.int32 if out_int32 else torch.int64)
-
-
-def find_bucket(
-    x: Tensor, bounds: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    return count_below(bounds, x, out_int32=out_int32, right=right)
-
-
 def measure_distances(x: Tensor, y: Tensor, p: float, _: int | None = None) -> Tensor:
     """Return the distance between each row of x, (…, n, d), and each row of y, (…, m, d)."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def measure_pairs(x: Tensor, p: float = 2) -> Tensor:
+    """Return the distance between each row of x, (n, d), and each later row."""
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    return torch.linalg.vector_norm(x[first] - x[second], p, -1)
 
 
 def scatter_to_mask(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -336,6 +304,8 @@ def reduce_by_index(
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **LINEAR_ALGEBRA,
+    **ORDERS,
     ATEN.var_mean.correction: mean_and_variance,
     ATEN.hypot.default: compute_hypotenuse,
     ATEN.signbit.default: has_sign,
@@ -352,18 +322,13 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.addbmm.default: add_product,
     ATEN.addmv.default: add_product,
     ATEN.narrow_copy.default: torch.narrow,
-    ATEN.min.dim: find_minimum,
     ATEN.linalg_vector_norm.default: count_nonzeros,
-    ATEN.kthvalue.default: choose_rank,
-    ATEN.median.default: choose_median,
-    ATEN.median.dim: choose_middle,
-    ATEN.searchsorted.Tensor: count_below,
-    ATEN.searchsorted.Scalar: count_below,
-    ATEN.bucketize.Tensor: find_bucket,
     ATEN._cdist_forward.default: measure_distances,
     ATEN.masked_scatter.default: scatter_to_mask,
     ATEN.diagonal_scatter.default: scatter_to_diagonal,
     ATEN.index_reduce.default: reduce_by_index,
+    ATEN._pdist_forward.default: measure_pairs,
+    ATEN.special_erfcx.default: in_float32(scale_complement),
     ATEN._embedding_bag.default: combine_bags,
     ATEN._embedding_bag_forward_only.default: combine_bags,
     ATEN.fake_quantize_per_tensor_affine.default: fake_quantize,

@@ -36,7 +36,16 @@ from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
 from firmwright.models.pytorch.labels import label_nodes, name_variables
-from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
+from firmwright.models.pytorch.load_failures import ANOTHER_FILE, explain_load
+from firmwright.models.pytorch.locations import restore_locations
+from firmwright.models.pytorch.nodes import (
+    describe,
+    draws_numbers,
+    find_call_nodes,
+    has_open_size,
+    kind_of,
+)
+from firmwright.models.pytorch.orders import state_order
 from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
@@ -46,14 +55,7 @@ from firmwright.models.sequence import run_in_sequence
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members from which torch unpickles any object or loads machine code."""
 
-INCONSISTENCIES = (AttributeError, LookupError, TypeError, UnicodeDecodeError)
-"""The exceptions that torch raises if a description is incomplete or contradicts the format."""
-
-ANOTHER_FILE = f"fetch the file again, or export the model with torch {torch.__version__}"
-
 OPERATOR = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
-PICKLED_CLASS = re.compile(r"GLOBAL (\S+)")
-ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 ASSERTIONS = (
     torch.ops.aten._assert_async.default,
@@ -138,7 +140,9 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     refuse_unknown(operators, name)
     with suppress_output(), force_weights_only():
         try:
-            return torch.export.load(io.BytesIO(data))
+            program = torch.export.load(io.BytesIO(data))
+            state_order(program)
+            return program
         except Exception as error:  # torch raises exceptions of many types
             failure = explain_load(error)
     raise UserError(
@@ -173,36 +177,6 @@ def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
             f"{name}: torch {torch.__version__} does not have operators of the program: "
             f"{', '.join(unknown)}; export the model with operators of torch (torch.ops.aten)"
         )
-
-
-def explain_load(error: Exception) -> str:
-    """Return the reason why torch rejects a file.
-
-    torch's error names a pickled class only after advice that does not apply to firmwright.
-    """
-    found = PICKLED_CLASS.search(str(error))
-    if not found and isinstance(error, INCONSISTENCIES):
-        return (
-            "its description of tensors or operators is damaged, or from another version of torch "
-            f"({type(error).__name__}: {first_line(error)}); {ANOTHER_FILE}"
-        )
-    if not found and "Weights only load failed" in str(error):
-        return f"its tensors are damaged; {ANOTHER_FILE}"
-    if not found and "error when deserializing" in str(error):
-        return (
-            "its archive lacks a member of an exported program, or has a member outside of its "
-            f"folder; {ANOTHER_FILE}"
-        )
-    if not found:
-        return f"{ESCAPE_CODE.sub('', first_line(error))}; {ANOTHER_FILE}"
-    pickled = found[1]
-    reason = f"a tensor is an object of the class {pickled}, which would run code of that class"
-    if not pickled.startswith("torchao."):
-        return f"{reason}: export the model with plain tensors"
-    return (
-        f"{reason}: it is a tensor subclass of torchao; call "
-        "torchao.utils.unwrap_tensor_subclass(model) before torch.export.export"
-    )
 
 
 def check_archive(data: bytes, name: str) -> None:
@@ -260,7 +234,11 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
             if are_written_out(program):
                 for kind in CELLS:
                     table.pop(kind, None)
-            return program.run_decompositions(table)
+            core = program.run_decompositions(table)
+            restore_locations(program, core)
+            return core
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
         except Exception as error:  # torch raises exceptions of many types
             failure = first_line(error)
     raise UserError(
@@ -301,6 +279,11 @@ def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str
     """
     if draws_numbers(node):
         yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
+    elif has_open_size(node):
+        yield (
+            ": the size of its result depends on the values of its input, but firmware needs fixed "
+            "sizes"
+        )
     elif node.target.__name__ not in known:
         yield ""
     elif uses_complex(node) and node.target.__name__ not in COMPLEX:
