@@ -76,3 +76,21 @@ def test_slopes_move_with_the_channels(shape: tuple[int, ...], tmp_path: Path) -
     )
     whole = np.random.default_rng(0).integers(-4, 5, (1, 2, 3, 5)).astype("float32")
     assert_exact(model.SerializeToString(), tmp_path, [{"x": whole}])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("axis", [1, 3, -2])
+def test_scales_move_with_the_channels(axis: int, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (3, 2, 2, 2)).astype("float32")
+    count = (1, 3, 2, 4)[axis]
+    names = ["s", "z"]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["t"]),
+        helper.make_node("QuantizeLinear", ["t", *names], ["q"], axis=axis),
+        helper.make_node("DequantizeLinear", ["q", *names], ["d"], axis=axis),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    scales = np.arange(1, count + 1, dtype="float32") / 8
+    constants = {"w": weights, "s": scales, "z": np.arange(count, dtype="int8")}
+    model = graph(nodes, [value("x", [1, 2, 3, 5])], [value("y", [1, 3, 2, 4])], constants)
+    assert_exact(model.SerializeToString(), tmp_path)

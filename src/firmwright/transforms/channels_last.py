@@ -140,7 +140,7 @@ class ChannelsLast:
         return {
             "relax.concat": self.concatenate,
             "relax.image.resize2d": self.resize,
-            "relax.nn.prelu": self.scale_negative,
+            **dict.fromkeys((*CONVERSIONS, "relax.nn.prelu"), self.compute_along_axis),
         }.get(name, self.compute_elements if name in ELEMENTWISE else None)
 
     def read_first(self, value: relax.Expr) -> relax.Expr:
@@ -240,15 +240,21 @@ class ChannelsLast:
                 return None
         return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)
 
-    def scale_negative(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Move the axis of a PRelu's slopes. The slopes have only this axis."""
-        rank = len(static_shape(call))
+    def compute_along_axis(self, call: tvm.ir.Call) -> relax.Expr | None:
+        """Move the axis of slopes, scales and zero points, which have only this axis."""
+        data, *others = call.args
+        rank = len(static_shape(data))
+        if all(prod(static_shape(other)) == 1 for other in others):
+            return self.compute_elements(call)
         if rank not in (3, 4):
             return None
         order = TO_LAST if rank == 4 else (0, -1, 2, 1)
         axis = order.index(int(call.attrs.axis) % rank)
-        data, slopes = call.args
-        return relax.op.nn.prelu(self.read_last(data), self.read_first(slopes), axis)
+        arguments = [self.read_last(data), *(self.read_first(other) for other in others)]
+        if operator_name(call) == "relax.nn.prelu":
+            return relax.op.nn.prelu(*arguments, axis)
+        convert = getattr(relax.op, operator_name(call).rpartition(".")[2])
+        return convert(*arguments, axis, call.attrs.out_dtype)
 
     def pool(self, call: tvm.ir.Call) -> relax.Expr | None:
         attrs = call.attrs
