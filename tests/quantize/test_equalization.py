@@ -6,10 +6,12 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.equalization import equalize_layers, find_pairs
 from firmwright.quantize.float_graph import evaluate
+from firmwright.quantize.qdq_graph import quantize
 
-from .networks import graph_of, ready, residual_network, samples
+from .networks import graph_of, options, ready, residual_network, samples
 
 
 def uneven_network(seed: int = 3) -> bytes:
@@ -54,3 +56,21 @@ def test_results_stay_and_ranges_meet() -> None:
 def test_what_others_read_is_no_pair() -> None:
     # The sum also reads stem_out, and a factor cannot move past ReLU6.
     assert list(find_pairs(ready(residual_network()))) == []
+
+
+def test_weights_of_4_bits_are_equalized_and_their_biases_corrected() -> None:
+    """Channels of very different size need more than 4 bits if they share a scale."""
+    model = ready(uneven_network(), True)
+    wanted = np.stack([found["y"] for found in evaluate(model, samples(8, seed=7))])
+
+    def measure(network: onnx.ModelProto, correct: bool) -> float:
+        chosen = options(
+            weights="int4", per_channel=False, compensate_rounding=True, bias_correction=correct
+        )
+        narrow = quantize(network, calibrate(network, samples(24)), chosen, samples(24))
+        found = np.stack([each["y"] for each in evaluate(narrow, samples(8, seed=7))])
+        return float(np.square(found - wanted).mean())
+
+    plain, even = measure(model, False), measure(equalize_layers(model), False)
+    corrected = measure(equalize_layers(model), True)
+    assert even < plain / 4 and corrected < even
