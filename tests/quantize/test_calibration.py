@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from firmwright.errors import UserError
@@ -53,6 +54,16 @@ def test_network_that_overflows_names_sample_and_tensor() -> None:
         UserError, match="tensor 'stem_sum' has infinite or NaN values for sample 2"
     ):
         calibrate(ready(residual_network()), given)
+
+
+def test_a_constant_with_nan_is_named() -> None:
+    model = ready(residual_network())
+    weights = next(i for i in model.graph.initializer if i.name == "dense_w")
+    values = onnx.numpy_helper.to_array(weights).copy()
+    values[0, 0] = np.nan
+    weights.CopyFrom(onnx.numpy_helper.from_array(values, "dense_w"))
+    with pytest.raises(UserError, match="the constant 'dense_w' contains NaN: export the model"):
+        calibrate(model, samples(1))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e-9, 1e-44])

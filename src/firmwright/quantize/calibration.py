@@ -75,6 +75,15 @@ class CalibrationRecord:
     tensors: tuple[str, ...]
 
 
+def advise(model: onnx.ModelProto) -> str:
+    """Return advice about a network whose results are infinite or NaN."""
+    for constant in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(constant)
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            return f"the constant '{constant.name}' contains NaN: export the model again"
+    return "check the preprocessing of the sample"
+
+
 def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Distribution]:
     """Evaluate the network on every sample and return each float tensor's distribution.
 
@@ -92,7 +101,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
             if not np.isfinite(array).all():
                 raise UserError(
                     f"quantize: tensor '{name}' has infinite or NaN values for sample {index}; "
-                    "check the preprocessing of the sample"
+                    f"{advise(model)}"
                 )
         joined = join_steps(found, keys)
         arrays = {k: flush_to_zero(a.astype("float32")) for k, a in joined.items() if a.size}
