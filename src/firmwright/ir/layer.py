@@ -286,19 +286,23 @@ class Addition(Pair):
 class Product(Pair):
     """A product. ``factor`` is the product of both input scales, divided by the output scale.
 
-    ``zero_points`` are the zero points of the inputs. The second tensor may have only ``channels``
-    elements, one per element of the first tensor's last axis.
+    ``zero_points`` are the zero points of the inputs. The input with the number ``small`` may have
+    only ``channels`` elements. Element i of the other input is multiplied by the small input's
+    element (i / ``neighbors``) mod ``channels``.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.MULTIPLY
 
+    small: int
     channels: int
+    neighbors: int
     zero_points: tuple[int, int]
     factor: float
 
     @property
     def input_elements(self) -> tuple[int, int]:
-        return self.elements, self.channels
+        sizes = (self.elements, self.channels)
+        return sizes if self.small == 1 else (self.channels, self.elements)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from math import prod
 
 import numpy as np
@@ -50,7 +51,7 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
     shape = static_shape(call)
     shapes = [static_shape(t.data) for t in terms]
     if name == "relax.multiply":
-        return make_product(terms, params, shapes, rounding) if shapes[0] == shape else None
+        return make_product(terms, params, shapes, rounding) if shape in shapes else None
     if any(other != shape for other in shapes):
         return None
     return make_addition(terms, params, prod(shape), rounding, signs)
@@ -88,29 +89,45 @@ def make_product(
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
-    """Return the product of two tensors.
+    """Return the product of two tensors, one of which may be repeated.
 
-    The second tensor has the shape of the first tensor, or it is a row. The result is None if the
-    shapes do not match, or if the arithmetic might exceed 32 bits.
+    The result is None if the shapes do not match, or if the arithmetic might exceed 32 bits.
     """
-    channels = prod(shapes[1])
-    is_row = all(shape[-1:] == (channels,) for shape in shapes[:2])
+    small = 0 if prod(shapes[0]) < prod(shapes[1]) else 1
+    neighbors = count_neighbors(shapes[small], shapes[1 - small])
     multiply = multiply_in_float32 if rounding == "onnx" else multiply_in_fixed_point
-    steps = multiply(terms, params) if shapes[0] == shapes[1] or is_row else None
+    steps = multiply(terms, params) if neighbors else None
     if steps is None:
         return None
     scale = np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / params.scale
     return Product(
-        elements=prod(shapes[0]),
+        elements=prod(shapes[1 - small]),
         input_dtypes=(dtype_of(terms[0].data), dtype_of(terms[1].data)),
         output_dtype=params.dtype,
         results=np.clip(steps + params.zero_point, params.low, params.high),
         low=params.low,
         high=params.high,
-        channels=channels,
+        small=small,
+        channels=prod(shapes[small]),
+        neighbors=neighbors,
         zero_points=(int(terms[0].zero_point[0]), int(terms[1].zero_point[0])),
         factor=float(scale),
     )
+
+
+def count_neighbors(small: tuple[int, ...], large: tuple[int, ...]) -> int:
+    """Return the number of adjacent elements of a tensor that one element of another multiplies.
+
+    The result is 0 if broadcasting repeats the small tensor along other axes than the first and
+    the last axes.
+    """
+    aligned = (*(1,) * (len(large) - len(small)), *small)
+    axes = [(s, n) for s, n in zip(aligned, large, strict=True) if n > 1]
+    neighbors = 1
+    while axes and axes[-1][0] == 1:
+        neighbors *= axes.pop()[1]
+    kept = dropwhile(lambda axis: axis[0] == 1, axes)
+    return neighbors if all(s == n for s, n in kept) else 0
 
 
 def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:

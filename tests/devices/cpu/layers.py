@@ -48,7 +48,7 @@ from tests.devices.cpu.matrices import (
     make_matrix_tensors,
     sum_matrices,
 )
-from tests.devices.cpu.pairs import PAIRS, draw_pair
+from tests.devices.cpu.pairs import PAIRS, draw_pair, evaluate_pair
 from tests.devices.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
 from tests.devices.cpu.softmax_rows import (
     draw_softmax,
@@ -108,10 +108,7 @@ def make_layer(
 def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
     """Return the layer's result for stored integers (batch, height, width, channels)."""
     if isinstance(layer, Pair):
-        first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
-        repeated = np.tile(second, first.size // second.size)
-        computed: Array = layer.results[first, repeated].astype(layer.output_dtype)
-        return computed
+        return evaluate_pair(layer, inputs)
     if isinstance(layer, FloatLayer):
         return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)))
     if isinstance(layer, MatrixProduct):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from tvm import relax
 
-from firmwright.ir.layer import LayerKind, Pair
+from firmwright.ir.layer import Array, LayerKind, Pair, Product
 from firmwright.lowering.integer_sums import make_wrapped_sum
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.pairs import make_addition, make_product
@@ -38,9 +40,21 @@ def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
     pixels, channels = (int(generator.integers(1, limit)) for limit in (9, 12))
     found: Pair | None
     if kind is LayerKind.MULTIPLY:
-        second = (1, channels) if generator.random() < 0.5 else (pixels, channels)
-        found = make_product(terms, grid, [(pixels, channels), second], rounding)
+        shapes = [(1, channels), (pixels, channels), (pixels, 1), (1, 1)]
+        second = shapes[int(generator.integers(len(shapes)))]
+        both = [(2, pixels, channels), second]
+        found = make_product(terms, grid, both[:: int(generator.choice([1, -1]))], rounding)
     else:
         signs = (1, int(generator.choice([1, -1])))
         found = make_addition(terms, grid, pixels * channels, rounding, signs)
     return draw_pair(kind, generator) if found is None else found
+
+
+def evaluate_pair(layer: Pair, inputs: Sequence[Array]) -> Array:
+    """Return the stored integers of a sum, difference or product as one array."""
+    places = [x.reshape(-1).astype("int64") - np.iinfo(x.dtype).min for x in inputs]
+    if isinstance(layer, Product):
+        neighbors = np.repeat(places[layer.small], layer.neighbors)
+        places[layer.small] = np.tile(neighbors, layer.elements // neighbors.size)
+    computed: Array = layer.results[places[0], places[1]].astype(layer.output_dtype)
+    return computed

@@ -159,16 +159,31 @@ def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
 def pack_product(layer: Product) -> Packing:
     found = find_multiplier(layer)
     assert found is not None
-    first, second = layer.zero_points
     record = {
         "elements": layer.elements,
         "channels": layer.channels,
-        "first": first,
-        "second": second,
+        "first": layer.zero_points[1 - layer.small],
+        "second": layer.zero_points[layer.small],
+        **({"neighbors": layer.neighbors} if layer.neighbors > 1 else {}),
         "multiplier": found.multiplier,
         "offset": found.offset,
         "shift": found.shift,
     }
     scaling = {"one_shift": not found.twice, "float_scaled": False, "emulated": False}
-    lifted = 2 ** (found.lift - 2)  # the C code multiplies sums by 4
-    return Packing({}, record, {"low": layer.low, "high": layer.high, "lifted": lifted, **scaling})
+    variant = {
+        "low": layer.low,
+        "high": layer.high,
+        "lifted": 2 ** (found.lift - 2),  # the C code multiplies sums by 4
+        "small": layer.small,
+        "repeated": layer.neighbors > 1,
+        **scaling,
+    }
+    return Packing({}, record, variant)
+
+
+def pack_vector_product(layer: Product) -> Packing:
+    """Pack a product for vectors, whose offset includes the lowest result."""
+    packing = pack_product(layer)
+    record = dict(packing.record)
+    record["offset"] += layer.low << record["shift"]
+    return replace(packing, record=record)

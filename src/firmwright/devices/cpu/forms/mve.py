@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import addition
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
+from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_vectors
 from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
@@ -187,6 +187,16 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift for four elements at once.",
+        in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="mve_multiply",
+        kind=LayerKind.MULTIPLY,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(MULTIPLIER,),
+        pack=addition.pack_vector_product,
+        cost=0.0,
+        sentence="Two multiplications and one or two shifts for four elements at once.",
         in_place=("input_0", "input_1"),
     ),
     make_wrapped_sum_form("mve_wrapped_sum", "armv8.1-m-mve", "VADD or VSUB computes 16 bytes."),
