@@ -32,6 +32,7 @@ class LayerKind(str, Enum):
     SIGMOID = "sigmoid"
     MATMUL = "matmul"
     SOFTMAX = "softmax"
+    FIXED_SOFTMAX = "fixed_softmax"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
     WIDE_CONV2D = "wide_conv2d"
@@ -399,3 +400,13 @@ class Softmax:
     @property
     def elements(self) -> int:
         return self.rows * self.length
+
+
+@dataclass(frozen=True)
+class FixedSoftmax(Softmax):
+    """A softmax of rows of bytes in the fixed point of TFLite's kernel, with the scale 1/256.
+
+    ``zero_point`` and ``low`` are the smallest integer of the output's type.
+    """
+
+    kind: ClassVar[LayerKind] = LayerKind.FIXED_SOFTMAX

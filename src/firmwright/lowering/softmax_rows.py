@@ -1,26 +1,26 @@
-"""Reads a region as a softmax of rows of bytes in ONNX's rounding.
+"""Reads a region as a softmax of rows of bytes.
 
-The softmax is computed in float32.
+ONNX computes the softmax in float32, and TFLite in fixed point.
 """
 
 from __future__ import annotations
 
+import math
 from math import prod
 
-from firmwright.ir.layer import Softmax
+from firmwright.ir.layer import FixedSoftmax, Softmax
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, reads_parameter
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, smallest_integer
+from firmwright.lowering.kernels.softmax import MAX_CLASSES, SCALE_TOLERANCE
 
 
 def read_softmax(function: Function, rounding: str) -> Softmax | None:
     """Return the softmax that a region's function computes, or None for other functions.
 
-    ``rounding`` is the recipe's rounding. TFLite's kernel computes a softmax on integers, so the
-    result is None for "tflite".
+    ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
-    if rounding == "tflite":
-        return None
     found = find_quantized_call(function, rounding, 1, ("relax.nn.softmax",))
     if found is None:
         return None
@@ -31,7 +31,10 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
         return None
     if not reads_parameter(data.data, function.params[0], definitions):
         return None
-    return Softmax(
+    if rounding == "tflite" and not is_usual(shape[-1], params):
+        return None
+    make = FixedSoftmax if rounding == "tflite" else Softmax
+    return make(
         rows=prod(shape[:-1]),
         length=shape[-1],
         input_dtype=dtype_of(data.data),
@@ -43,3 +46,10 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
         low=params.low,
         high=params.high,
     )
+
+
+def is_usual(length: int, params: OutputQuantParams) -> bool:
+    """Return whether TFLite's kernel supports the length of the rows and the output."""
+    has_usual_scale = math.isclose(params.scale, 2.0**-8, rel_tol=SCALE_TOLERANCE)
+    lowest = smallest_integer(params.dtype)
+    return has_usual_scale and params.zero_point == params.low == lowest and length <= MAX_CLASSES

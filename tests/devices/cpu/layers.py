@@ -51,7 +51,7 @@ from tests.devices.cpu.matrices import (
 from tests.devices.cpu.pairs import PAIRS, draw_pair, evaluate_pair
 from tests.devices.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
 from tests.devices.cpu.softmax_rows import (
-    draw_softmax,
+    SOFTMAXES,
     evaluate_softmax,
     make_softmax_tensors,
 )
@@ -368,8 +368,8 @@ def draw(
         return draw_sums(generator)
     if kind is LayerKind.BINARY:
         return draw_binary_layer(generator)
-    if kind is LayerKind.SOFTMAX:
-        return draw_softmax(generator)
+    if kind in SOFTMAXES:
+        return SOFTMAXES[kind](generator)
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
     if kind in PAIRS:

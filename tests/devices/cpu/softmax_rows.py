@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.ir.layer import Softmax
+from firmwright.ir.layer import FixedSoftmax, LayerKind, Softmax
 from firmwright.ir.tensors import Tensor
+from firmwright.lowering.kernels.fixed_point import rounding_multiply_high, rounding_shift_right
+from firmwright.lowering.kernels.softmax import make_exp_table
 from tests.devices.cpu.float_layers import make_output
 
 Array = npt.NDArray[Any]
@@ -34,8 +36,37 @@ def draw_softmax(generator: np.random.Generator) -> Softmax:
     )
 
 
+def draw_fixed_softmax(generator: np.random.Generator) -> FixedSoftmax:
+    """Return a random softmax in TFLite's fixed point."""
+    drawn = draw_softmax(generator)
+    low = int(np.iinfo(drawn.output_dtype).min)
+    return FixedSoftmax(**{**vars(drawn), "scale": 1 / 256, "zero_point": low, "low": low})
+
+
+SOFTMAXES = {LayerKind.SOFTMAX: draw_softmax, LayerKind.FIXED_SOFTMAX: draw_fixed_softmax}
+
+
+def evaluate_fixed_softmax(layer: FixedSoftmax, data: Array) -> Array:
+    """Return the stored integers like TFLite's kernel. The reciprocal has gemmlowp's steps."""
+    rows = data.reshape(layer.rows, -1).astype("int64")
+    powers = make_exp_table(layer.input_scale).astype("int64")[rows.max(1, keepdims=True) - rows]
+    totals = ((powers + 2**11) >> 12).sum(1, keepdims=True)
+    bits = np.floor(np.log2(totals)).astype("int64")
+    half = totals << (30 - bits)
+    inverse = 1515870810 + rounding_multiply_high(half, -1010580540)
+    for _ in range(3):
+        rest = 2**29 - rounding_multiply_high(half, inverse)
+        inverse = inverse + 4 * rounding_multiply_high(inverse, rest)
+    product = rounding_multiply_high(powers, np.minimum(2 * inverse, 2**31 - 1))
+    steps = rounding_shift_right(product, bits + 4)
+    stored: Array = np.minimum(steps + layer.low, layer.high).astype(layer.output_dtype)
+    return stored.reshape(-1)
+
+
 def evaluate_softmax(layer: Softmax, data: Array) -> Array:
     """Return the stored integers of a softmax of all rows as one array."""
+    if isinstance(layer, FixedSoftmax):
+        return evaluate_fixed_softmax(layer, data)
     centered = data.reshape(layer.rows, -1).astype("int64") - layer.input_zero_point
     real = centered.astype("float32") * np.float32(layer.input_scale)
     distances = real - real.max(1, keepdims=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import addition
+from firmwright.devices.cpu.forms import addition, matrices, softmax, wide
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_vectors
@@ -21,7 +21,7 @@ from firmwright.devices.cpu.forms.vectors import (
     pad_channels,
 )
 from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, MatrixProduct
 
 BLOCK = 4
 """The output channels whose sums the C scales in one step."""
@@ -145,11 +145,59 @@ def pack_depthwise(layer: Layer) -> Packing:
     )
 
 
+def pack_matrices(product: MatrixProduct) -> Packing:
+    """Pack only numbers, because the C copies a block of columns when the layer runs.
+
+    The offset includes the lowest result.
+    """
+    sums, lowered = product.sums, matrices.lower_by(product)
+    scales = pack_scales(sums)
+    record = {
+        **matrices.describe_product(product),
+        "right_zero": product.right.zero_point - lowered,
+        "multiplier": int(scales["multipliers"][0]),
+        "offset": int(scales["offsets"][0]),
+        "shift": -int(scales["shifts"][0]),
+    }
+    return Packing(
+        {},
+        record,
+        {
+            "float_scaled": sums.scaling.rounding is LayerRounding.FLOAT,
+            "pixels": PIXELS if product.rows >= PIXELS else 1,
+        },
+        (
+            Scratch("starts", "int32", product.rows),
+            Scratch("packed", "int8", BLOCK * product.inner),
+        ),
+    )
+
+
+def pack_wide_convolution(layer: Layer) -> Packing:
+    """Pack weights of layers with 16-bit activations as (channel, tap), in whole blocks."""
+    count = -(-layer.out_channels // BLOCK) * BLOCK
+    pixels = PIXELS if layer.pixels >= PIXELS else 1
+    arrays = {"weights": layer.matrix.astype("int8"), **wide.scale_arrays(layer)}
+    padded = {name: pad_channels(array, count) for name, array in arrays.items()}
+    padded["weights"] = padded["weights"].reshape(-1)
+    return Packing(
+        {**padded, **make_border(layer)},
+        {**describe_record(layer), "words": layer.taps},
+        {"pointwise": layer.is_pointwise, "guarded": any(layer.padding), "pixels": pixels},
+        () if layer.is_pointwise else (Scratch("patch", "int16", pixels * layer.taps),),
+    )
+
+
 NEAR_TAPS = Condition(
     "at most 64 taps, each 16 within 256 bytes of a padded channel, and 64 KiB for seven steps",
     reaches_bytes,
 )
 FEW_TAPS = Condition("at most 16 taps", lambda layer: layer.taps <= LANES)
+
+SIGNED_ROWS = Condition("a left operand of int8", lambda product: product.left.dtype == "int8")
+ROUNDED_PRODUCTS = Condition(ROUNDED.sentence, lambda product: ROUNDED.holds(product.sums))
+
+EIGHT = "VMLADAVA adds eight products of 16-bit inputs at once."
 
 FORMS = (
     Form(
@@ -198,6 +246,42 @@ FORMS = (
         cost=0.0,
         sentence="Two multiplications and one or two shifts for four elements at once.",
         in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="mve_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(matrices.SCALED, SIGNED_ROWS, ROUNDED_PRODUCTS),
+        pack=pack_matrices,
+        cost=0.3,
+        sentence="Four columns are copied; VMLADAVA adds 16 products at once.",
+    ),
+    Form(
+        name="mve_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=0.3,
+        sentence=EIGHT,
+    ),
+    Form(
+        name="mve_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=0.5,
+        sentence=EIGHT,
+    ),
+    Form(
+        name="mve_fixed_softmax",
+        kind=LayerKind.FIXED_SOFTMAX,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(),
+        pack=softmax.pack_fixed_softmax,
+        cost=0.0,
+        sentence="A table of exponentials, which a gathered load reads, and a reciprocal per row.",
     ),
     make_wrapped_sum_form("mve_wrapped_sum", "armv8.1-m-mve", "VADD or VSUB computes 16 bytes."),
 )

@@ -156,6 +156,14 @@ FORMS = (
         sentence="Integers with a bound of their error, or float32 if the error could matter.",
     ),
     Form(
+        name="fixed_softmax",
+        kind=LayerKind.FIXED_SOFTMAX,
+        conditions=(),
+        pack=softmax.pack_fixed_softmax,
+        cost=0.0,
+        sentence="A table of exponentials, and a reciprocal per row.",
+    ),
+    Form(
         name="float_conv2d",
         kind=LayerKind.FLOAT_CONV2D,
         conditions=(),

@@ -21,7 +21,8 @@ from math import ceil, floor, log2
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing
-from firmwright.ir.layer import Softmax
+from firmwright.ir.layer import FixedSoftmax, Softmax
+from firmwright.lowering.kernels.softmax import make_exp_table
 
 HALF_ULP = 2.0**-24
 """The largest relative error of a float32 operation."""
@@ -69,6 +70,15 @@ BOUNDED = Condition(
     "rows and scales for which integers err by less than a quarter of a step",
     lambda layer: find_numbers(layer) is not None,
 )
+
+
+def pack_fixed_softmax(layer: FixedSoftmax) -> Packing:
+    """Pack the exponentials of the distances from a row's largest element, in Q0.31."""
+    return Packing(
+        {"table": make_exp_table(layer.input_scale)},
+        {"rows": layer.rows, "length": layer.length},
+        {"low": layer.low, "high": layer.high},
+    )
 
 
 def pack_softmax(layer: Softmax) -> Packing:
