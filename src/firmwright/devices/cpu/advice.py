@@ -4,7 +4,6 @@ instructions."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from math import prod
 
 from firmwright.devices.cpu.all_forms import FORMS
@@ -80,13 +79,7 @@ def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
     """Return whether loops compute floats of the model, or quantized values in float32."""
-    return find_floats(region, module, context.rounding)
-
-
-@lru_cache(maxsize=1)
-def find_floats(region: Region, module: IRModule, rounding: str) -> bool:
-    """Return the result of :func:`has_floats`, which the advice reads twice per region."""
-    use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])[1]
+    use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
     return bool(use.float_operators) or is_float_model
@@ -94,14 +87,14 @@ def find_floats(region: Region, module: IRModule, rounding: str) -> bool:
 
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield fewer channels, integers, another core or another function, if they save
-    instructions."""
+    instructions. The region has a cost."""
     layer, choice = select_kernel(region, module, context)
     now = None
     if region.macs:
         now = estimate_products(region, module, context, layer, choice)
         yield Suggestion("half as many output channels", now // 2, shrinks=True)
     elif layer:
-        now = estimate_cycles(region, module, context)
+        now = estimate_moves(region, module)
     if now is None or layer is None:
         return
     kind = ON_INTEGERS.get(layer.kind)

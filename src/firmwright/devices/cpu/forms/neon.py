@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import floats, matrices
+from firmwright.devices.cpu.forms import floats, matrices, wide
 from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
@@ -30,6 +30,9 @@ BLOCK = 4
 PIXELS = 4
 STEP = 16
 """The number of taps of one product."""
+
+WIDE = 8
+"""The output channels, and the taps, per step of layers with 16-bit activations."""
 
 
 def has_small_weights(layer: Layer) -> bool:
@@ -88,6 +91,33 @@ def pack_depthwise(layer: Layer) -> Packing:
     )
 
 
+def pack_wide_convolution(layer: Layer) -> Packing:
+    """Pack weights of layers with 16-bit activations as (block of eight channels, tap, channel).
+
+    Zeros fill the channels and the taps to multiples of 8.
+    """
+    count, words = (-(-n // WIDE) * WIDE for n in (layer.out_channels, layer.taps))
+    blocks = pad_matrix(layer, count, words).reshape(-1, WIDE, words).transpose(0, 2, 1)
+    scales = wide.scale_arrays(layer)
+    pixels = min(PIXELS, layer.pixels)
+    direct = layer.is_pointwise and words == layer.taps
+    return Packing(
+        {
+            "weights": blocks.astype("int8").reshape(-1),
+            **{name: pad_channels(array, count) for name, array in scales.items()},
+            **make_border(layer),
+        },
+        {**describe_record(layer), "words": words},
+        {
+            "pointwise": layer.is_pointwise,
+            "direct": direct,
+            "guarded": any(layer.padding),
+            "pixels": pixels,
+        },
+        () if direct else (Scratch("patch", "int16", pixels * words),),
+    )
+
+
 SMALL_WEIGHTS = Condition("weights of -127 or more", has_small_weights)
 
 FORMS = (
@@ -126,6 +156,24 @@ FORMS = (
         pack=matrices.pack_lanes,
         cost=0.5,
         sentence="Four rows by eight columns at once, of 16 bits.",
+    ),
+    Form(
+        name="neon_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=0.35,
+        sentence="SMLAL computes four products of 16 bits.",
+    ),
+    Form(
+        name="neon_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"neon"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=0.6,
+        sentence="SMLAL computes four products of 16 bits.",
     ),
     Form(
         name="neon_float_conv2d",
