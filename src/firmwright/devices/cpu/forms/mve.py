@@ -195,7 +195,6 @@ NEAR_TAPS = Condition(
 FEW_TAPS = Condition("at most 16 taps", lambda layer: layer.taps <= LANES)
 
 SIGNED_ROWS = Condition("a left operand of int8", lambda product: product.left.dtype == "int8")
-ROUNDED_PRODUCTS = Condition(ROUNDED.sentence, lambda product: ROUNDED.holds(product.sums))
 
 EIGHT = "VMLADAVA adds eight products of 16-bit inputs at once."
 
@@ -251,7 +250,7 @@ FORMS = (
         name="mve_matmul",
         kind=LayerKind.MATMUL,
         features=frozenset({"armv8.1-m-mve"}),
-        conditions=(matrices.SCALED, SIGNED_ROWS, ROUNDED_PRODUCTS),
+        conditions=(matrices.SCALED, SIGNED_ROWS),
         pack=pack_matrices,
         cost=0.3,
         sentence="Four columns are copied; VMLADAVA adds 16 products at once.",
