@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from firmwright import __version__, bundle_parsers, first_commands
 from firmwright.documents.chain import list_chain
@@ -27,7 +28,6 @@ from firmwright.pipeline.command_line import (
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
 from firmwright.pipeline.recipe_arguments import begin_log, enter_repository, find_recipes
-from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
 from firmwright.task_options import COMMAND_OPTIONS
 from firmwright.terminal.arguments import Parser
@@ -79,7 +79,7 @@ def make_parser() -> argparse.ArgumentParser:
     bundle_parsers.add_commands(commands)
     fleet_command.add_commands(commands)
     show.add_command(commands)
-    vendor.add_command(commands)
+    add_vendor(commands)
     for name, (sentence, _) in LISTS.items():
         listing = commands.add_parser(name, help=sentence, description=sentence)
         listing.add_argument("--json", action="store_true", help="print JSON")
@@ -89,6 +89,17 @@ def make_parser() -> argparse.ArgumentParser:
     sentence = "print the manual page, for man: firmwright man > firmwright.1"
     commands.add_parser("man", help=sentence, description=sentence)
     return main
+
+
+def add_vendor(commands: Any) -> None:
+    sentence = "copy every input of recipes into a folder, for builds without internet access"
+    codes = "exit code: 0 complete, 1 an input is missing (with --check), 2 an error"
+    vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
+    vendor.add_argument("arguments", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
+    vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the new folder")
+    vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
+    tools = "also download the wheels of the installed Python packages with pip"
+    vendor.add_argument("--tools", action="store_true", help=tools)
 
 
 def is_recipe(argument: str) -> bool:

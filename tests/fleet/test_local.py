@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from firmwright.cluster.jobs import ClusterError, Stop
+from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.local import Memory, run_here
 from firmwright.cluster.order import LOG, Order, ReadOutput, make_order
 from firmwright.errors import UserError

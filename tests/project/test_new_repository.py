@@ -96,7 +96,8 @@ def test_gitlab_fails_if_the_comparison_fails(
 
 def test_every_workflow_and_the_action_install_both_kinds_of_packages(tmp_path: Path) -> None:
     """Stand-ins print the packages that apt-get would install, and the arguments of pip."""
-    values = {"name": "a", "path": "a", "python": "3.12", "requirement": "firmwright==1"}
+    values: dict[str, Any] = {"name": "a", "path": "a", "python": "3.12"}
+    values["requirement"] = "firmwright==1"
     values |= {"packages": ["gcc-avr", "avr-libc"]}
     texts = [render(make_environment(), template, values) for _, template in WORKFLOWS.values()]
     github, gitlab, azure = map(yaml.safe_load, texts)

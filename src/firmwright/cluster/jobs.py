@@ -15,12 +15,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from firmwright.errors import UserError, first_line
 
+from .events import POLL, ClusterError, Stop, Watcher
 from .lifeline import hold_lifeline
 from .order import Order
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL = 0.5
-"""The interval in seconds at which new and lost workers are detected."""
 IDLE_TIMEOUT_S = 300.0
 """The time in seconds without any worker after which the run ends."""
 MAX_WORKER_DEATHS = 10
@@ -47,31 +45,6 @@ GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
 GONE = "the scheduler ended; finished jobs are kept"
 SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are kept"
-
-
-class ClusterError(UserError):
-    """Raised if jobs cannot continue, because the scheduler or all workers are gone."""
-
-
-@dataclass
-class Stop:
-    """The reason why jobs must stop; empty while they may continue.
-
-    ``code`` is the exit code of the command if a signal stops it, and 0 in other cases.
-    """
-
-    reason: str = ""
-    code: int = 0
-
-
-class Watcher(Protocol):
-    """Receives the events of jobs."""
-
-    def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
-
-    def start(self, job: str, worker: str) -> None: ...
-
-    def lose(self, job: str) -> None: ...
 
 
 def require_extra() -> None:

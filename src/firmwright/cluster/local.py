@@ -21,7 +21,7 @@ from typing import TypeVar
 from firmwright.process import STREAMS, describe
 from firmwright.system import CAN_FORK, accept_signals, hold_signals
 
-from .jobs import POLL, ClusterError, Stop, Watcher
+from .events import POLL, ClusterError, Stop, Watcher
 from .lifeline import follow_lifeline, hold_lifeline
 from .order import Order, ReadOutput, prepare_folder, read_output
 

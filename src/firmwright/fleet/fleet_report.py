@@ -15,7 +15,6 @@ from firmwright.bundle.outcome import Outcome
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
-from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
 """The file with the outcomes. The next run reads the file for a comparison."""
@@ -68,9 +67,27 @@ def write_report(
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Results(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
-    write_whole(folder / MARKDOWN, render_markdown(head, rows).encode())
-    write_whole(folder / PAGE, render_page(head, rows).encode())
+    markdown = render_markdown(head, rows).encode()
+    if not (is_idle(jobs, outcomes, before) and shows(folder, markdown)):
+        write_whole(folder / MARKDOWN, markdown)
+        write_whole(folder / PAGE, render_page(head, rows).encode())
     write_whole(folder / RESULTS, encode_record(results))
+
+
+def is_idle(
+    jobs: Iterable[str], outcomes: Mapping[str, Outcome], before: Mapping[str, Outcome]
+) -> bool:
+    """Return whether all builds were up to date, so that each outcome is the object in ``before``.
+
+    Another version of firmwright, whose page may differ, builds the jobs again.
+    """
+    return all(job in outcomes and outcomes[job] is before.get(job) for job in jobs)
+
+
+def shows(folder: Path, markdown: bytes) -> bool:
+    """Return whether the report in a folder has the rows of ``markdown``."""
+    file = folder / MARKDOWN
+    return (folder / PAGE).is_file() and file.is_file() and file.read_bytes() == markdown
 
 
 def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
@@ -156,5 +173,8 @@ def make_line(cells: Sequence[str]) -> str:
 
 def render_page(head: str, rows: Sequence[Row]) -> str:
     """Return the page: one file, in the style of a build's report."""
+    # Imported late, because a fleet without changes writes no page.
+    from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
+
     page = make_page_environment().get_template(f"{FOLDER}/fleet.html.j2")
     return page.render(head=head, columns=COLUMNS, rows=rows, css=read_asset("report.css.j2"))

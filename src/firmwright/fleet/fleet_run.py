@@ -17,19 +17,18 @@ from types import FrameType
 from doit import get_var
 
 from firmwright.bundle.outcome import Outcome
-from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
-from firmwright.cluster.local import Memory, run_here
+from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER, set_variables
-from firmwright.pipeline.freshness import file_digest, identify
+from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
-from firmwright.pipeline.snapshot import find_finished_bundle, list_always
+from firmwright.pipeline.snapshot import find_finished_bundle, look_at_always
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
@@ -135,7 +134,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     enter_repository()
     os.environ.update(list_environment())
     orders = []
-    always = identify(list_always())
+    always = look_at_always()
     for order in make_orders(fleet):
         set_variables(order.arguments)
         bundle = find_finished_bundle(always)
@@ -149,7 +148,8 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
         else:
             yield read_end(order, partial(str, bundle))
     if orders:
-        # Imported late, because an up-to-date fleet needs no stage.
+        # Imported late, because an up-to-date fleet needs no stage and no process.
+        from firmwright.cluster.local import Memory, run_here
         from firmwright.pipeline import warm
         from firmwright.pipeline.stage_cache import share_results
         from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
@@ -178,6 +178,9 @@ def take_turns(orders: Sequence[Order]) -> list[Order]:
 
 
 def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
+    # Imported late, because other fleets do not use a cluster.
+    from firmwright.cluster.jobs import Workers, connect, run_jobs
+
     assert fleet.scheduler is not None
     with connect(fleet.scheduler) as client:
         workers = Workers(client, describe_worker, describe_worker(), watch)

@@ -92,7 +92,7 @@ class Matrix:
         file = override.find_file(text)
         if file and not (self.folder / file).is_file():
             self.add_error(pointer, f"no such file: {self.folder / file}; correct the path")
-        elif name == "platform" and not file and text not in list_platform_names():
+        elif name == "platform" and not file and not is_platform(text):
             hint = did_you_mean(text, platform_names())
             self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
@@ -105,9 +105,10 @@ class Matrix:
         return not unknown
 
 
-def list_platform_names() -> set[str]:
-    aliases = (alias for name in platform_names() for alias in load_platform(name).aliases)
-    return {*platform_names(), *aliases}
+def is_platform(text: str) -> bool:
+    """Return whether a text names an installed platform, or is an alias of a platform."""
+    names = platform_names()
+    return text in names or any(text in load_platform(name).aliases for name in names)
 
 
 def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:

@@ -132,7 +132,7 @@ def make_finished_task(build: UpToDate) -> Task:
     return Task(build.task, None, uptodate=[True], title=build, subtask_of="build")
 
 
-def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
+def read_current(always: Mapping[str, str] | None = None) -> Snapshot:
     """Return the snapshot of the command line, or an empty snapshot if the circumstances differ."""
     try:
         return read_snapshot(find_snapshot(), collect_circumstances(), always)
@@ -140,11 +140,11 @@ def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
         return Snapshot()
 
 
-def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | None:
+def find_finished_bundle(always: Mapping[str, str] | None = None) -> str | None:
     """Return the bundle of a recipe whose build is up to date, or None.
 
-    A recipe with several networks has several builds, so the stages are checked. ``always``
-    contains the identities of the paths of ``list_always``, or is None if they are unknown.
+    A recipe with several networks has several builds, so the stages are checked. ``always`` is the
+    result of ``look_at_always``, or None if it is unknown.
     """
     found = read_current(always).list_builds()
     return found[0].bundle if len(found) == 1 else None
@@ -173,7 +173,7 @@ def collect_circumstances() -> str:
 
 
 def read_snapshot(
-    path: Path, circumstances: str, always: Mapping[str, Identity] | None = None
+    path: Path, circumstances: str, always: Mapping[str, str] | None = None
 ) -> Snapshot:
     """Return the recipes of a snapshot.
 
@@ -184,12 +184,13 @@ def read_snapshot(
         return Snapshot()
     try:
         known = parse(content)
-        common = look_at_common(always)
+        state = make_lines(identify([str(find_build_root() / STATE_FILE)]))
+        common = {**(look_at_always() if always is None else always), **state}
         if known.common != digest_common(circumstances, common, known.files):
             return Snapshot()
         found = identify(known.paths)
         changed = find_changed(known.files, found)
-        lines = [f"{path} {found[path]}\n" for path in known.paths]
+        lines = [*make_lines(found).values()]
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # the format of another version
         return Snapshot()
     if not changed.isdisjoint(
@@ -267,7 +268,8 @@ def write_snapshot(
     written = {path: state for each in recipes for path, state in each.written.items()}
     watched = {path for each in recipes for path in each.watched}
     listed = sorted({*written, *files, *watched, *(path for k in kept for path in k.paths)})
-    common, found = look_at_common(), identify(listed)
+    common = identify([*list_always(), str(find_build_root() / STATE_FILE)])
+    found = identify(listed)
     same = all(found[path] == list(state[:4]) for path, state in written.items())
     begun = {**common, **found}
     others = begun.keys() - written - {str(find_build_root() / STATE_FILE)}
@@ -278,7 +280,7 @@ def write_snapshot(
     for each in recipes:
         loose = {path for text in each.texts for path in text.paths}
         paths = sorted({*each.written, *each.watched} - loose)
-        state = digest_lines([f"{path} {found[path]}\n" for path in paths])
+        state = digest_lines(make_lines({path: found[path] for path in paths}).values())
         builds = [(build.task, build.title, build.bundle, build.manifest) for build in each.builds]
         names, at = sorted(each.names), [positions[path] for path in paths]
         known.append(KnownRecipe(each.recipe, builds, names, at, state, [*each.texts]))
@@ -287,24 +289,29 @@ def write_snapshot(
         known.append(msgspec.structs.replace(old.known, paths=at))
     ranks = {task: rank for rank, task in enumerate(order)}
     known.sort(key=lambda each: ranks.get(each.list_builds()[0].task, 0))
-    content = Content(digest_common(collect_circumstances(), common, files), listed, files, known)
+    digest = digest_common(collect_circumstances(), make_lines(common), files)
+    content = Content(digest, listed, files, known)
     write_checked(find_snapshot(), json.dumps(msgspec.to_builtins(content)).encode())
 
 
-def digest_common(circumstances: str, always: Mapping[str, Identity], files: Container[str]) -> str:
-    """Return a digest of the circumstances and of the files that are not in ``files``."""
-    lines = [f"{path} {identity}\n" for path, identity in always.items() if path not in files]
+def digest_common(circumstances: str, common: Mapping[str, str], files: Container[str]) -> str:
+    """Return a digest of the circumstances and of the lines of paths that are not in ``files``."""
+    lines = (line for path, line in common.items() if path not in files)
     return digest_lines([circumstances, *lines])
+
+
+def make_lines(found: Mapping[str, Identity]) -> dict[str, str]:
+    """Map each path to a line with the path and its identity."""
+    return {path: f"{path} {identity}\n" for path, identity in found.items()}
 
 
 def digest_lines(lines: Iterable[str]) -> str:
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def look_at_common(always: Mapping[str, Identity] | None = None) -> dict[str, Identity]:
-    """Return the identities of doit's state and of the files that every build depends on."""
-    known = identify(list_always()) if always is None else always
-    return {**known, **identify([str(find_build_root() / STATE_FILE)])}
+def look_at_always() -> dict[str, str]:
+    """Map each path of ``list_always`` to a line with its identity."""
+    return make_lines(identify(list_always()))
 
 
 def list_always() -> list[str]:

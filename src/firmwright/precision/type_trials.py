@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firmwright.cluster.jobs import Stop
+from firmwright.cluster.events import Stop
 from firmwright.cluster.local import run_here
 from firmwright.cluster.order import Order, ReadOutput, make_order
 from firmwright.errors import UserError

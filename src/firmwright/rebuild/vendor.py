@@ -32,17 +32,6 @@ COMPLETE, INCOMPLETE, WRONG = 0, 1, 2
 FILES, MIRROR, WHEELS = "files", "mirror", "wheels"
 
 
-def add_command(commands: Any) -> None:
-    sentence = "copy every input of recipes into a folder, for builds without internet access"
-    codes = "exit code: 0 complete, 1 an input is missing (with --check), 2 an error"
-    vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
-    vendor.add_argument("arguments", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
-    vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the new folder")
-    vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
-    tools = "also download the wheels of the installed Python packages with pip"
-    vendor.add_argument("--tools", action="store_true", help=tools)
-
-
 def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
     """Write the inputs of jobs to the folder, or ``check`` the folder. Return the exit code.
 

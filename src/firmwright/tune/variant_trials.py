@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from doit import get_var
 
-from firmwright.cluster.jobs import Stop
+from firmwright.cluster.events import Stop
 from firmwright.cluster.local import run_here
 from firmwright.cluster.order import Order, ReadOutput, make_order, run_program
 from firmwright.cores import count_cores
