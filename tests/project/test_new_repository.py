@@ -15,7 +15,12 @@ from firmwright import __version__
 from firmwright.cli import main
 from firmwright.codegen.templates import make_environment, render
 from firmwright.project.new_repository import write_new_repository
-from firmwright.project.workflow import WORKFLOWS, list_debian_packages, name_requirement
+from firmwright.project.workflow import (
+    WORKFLOWS,
+    list_debian_packages,
+    name_requirement,
+    write_workflow,
+)
 from firmwright.toolchain import load_platform, load_toolchain
 from tests.quality.test_repository import ROOT
 
@@ -69,6 +74,21 @@ def test_all_steps_of_a_second_recipe_are_printed(
     ]  # fmt: skip
     assert "pip install" not in "".join(lines)
     assert lines[-1] == "and build/b/*.tar.gz to the paths that are uploaded"
+
+
+def test_the_pins_that_a_users_file_lacks_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = "numpy==2.3.5 --hash=sha256:0\nPyYAML==6.0.3\ntvm==1.0.1\n"
+    (tmp_path / "constraints.txt").write_text(mine)
+    pins = ["numpy==2.3.5", "pyyaml==6.0.3", "tvm==1.0"]
+    write_workflow("a.yaml", "a", (), pins, tmp_path, "azure")
+    assert (tmp_path / "constraints.txt").read_text() == mine
+    head, *lines = capsys.readouterr().err.splitlines()
+    assert head.startswith(f"{tmp_path}/constraints.txt lacks versions of this environment")
+    assert lines == ["tvm==1.0"]
+    write_workflow("a.yaml", "a", (), pins[:2], tmp_path, "azure")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def write_new_repository(
     network: Mapping[str, Any],
     platform: str,
     target: str,
-    pins: Iterable[str],
+    pins: Sequence[str],
     folder: Path,
     ci: str = "github",
 ) -> dict[Path, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -31,14 +31,15 @@ PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
 
 
 def write_workflow(
-    recipe: str, name: str, packages: Sequence[str], pins: Iterable[str], folder: Path, ci: str
+    recipe: str, name: str, packages: Sequence[str], pins: Sequence[str], folder: Path, ci: str
 ) -> dict[Path, bool]:
     """Write the files for a recipe into ``folder``. Return whether each file is new.
 
     The path ``recipe`` starts at ``folder``, and ``name`` is the name of its build. The workflow of
     the service ``ci`` installs the Debian ``packages``, and the versions ``pins``. An existing
-    workflow stays unchanged, and the steps that it lacks are printed on stderr. Raises UserError if
-    the path needs quotes or is outside the folder.
+    workflow stays unchanged, and the steps that it lacks are printed on stderr, like the missing
+    pins of an existing file of constraints. Raises UserError if the path needs quotes or is outside
+    the folder.
     """
     if not PLAIN.fullmatch(recipe):
         raise UserError(
@@ -67,6 +68,8 @@ def write_workflow(
     written = write_missing(rendered, folder)
     if not written[folder / workflow]:
         print_missing_steps(folder / workflow, recipe, name, rendered[workflow])
+    if not written[folder / CONSTRAINTS]:
+        print_missing_pins(folder / CONSTRAINTS, pins)
     return written
 
 
@@ -121,5 +124,17 @@ def print_missing_steps(workflow: Path, recipe: str, name: str, rendered: str) -
         print(
             f"{workflow} builds other recipes; for this recipe, add the steps\n{missing}and "
             f"build/{name}/*.tar.gz to the paths that are uploaded",
+            file=sys.stderr,
+        )
+
+
+def print_missing_pins(constraints: Path, pins: Sequence[str]) -> None:
+    """Print the pins that an existing file of constraints lacks."""
+    known = constraints.read_text("utf-8")
+    missing = [p for p in pins if not re.search(rf"^{re.escape(p)}(?![\w.])", known, re.M | re.I)]
+    if missing:
+        print(
+            f"{constraints} lacks versions of this environment, and other versions can "
+            "change the bytes of the bundle; add the lines\n" + "\n".join(missing),
             file=sys.stderr,
         )
