@@ -123,6 +123,14 @@ def test_pads_may_be_longer_than_what_they_repeat(
     compare(model, {"x": normal(2, length)}, tmp_path, runtime)
 
 
+@pytest.mark.needs("gcc")
+def test_a_pad_of_pytorch_wraps_before_opset_19(tmp_path: Path) -> None:
+    pad = node("Pad", ["x", "p"], ["y"], mode="wrap")
+    constants = {"p": np.array([0, 2, 0, 1])}
+    model = graph([pad], [value("x", [2, 3])], [value("y", [2, 6])], constants, 18)
+    compare(model, {"x": normal(2, 3)}, tmp_path)
+
+
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
 def test_pads_of_nothing_are_refused(mode: str) -> None:
     pad = node("Pad", ["x", "p"], ["y"], mode=mode)

@@ -13,6 +13,10 @@ from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_i
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
+WRAP_OPSET = 19
+"""The first opset with the mode wrap. PyTorch also writes this mode in opset 18."""
+
+
 def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a Pad if its value is computed, or if TVM reads wrong elements.
 
@@ -34,7 +38,8 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
                 f"its pads {list(ends)} remove all {shape[axis]} elements of axis {axis}, "
                 f"which mode {mode} needs; use smaller negative pads",
             )
-    if not any(is_beyond_tvm(mode, shape[a], *ends) for a, ends in pads.items()):
+    is_early = mode == "wrap" and walk.opsets[""] < WRAP_OPSET
+    if not is_early and not any(is_beyond_tvm(mode, shape[a], *p) for a, p in pads.items()):
         return None
     body = NodeBuilder(node, walk)
     result = node.input[0]
