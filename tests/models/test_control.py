@@ -154,6 +154,12 @@ def test_what_only_run_time_tells_is_refused(model: onnx.ModelProto, message: st
         import_model(model.SerializeToString(), "m.onnx", {})
 
 
+def test_logic_of_numbers_is_refused() -> None:
+    model = graph([node("Not", ["x"], ["y"])], [value("x", [2])], [value("y", [2], BOOL)])
+    with pytest.raises(UserError, match="its input is float32; expected a Boolean"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
 def test_branches_that_may_fail_are_refused() -> None:
     sides = {
         "then_branch": body([node("Div", ["x", "d"], ["r"])], [], ["r"]),

@@ -272,6 +272,9 @@ def find_open_parameter(operator: str, inputs: Sequence[relax.Expr | None]) -> s
     return ""
 
 
+LOGICAL = frozenset({"And", "Not", "Or", "Xor"})
+
+
 def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
@@ -285,6 +288,10 @@ def refuse_node(
             "the length of its result is known only at run time; move it out of the subgraph, or "
             "end the model before the operator"
         )
+    if operator in LOGICAL:
+        kinds = sorted({str(value.ty.dtype) for value in inputs} - {"bool"})
+        if kinds:
+            raise UserError(f"its input is {kinds[0]}; expected a Boolean: add a Cast to bool")
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(
             f"its size is {attributes['size']}; only odd sizes have a channel in their middle: "

@@ -12,7 +12,6 @@ from onnx import TensorProto
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
-
 WRAP_OPSET = 19
 """The first opset with the mode wrap. PyTorch also writes this mode in opset 18."""
 
