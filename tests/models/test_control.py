@@ -133,7 +133,7 @@ def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
     ("model", "message"),
     [
         (make_loop("n"), r"Loop \(node 'sum'\): 'n' is known only at run time; firmware needs a "),
-        (make_search("all"), r"Loop \(node 'find'\): it collects a result of each step, and its "),
+        (make_search("all"), r"Loop \(node 'find'\): it collects a result of each step, but its "),
         (make_search(limit=""), "its number of steps is known only at run time and has no limit"),
         (make_if("Concat"), r"If \(node 'choice'\): the shape of 'y' is known only at run time"),
         (make_if("IsNaN"), "its branches return 'y' as bool and as float32; export both with one"),

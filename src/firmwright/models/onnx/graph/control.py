@@ -215,8 +215,8 @@ def read_condition(
     if any(node.output[len(node.input) - 2 :]):
         refuse(
             node,
-            "it collects a result of each step, and its number of steps is known only at run time; "
-            "return only the states of the last step, or make the condition a constant",
+            "it collects a result of each step, but its number of steps is known only at run time; "
+            "return only the last states",
         )
     scalar = body.add("Reshape", name, body.constant(np.zeros(0), "int64"))
     return True, body.add("And", running, scalar) if running else scalar
