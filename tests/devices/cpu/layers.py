@@ -26,10 +26,10 @@ from firmwright.ir.layer import (
     MatrixProduct,
     Pair,
     Scaling,
-    Softmax,
     Sums,
 )
 from firmwright.ir.regions import Partition, Region
+from firmwright.ir.softmax import Softmax
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.planning import make_plan

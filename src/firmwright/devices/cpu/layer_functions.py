@@ -19,9 +19,9 @@ from firmwright.ir.layer import (
     LayerRounding,
     MatrixProduct,
     Pair,
-    Softmax,
     Sums,
 )
+from firmwright.ir.softmax import Softmax
 
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer
 

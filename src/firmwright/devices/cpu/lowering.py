@@ -26,17 +26,10 @@ from firmwright.devices.cpu.variants import (
 )
 from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, SourceFile, StoredWeights
-from firmwright.ir.layer import (
-    Array,
-    FloatLayer,
-    Layer,
-    LinearLayer,
-    MatrixProduct,
-    Pair,
-    Softmax,
-)
+from firmwright.ir.layer import Array, FloatLayer, Layer, LinearLayer, MatrixProduct, Pair
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
+from firmwright.ir.softmax import Softmax
 from firmwright.lowering.binary_layers import read_binary_layer, returns_signs
 from firmwright.lowering.byte_functions import read_byte_function
 from firmwright.lowering.float_layers import read_float_layer

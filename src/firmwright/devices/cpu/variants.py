@@ -10,7 +10,8 @@ from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitt
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.ir.byte_function import ByteFunction
-from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair, Softmax
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair
+from firmwright.ir.softmax import Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14

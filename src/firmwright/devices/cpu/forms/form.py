@@ -14,14 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from firmwright.ir.byte_function import ByteFunction
-from firmwright.ir.layer import (
-    Array,
-    LayerKind,
-    LinearLayer,
-    MatrixProduct,
-    Pair,
-    Softmax,
-)
+from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair
+from firmwright.ir.softmax import Softmax
 
 KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax | ByteFunction
 
