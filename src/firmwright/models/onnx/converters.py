@@ -289,7 +289,7 @@ def refuse_node(
             "end the model before the operator"
         )
     if operator in LOGICAL:
-        kinds = sorted({str(value.ty.dtype) for value in inputs} - {"bool"})
+        kinds = sorted({str(value.ty.dtype) for value in inputs if value is not None} - {"bool"})
         if kinds:
             raise UserError(f"its input is {kinds[0]}; expected a Boolean: add a Cast to bool")
     if operator == "LRN" and attributes["size"] % 2 == 0:
