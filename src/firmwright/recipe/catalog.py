@@ -74,6 +74,24 @@ class Catalog:
         return name, platform
 
 
+FOREIGN_DEVICES = {
+    "llvm": 'the device c runs every operator: `target: c`, and `platform: host` for this machine',
+    "cmsis-nn": "the device c has kernels for Cortex-M: `target: c`",
+    "ethos-u": 'packages/ethos_u has the device: `target: "ethos_u, c"`',
+}
+FOREIGN_OPTIONS = {
+    "mcpu": "the platform states the core, such as `platform: cortex-m4-bare`",
+    "march": "the platform states the core, such as `platform: cortex-m4-bare`",
+    "mtriple": "the platform states the core, such as `platform: cortex-m4-bare`",
+    "mattr": "the platform states the core's features, such as `platform: cortex-m4-bare`",
+}
+"""The devices and options of TVM's target strings, with the counterpart in a recipe."""
+
+
+def find_hint(hints: Mapping[str, str], name: str) -> str:
+    return f"; {hints[name]}" if name in hints else ""
+
+
 def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Finding]:
     """Yield the names in ``data`` that do not exist, or that the platform does not list.
 
@@ -124,13 +142,14 @@ def _find_device_errors(
 ) -> Iterator[Finding]:
     for pointer, device in devices:
         if device.name not in known:
-            hint = did_you_mean(device.name, known)
+            hint = find_hint(FOREIGN_DEVICES, device.name) or did_you_mean(device.name, known)
             yield Finding(pointer, f"unknown device {quote(device.name)}{hint}")
             continue
         options = known[device.name].options
         for option, value in device.options.items():
             if option not in options:
-                hint = did_you_mean(option, options) or "; it takes none"
+                hint = find_hint(FOREIGN_OPTIONS, option)
+                hint = hint or did_you_mean(option, options) or "; it takes none"
                 message = f"the device {quote(device.name)} has no option {quote(option)}{hint}"
                 yield Finding(pointer, message)
             elif not accepts(options[option], value):
