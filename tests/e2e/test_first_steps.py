@@ -46,9 +46,8 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     ]
     install, *steps = read_steps(folder)
     pins = (folder.folder / "constraints.txt").read_text().splitlines()
-    assert (
-        install == f"python -m pip install firmwright=={__version__} --constraint constraints.txt"
-    )
+    arguments = f"firmwright=={__version__} --find-links wheels --constraint constraints.txt"
+    assert install == f"python -m pip install {arguments}"
     assert f"numpy=={version('numpy')}" in pins
     assert not any(pin.startswith(("firmwright==", "pytest==")) for pin in pins)
 

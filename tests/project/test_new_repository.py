@@ -31,8 +31,11 @@ GIT = f'{{"url": "https://a.b/c", "vcs_info": {{"vcs": "git", "commit_id": "{COM
 @pytest.mark.parametrize(
     ("origin", "requirement"),
     [
-        (None, f"firmwright=={__version__}"),
-        ('{"url": "file:///a", "dir_info": {"editable": true}}', f"firmwright=={__version__}"),
+        (None, f"firmwright=={__version__} --find-links wheels"),
+        (
+            '{"url": "file:///a", "dir_info": {"editable": true}}',
+            f"firmwright=={__version__} --find-links wheels",
+        ),
         (GIT, f'"firmwright @ git+https://a.b/c@{COMMIT}"'),
     ],
 )

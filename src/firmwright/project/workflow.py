@@ -99,15 +99,16 @@ def list_debian_packages(
 
 
 def name_requirement(origin: str | None) -> str:
-    """Return the argument with which pip installs this version of firmwright on another machine.
+    """Return the arguments with which pip installs this version of firmwright on another machine.
 
     ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
-    a repository. For other packages, the argument has the version.
+    a repository. For other packages, the arguments have the version and a folder with the wheel,
+    because no index contains firmwright.
     """
     stated = json.loads(origin or "{}")
     found = stated.get("vcs_info")
     if found is None:
-        return f"firmwright=={__version__}"
+        return f"firmwright=={__version__} --find-links wheels"
     return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
 
 
