@@ -241,7 +241,7 @@ def test_bad_input_ends_in_one_line(
 
 @pytest.mark.parametrize("command", ["stedgeai generate -m a.onnx", "vela a.tflite"])
 def test_commands_of_other_tools_name_their_page(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["init", "--from", command]) == 1
     tool = command.split()[0]

@@ -25,7 +25,7 @@ LAST_DEVICES = ("c7x",)
 """The devices that replace ``c`` as the last device of the target."""
 
 NO_PLATFORM = (
-    "Without the key `platform`, the firmware is for rv32-bare. `firmwright platforms` lists others."
+    "Without the key `platform`, the firmware is for rv32-bare. `firmwright platforms` lists all."
 )
 
 

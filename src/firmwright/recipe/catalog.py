@@ -75,7 +75,7 @@ class Catalog:
 
 
 FOREIGN_DEVICES = {
-    "llvm": 'the device c runs every operator: `target: c`, and `platform: host` for this machine',
+    "llvm": "the device c runs every operator: `target: c`, and `platform: host` for this machine",
     "cmsis-nn": "the device c has kernels for Cortex-M: `target: c`",
     "ethos-u": 'packages/ethos_u has the device: `target: "ethos_u, c"`',
 }
