@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm_ffi import structural_equal
 
-from firmwright.devices.soma_dory import ANALOG, matching
+from firmwright.devices.soma_dory import matching
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
 from firmwright.devices.soma_dory.analog import find_analog_layers
@@ -80,7 +80,9 @@ def list_idle_options(
 ) -> list[str]:
     """Return a note for each option of the target that does not affect the network."""
     notes = []
-    if uses_analog_core(context) and all(region.anchor != ANALOG for region in regions):
+    if uses_analog_core(context) and all(
+        region.anchor != LayerKind.ANALOG_CONV2D.value for region in regions
+    ):
         notes.append(f"-analog: no effect: no layer runs on the analog core; {ANALOG_FORM}")
     if context.options.get("requant_transform") == "0":
         narrowed = narrow_operands(module)
