@@ -87,5 +87,7 @@ def test_each_release_of_one_image_has_a_separate_identifier() -> None:
     bills = [replace(BILL, release=release) for release in releases]
     numbers = [make_cyclonedx(bill)["serialNumber"] for bill in bills]
     names = [make_spdx(bill)["@graph"][1]["spdxId"] for bill in bills]
-    assert len({*numbers}) == len({*names}) == len(bills) == 6
+    assert len({*numbers}) == len({*names}) == len(bills) == 6, (
+        "BillOfMaterials.identity ignores a fact of the release"
+    )
     assert names[0] == f"urn:sha256:{BILL.sha256}#document"

@@ -54,6 +54,16 @@ RAM 60 → 64 (+6.7 %); offload 75.0 % → 50.0 % |
 """  # noqa: RUF001
 
 
+def test_a_job_links_its_report_and_unknown_columns_are_omitted(tmp_path: Path) -> None:
+    (tmp_path / "same").mkdir()
+    (tmp_path / "same/a-host.html").write_text("a report")
+    write_report(tmp_path, ("same", "broken"), AFTER, BEFORE)
+    page = (tmp_path / "fleet.html").read_text("utf-8")
+    assert '<a href="same/a-host.html"><bdi>same</bdi></a>' in page
+    assert ">offload<" not in page and ">RAM<" in page
+    assert '<a href="#job-2"><bdi>broken</bdi></a>' in page
+
+
 def test_the_table_and_what_changed(tmp_path: Path) -> None:
     write_report(tmp_path, JOBS, AFTER, BEFORE)
     assert (tmp_path / "fleet.md").read_text("utf-8") == TABLE

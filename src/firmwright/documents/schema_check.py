@@ -124,8 +124,11 @@ def _find_missing_keys(error: Any, top: Properties) -> Iterator[tuple[str, str]]
 
 
 def _show_example(name: str, properties: Properties) -> str:
-    """Return an example of a block, or '' for a single value."""
-    examples = properties.get(name, {}).get("examples", ())
+    """Return an example of a block, or the form of a single value if its schema states one."""
+    schema = properties.get(name, {})
+    if form := schema.get("patternErrorMessage"):
+        return f"; {form}"
+    examples = schema.get("examples", ())
     if not examples or not isinstance(examples[0], Mapping):
         return ""
     import yaml  # only a message needs it

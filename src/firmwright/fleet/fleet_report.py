@@ -6,7 +6,7 @@ The bytes of the report depend only on the outcomes of the two runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("flash", "ram", "batch", "offload")
 COLUMNS = ("job", "exact?", "time", "flash", "RAM", "batch", "offload", "since the last run")
+UNKNOWN = "\N{EN DASH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,14 @@ class Results:
 
 @dataclass(frozen=True)
 class Row:
-    """A job in the table: its cells in the order of COLUMNS, and the message if the job failed."""
+    """A job in the table: its cells in the order of COLUMNS, and the message if the job failed.
+
+    ``page`` is the path of the build's report, relative to the table.
+    """
 
     cells: tuple[str, ...]
     failure: str
+    page: str = ""
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
@@ -64,13 +69,14 @@ def write_report(
     A job without an outcome keeps its result from ``before``.
     """
     rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
+    columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in rows])
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Results(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
-    markdown = render_markdown(head, rows).encode()
+    markdown = render_markdown(head, columns, rows).encode()
     if not (is_idle(jobs, outcomes, before) and shows(folder, markdown)):
         write_whole(folder / MARKDOWN, markdown)
-        write_whole(folder / PAGE, render_page(head, rows).encode())
+        write_whole(folder / PAGE, render_page(head, columns, rows).encode())
     write_whole(folder / RESULTS, encode_record(results))
 
 
@@ -117,7 +123,7 @@ def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
 def show(value: object) -> str:
     """Return a value as a text, or a dash for an unknown value."""
     if value is None:
-        return "\N{EN DASH}"
+        return UNKNOWN
     if isinstance(value, float):
         return f"{value:.1f} %"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -156,8 +162,28 @@ def compare(name: str, before: object, now: object) -> str:
     return f"{label}{show(before)} → {show(now)}{rate}"
 
 
-def render_markdown(head: str, rows: Sequence[Row]) -> str:
-    lines = ["# Fleet", "", f"{head}.", "", make_line(COLUMNS), make_line(["---"] * len(COLUMNS))]
+def find_page(folder: Path, row: Row) -> str:
+    """Return the relative path of a job's report, or '' if the build wrote none."""
+    pages = () if row.failure else sorted((folder / row.cells[0]).glob("*.html"))
+    return "/".join(pages[0].parts[-2:]) if pages else ""
+
+
+def drop_unknown(
+    columns: Sequence[str], rows: Sequence[Row]
+) -> tuple[tuple[str, ...], tuple[Row, ...]]:
+    """Omit the columns without a known value, such as the offload of targets with one device."""
+    kept = [
+        number
+        for number, name in enumerate(columns)
+        if name not in ("batch", "offload")
+        or any(row.cells[number] not in ("", UNKNOWN) for row in rows)
+    ]
+    shown = (replace(row, cells=tuple(row.cells[number] for number in kept)) for row in rows)
+    return tuple(columns[number] for number in kept), tuple(shown)
+
+
+def render_markdown(head: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
+    lines = ["# Fleet", "", f"{head}.", "", make_line(columns), make_line(["---"] * len(columns))]
     lines += [make_line(row.cells) for row in rows]
     for row in rows:
         if row.failure:
@@ -171,10 +197,10 @@ def make_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-def render_page(head: str, rows: Sequence[Row]) -> str:
+def render_page(head: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the page: one file, in the style of a build's report."""
     # Imported late, because a fleet without changes writes no page.
     from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
     page = make_page_environment().get_template(f"{FOLDER}/fleet.html.j2")
-    return page.render(head=head, columns=COLUMNS, rows=rows, css=read_asset("report.css.j2"))
+    return page.render(head=head, columns=columns, rows=rows, css=read_asset("report.css.j2"))
