@@ -17,6 +17,7 @@ from firmwright.lowering.pairs import count_neighbors
         ((1,), (1, 4, 8), 32),
         ((2, 1, 8), (2, 4, 8), 0),
         ((1, 4), (1, 4, 8), 0),
+        ((1, 4), (4,), 1),
     ],
 )
 def test_neighbors_of_a_repeated_tensor(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from firmwright.ir.kernels import FloatOperator, Kernel, Kernels, StoredWeights
+from firmwright.ir.kernels import FloatOperator, Kernel, Kernels, Parameter, StoredWeights
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
@@ -155,3 +155,13 @@ def test_narrow_weights_show_their_bits_and_the_saved_bytes() -> None:
     text = "1,000 of 4.032 bits in 504 bytes (int8: 496 more) in 1 layer; layers.csv lists each"
     assert rows == [make_row("weights", f"{text} layer")]
     assert not [*describe_weights(Kernels(tuple(kernels[1:])))]
+
+
+def test_shared_weights_count_once() -> None:
+    weights = (Parameter("weights", "uint8", 504, "shared"),)
+    kernels = [
+        Kernel(f"region_{i}", (), weights, (), (), "", (), 0, (), stored=StoredWeights(1000, 504))
+        for i in range(2)
+    ]
+    (row,) = describe_weights(Kernels(tuple(kernels)))
+    assert "1,000 of 4.032 bits in 504 bytes (int8: 496 more) in 2 layers" in str(row)

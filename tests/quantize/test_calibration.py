@@ -56,13 +56,14 @@ def test_network_that_overflows_names_sample_and_tensor() -> None:
         calibrate(ready(residual_network()), given)
 
 
-def test_a_constant_with_nan_is_named() -> None:
+@pytest.mark.parametrize(("value", "text"), [(np.nan, "NaN: export"), (np.inf, "infinite values")])
+def test_a_constant_that_is_not_finite_is_named(value: float, text: str) -> None:
     model = ready(residual_network())
     weights = next(i for i in model.graph.initializer if i.name == "dense_w")
     values = onnx.numpy_helper.to_array(weights).copy()
-    values[0, 0] = np.nan
+    values[0, 0] = value
     weights.CopyFrom(onnx.numpy_helper.from_array(values, "dense_w"))
-    with pytest.raises(UserError, match="the constant 'dense_w' contains NaN: export the model"):
+    with pytest.raises(UserError, match=f"the constant 'dense_w' contains {text}"):
         calibrate(model, samples(1))
 
 

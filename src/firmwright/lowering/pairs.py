@@ -121,8 +121,9 @@ def count_neighbors(small: tuple[int, ...], large: tuple[int, ...]) -> int:
     The result is 0 if broadcasting repeats the small tensor along other axes than the first and
     the last axes.
     """
-    aligned = (*(1,) * (len(large) - len(small)), *small)
-    axes = [(s, n) for s, n in zip(aligned, large, strict=True) if n > 1]
+    rank = max(len(small), len(large))
+    aligned = [(*(1,) * (rank - len(shape)), *shape) for shape in (small, large)]
+    axes = [(s, n) for s, n in zip(*aligned, strict=True) if n > 1]
     neighbors = 1
     while axes and axes[-1][0] == 1:
         neighbors *= axes.pop()[1]

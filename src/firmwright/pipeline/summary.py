@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firmwright.ir.kernels import Kernels, StoredWeights
+from firmwright.ir.kernels import Kernel, Kernels, StoredWeights
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
@@ -137,11 +137,19 @@ def describe_layers(job: Job) -> Iterator[Row]:
 
 def describe_weights(kernels: Kernels) -> Iterator[Row]:
     """Yield the bits per weight, if narrow or compressed weights save bytes."""
-    narrow = [k.stored for k in kernels.kernels if k.stored and k.stored.saved > 0]
-    if narrow:
-        total = StoredWeights(sum(s.count for s in narrow), sum(s.bytes for s in narrow))
-        counted = format_count(len(narrow), "layer", "layers")
+    layers = [(k, k.stored) for k in kernels.kernels if k.stored and k.stored.saved > 0]
+    # Layers may share their weights, such as the steps of a recurrent layer.
+    stored = {name_weights(kernel): weights for kernel, weights in layers}
+    if layers:
+        count = sum(weights.count for weights in stored.values())
+        total = StoredWeights(count, sum(weights.bytes for weights in stored.values()))
+        counted = format_count(len(layers), "layer", "layers")
         yield make_row("weights", f"{total} in {counted}; layers.csv lists each layer")
+
+
+def name_weights(kernel: Kernel) -> tuple[str, ...]:
+    found = tuple(w.tensor for w in kernel.weights if w.name.startswith("weights"))
+    return found or (kernel.region,)
 
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:

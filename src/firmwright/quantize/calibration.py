@@ -81,6 +81,8 @@ def advise(model: onnx.ModelProto) -> str:
         values = onnx.numpy_helper.to_array(constant)
         if values.dtype.kind == "f" and np.isnan(values).any():
             return f"the constant '{constant.name}' contains NaN: export the model again"
+        if values.dtype.kind == "f" and np.isinf(values).any():
+            return f"the constant '{constant.name}' contains infinite values, a possible cause"
     return "check the preprocessing of the sample"
 
 

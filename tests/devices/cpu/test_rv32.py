@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from firmwright.devices.cpu.forms.form import Tile
-from firmwright.devices.cpu.forms.rv32 import FORMS, NARROW, SHARED_SIZES
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.rv32 import FORMS, NARROW, SHARED_SIZES, subtract_center
 from firmwright.devices.cpu.forms.tap_order import find_tap_order
 from firmwright.devices.cpu.variants import shares_function
-from firmwright.ir.layer import Layer, LayerKind
+from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 from tests.devices.cpu.layers import make_layer, make_network
 from tests.devices.cpu.shapes import Shape
 from tests.devices.cpu.test_forms import run_layers
@@ -53,6 +54,20 @@ def test_inputs_of_uint8_have_groups_as_large_as_inputs_of_int8(
     layers.append(make_convolution(Shape(7, 4, 3, 5), 127, "uint8"))
     network = make_network(layers, [FORM] * len(layers), shared=False)
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_multipliers_of_uint8_do_not_depend_on_the_moved_bias(tmp_path: Path, cache: Path) -> None:
+    """With the moved bias, sums seem too large for the multiplier that the C expects."""
+    kind, random = LayerKind.CONV2D, np.random.default_rng(0)
+    shape = Shape(1, 2, 8, 8, (3, 3), padding=(1, 1, 1, 1))
+    layer = make_layer(kind, shape, random, LayerRounding.FLOAT, dtype="uint8")
+    factors = np.full(2, 0.19 * 255 / 137700, "float32")
+    layer = replace(layer, weights=np.full_like(layer.weights, 60), bias=np.zeros(2, "int64"))
+    layer = replace(layer, input_zero_point=0, scaling=replace(layer.scaling, factors=factors))
+    assert make_requantization(layer).multipliers.all()
+    assert not make_requantization(subtract_center(layer)).multipliers.any()
+    network = make_network([layer], [FORM], shared=False)
+    run_layers(network, [layer], tmp_path, cache, "rv32-bare", "zig", ())
 
 
 def test_a_tile_of_three_channels_takes_many(tmp_path: Path, cache: Path) -> None:

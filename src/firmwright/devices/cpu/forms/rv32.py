@@ -91,7 +91,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     border = layer.channels if any(layer.padding) else 0
     twice = layer.scaling.rounding is LayerRounding.TWICE
     one_shift = layer.low >= layer.zero_point
-    weights, numbers = pack_blocks(subtract_center(layer), found, tile, longest)
+    weights, numbers = pack_blocks(layer, found, tile, longest)
     separate, shared = describe_texts(layer, sizes, tile)
     return Packing(
         {
@@ -190,6 +190,8 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     padded = np.zeros((layer.out_channels, longest), np.int64)
     padded[:, : layer.taps] = layer.matrix[:, found.order]
     scales = scale_arrays(layer)
+    # The other layer's sums are equal, but its multipliers may differ from those of the C.
+    scales["bias"] = subtract_center(layer).folded_bias.astype("int32")
     shifts = scales.pop("shifts").astype("int64")
     packed = np.arange(layer.out_channels) << SHIFT_BITS | shifts
     columns = [array.astype("int64") for array in scales.values()]
