@@ -88,6 +88,11 @@ def test_an_operator_equals_onnx_runtime(
         ),
         ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .*zipmap=False"),
         ("LinearRegressor", {"post_transform": "LOG"}, "its post_transform is LOG; expected"),
+        (
+            "LinearRegressor",
+            {"post_transform": "SOFTMAX", "coefficients": [1.0] * 4, "intercepts": [0.5]},
+            "a post_transform, SOFTMAX, which ONNX Runtime ignores",
+        ),
     ],
 )
 def test_what_is_not_computed_is_refused(

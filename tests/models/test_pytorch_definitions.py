@@ -95,6 +95,44 @@ def test_definitions_are_those_of_torch(model: Any) -> None:
         torch.testing.assert_close(*pair, rtol=2e-5, atol=2e-6, equal_nan=True)
 
 
+def test_matrices_at_the_limits_of_floats() -> None:
+    from firmwright.models.pytorch import linear_algebra as definitions
+
+    nan = torch.tensor([[1.0, torch.nan], [2.0, 3.0]])
+    singular = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+    for matrix in (torch.eye(24) * 0.01, torch.eye(3) * 1e20, torch.zeros(2, 2), nan, singular):
+        expected = torch.linalg.det(matrix)
+        found = definitions.find_determinant(matrix)[0]
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        sign, logarithm = definitions.find_log_determinant(matrix)[:2]
+        pair = torch.linalg.slogdet(matrix)
+        torch.testing.assert_close(logarithm, pair.logabsdet, equal_nan=True)
+        assert torch.isnan(logarithm) or sign == pair.sign
+    for matrix in (torch.eye(2), singular):
+        assert bool(definitions.invert(matrix)[1]) == bool(torch.linalg.inv_ex(matrix).info)
+
+
+def test_a_triangle_solves_matrices_of_another_batch() -> None:
+    from firmwright.models.pytorch import linear_algebra as definitions
+
+    torch.manual_seed(0)
+    batch, right = torch.rand(3, 3, 3) + torch.eye(3), torch.rand(3, 3)
+    expected = torch.linalg.solve_triangular(batch, right, upper=False)
+    torch.testing.assert_close(definitions.solve_triangle(batch, right, upper=False), expected)
+    expected = torch.cholesky_solve(right, batch)
+    torch.testing.assert_close(definitions.solve_with_factor(right, batch), expected)
+    factor = torch.tensor([[1.0, 0.0], [1.0, 1e-4]])
+    found = definitions.solve_with_factor(torch.ones(2, 1), factor)
+    assert found.tolist() == [[1.0], [0.0]]
+
+
+def test_equal_elements_are_in_the_middle_bin() -> None:
+    from firmwright.models.pytorch.orders import count_in_bins
+
+    for bins in (3, 4):
+        assert torch.equal(count_in_bins(torch.ones(4), bins), torch.histc(torch.ones(4), bins))
+
+
 def test_large_matrices_are_not_decomposed() -> None:
     from firmwright.models.pytorch.importer import decompose
 

@@ -68,6 +68,13 @@ def test_a_value_with_another_json_text_differs() -> None:
     assert compare(found, lock=lock) == ["require_offload is 50.0; the lock has 50"]
 
 
+def test_facts_of_a_release_are_not_locked() -> None:
+    lock = replace(LOCK, values={"release.time": "2026-11-28T12:00:00Z", "c_prefix": "kws"})
+    found = replace(LOCK, values={"release.version": "1.2.0", "c_prefix": "kws"})
+    assert compare(found, lock=lock) == []
+    assert compare(LOCK, lock=lock) == ['c_prefix is null; the lock has "kws"']
+
+
 def test_files_that_are_new_or_no_longer_read() -> None:
     found = replace(LOCK, files={"b.onnx": "1a"})
     assert compare(found) == ["a.onnx is locked, but no longer read", "b.onnx is not in the lock"]

@@ -139,9 +139,8 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
     bases = {name: file_digest(path) for name, path in sorted(files.items())}
     short = {complete_key(key) for key in list_overrides()}
     given = {key.strip("+") for key in job.overrides if complete_key(key) not in short}
-    # CI states the facts of each release. They do not change the firmware.
-    given = {key for key in given if parse_key(key)[0] != "release"}
-    values = find_values(job, given.union(locked.values or () if locked else ()))
+    keys = given.union(locked.values or () if locked else ())
+    values = find_values(job, {*filter(lock.is_locked, keys)})
     return replace(found, bases=bases or UNSET, values=values or UNSET)
 
 

@@ -55,22 +55,25 @@ def eliminate(x: Tensor, rows: int, above: bool) -> tuple[Tensor, Tensor]:
     return x, sign
 
 
+def find_pivots(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the pivots, the sign of the swaps, and whether the matrix is singular."""
+    reduced, sign = eliminate(x, check_size(x), above=False)
+    pivots = reduced.diagonal(0, -2, -1)
+    return pivots, sign, (pivots == 0).any(-1)  # the pivots after a 0 are NaN
+
+
 def find_determinant(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the determinant. The other results, which only gradients need, are not computed."""
-    rows = check_size(x)
-    reduced, sign = eliminate(x, rows, above=False)
-    determinant = reduced.diagonal(0, -2, -1).prod(-1) * sign
-    # A pivot of 0 makes the later rows NaN.
-    determinant = torch.where(torch.isnan(determinant), 0.0, determinant)
+    pivots, sign, is_singular = find_pivots(x)
+    determinant = torch.where(is_singular, 0.0, pivots.prod(-1) * sign)
     return determinant, x.clone(), torch.zeros(x.shape[:-1], dtype=torch.int32)
 
 
 def find_log_determinant(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    determinant, *others = find_determinant(x)
-    reduced, _ = eliminate(x, check_size(x), above=False)
-    logarithm = reduced.diagonal(0, -2, -1).abs().log().sum(-1)
-    logarithm = torch.where(determinant == 0, -torch.inf, logarithm)
-    return determinant.sign(), logarithm, others[0], others[1]
+    pivots, sign, is_singular = find_pivots(x)
+    signs = torch.where(is_singular, 0.0, pivots.sign().prod(-1) * sign)
+    logarithm = torch.where(is_singular, -torch.inf, pivots.abs().log().sum(-1))
+    return signs, logarithm, x.clone(), torch.zeros(x.shape[:-1], dtype=torch.int32)
 
 
 def solve_rows(x: Tensor, right: Tensor) -> Tensor:
@@ -80,29 +83,36 @@ def solve_rows(x: Tensor, right: Tensor) -> Tensor:
     return both[..., rows:] / both[..., :rows].diagonal(0, -2, -1).unsqueeze(-1)
 
 
-def report_success(x: Tensor) -> Tensor:
-    return torch.zeros(x.shape[:-2], dtype=torch.int32)
+def report_failure(result: Tensor) -> Tensor:
+    """Return 1 for each matrix with infinities or NaN, else 0. LAPACK's numbers name a row."""
+    return (~torch.isfinite(result)).flatten(-2).any(-1).to(torch.int32)
 
 
 def invert(x: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
-    return solve_rows(x, torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape)), report_success(x)
+    inverse = solve_rows(x, torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape))
+    return inverse, report_failure(inverse)
+
+
+def solve_matrix(x: Tensor, right: Tensor, left: bool) -> Tensor:
+    """Return the solution of x @ y = right, or of y @ x = right if ``left`` is false."""
+    matrix, columns = (x, right) if left else (x.mT, right.mT)
+    leading = torch.broadcast_shapes(matrix.shape[:-2], columns.shape[:-2])
+    matrix, columns = (part.expand(*leading, *part.shape[-2:]) for part in (matrix, columns))
+    found = solve_rows(matrix, columns)
+    return found if left else found.mT
 
 
 def solve(
     x: Tensor, right: Tensor, *, left: bool = True, **_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the solution of x @ y = right, or of y @ x = right if ``left`` is false."""
+    """Return the solution for a matrix or a vector, and further results of torch."""
     is_vector = right.dim() == 1 or right.shape == x.shape[:-1]
     columns = right.unsqueeze(-1) if is_vector else right
-    matrix = x if left else x.mT
-    columns = columns if left or is_vector else columns.mT
-    leading = torch.broadcast_shapes(matrix.shape[:-2], columns.shape[:-2])
-    matrix = matrix.expand(*leading, *matrix.shape[-2:])
-    found = solve_rows(matrix, columns.expand(*leading, *columns.shape[-2:]))
-    found = found if left or is_vector else found.mT
+    found = solve_matrix(x, columns, left or is_vector)
+    failure = report_failure(found)
     found = found.squeeze(-1) if is_vector else found
-    pivots = torch.zeros(matrix.shape[:-1], dtype=torch.int32)
-    return found, matrix.clone(), pivots, report_success(matrix)
+    matrix = x.expand(*failure.shape, *x.shape[-2:])
+    return found, matrix.clone(), torch.zeros(matrix.shape[:-1], dtype=torch.int32), failure
 
 
 def factor(x: Tensor, *, upper: bool = False, **_: Any) -> tuple[Tensor, Tensor]:
@@ -117,7 +127,7 @@ def factor(x: Tensor, *, upper: bool = False, **_: Any) -> tuple[Tensor, Tensor]
         columns.append(column)
         rest = rest - column * column.mT
     lower = torch.cat(columns, -1)
-    return (lower.mT if upper else lower).clone(), report_success(x)
+    return (lower.mT if upper else lower).clone(), report_failure(lower)
 
 
 def solve_triangle(
@@ -128,12 +138,14 @@ def solve_triangle(
     if unitriangular:
         is_diagonal = torch.eye(x.shape[-1], dtype=torch.bool)
         triangle = torch.where(is_diagonal, 1.0, triangle)
-    return solve(triangle, right, left=left)[0]
+    return solve_matrix(triangle, right, left)
 
 
 def solve_with_factor(right: Tensor, x: Tensor, upper: bool = False) -> Tensor:
     """Return the solution for the matrix whose Cholesky factor is x."""
-    return solve(x.mT @ x if upper else x @ x.mT, right)[0]
+    lower = x.mT if upper else x
+    found = solve_triangle(lower, right, upper=False)
+    return solve_triangle(lower.mT, found, upper=True)
 
 
 def find_inverse(x: Tensor) -> Tensor:

@@ -8,16 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firmwright.models.pytorch.locations import list_graphs
+
 ATEN = torch.ops.aten
 
 
 def state_order(program: torch.export.ExportedProgram) -> None:
     """Sort the results of ``topk(sorted=False)``, because torch does not define their order."""
-    for node in program.graph.nodes:
-        if node.target is ATEN.topk.default:
-            node.args = node.args[:4]
-            node.kwargs = {key: value for key, value in node.kwargs.items() if key != "sorted"}
-    program.graph_module.recompile()
+    for module in list_graphs(program.graph_module):
+        for node in module.graph.nodes:
+            if node.target is ATEN.topk.default:
+                node.args = node.args[:4]
+                node.kwargs = {key: value for key, value in node.kwargs.items() if key != "sorted"}
+        module.recompile()
 
 
 def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -74,11 +77,14 @@ def count_in_bins(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) ->
 
     The limits are the smallest and the largest element if both arguments are equal.
     """
-    flat, low, high, width = x.reshape(-1), min, max, max - min
+    flat = x.reshape(-1)
+    low: Tensor | float = min
+    high: Tensor | float = max
     if min == max:
         low, high = flat.amin(), flat.amax()
-        width = torch.where(high == low, 1.0, high - low)
-    position = torch.floor((flat - low) * bins / width)
+        is_equal = low == high  # torch also counts in a wider interval then
+        low, high = torch.where(is_equal, low - 1, low), torch.where(is_equal, high + 1, high)
+    position = torch.floor((flat - low) * bins / (high - low))
     position = torch.where(flat == high, bins - 1, position)
     return (position.unsqueeze(-1) == torch.arange(bins)).sum(0).to(x.dtype)
 
@@ -87,6 +93,8 @@ def sort_in_order(
     x: Tensor, *, dim: int = -1, descending: bool = False, **_: Any
 ) -> tuple[Tensor, Tensor]:
     """Sort elements. The kernel of all sorts is stable."""
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     values, positions = ATEN.sort.default(x, dim, descending)
     return values, positions
 

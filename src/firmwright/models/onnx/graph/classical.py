@@ -184,9 +184,16 @@ def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
 
 
 def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    targets = get_attribute(node, "targets", 1)
+    transform = get_attribute(node, "post_transform", "NONE")
+    if targets == 1 and transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        refuse(
+            node,
+            f"it has one result and a post_transform, {transform}, which ONNX Runtime ignores; "
+            "export the model without it",
+        )
     body, x = begin(node, walk)
-    scores = add_scores(body, x, get_attribute(node, "targets", 1))
-    return body.finish(add_transform(body, scores, get_attribute(node, "post_transform", "NONE")))
+    return body.finish(add_transform(body, add_scores(body, x, targets), transform))
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
