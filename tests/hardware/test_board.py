@@ -15,6 +15,7 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import numpy as np
@@ -197,7 +198,7 @@ def test_a_cut_log_of_a_board_is_an_error(
 @contextmanager
 def behind_a_line(firmware: Path, corrupt: Corrupt) -> Iterator[BoardAccess]:
     """Run the firmware in QEMU, with its console on a line that changes the board's output."""
-    console, line = find_port(), socket.create_server(("127.0.0.1", 0))
+    line, console = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
 
     def carry(source: socket.socket, drain: socket.socket, change: Corrupt) -> None:
         with suppress(OSError):
@@ -208,12 +209,16 @@ def behind_a_line(firmware: Path, corrupt: Corrupt) -> Iterator[BoardAccess]:
 
     def connect() -> None:
         ours, _ = line.accept()
-        theirs = socket.create_connection(("127.0.0.1", console))
-        Thread(target=carry, args=(theirs, ours, corrupt), daemon=True).start()
-        carry(ours, theirs, lambda data: data)
+        console.connect(path)
+        Thread(target=carry, args=(console, ours, corrupt), daemon=True).start()
+        carry(ours, console, lambda data: data)
 
     kernel = ("-kernel", firmware / "firmware.elf")
-    with running(*QEMU, *kernel, "-serial", f"tcp:127.0.0.1:{console},server") as board:
+    # Another test may take a free port before QEMU does, but not a path.
+    with (
+        TemporaryDirectory(prefix="line-") as folder,
+        running(*QEMU, *kernel, "-serial", f"unix:{(path := f'{folder}/console')},server") as board,
+    ):
         assert board.stdout is not None
         assert "waiting for connection" in board.stdout.readline()
         Thread(target=connect, daemon=True).start()
