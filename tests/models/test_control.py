@@ -97,7 +97,7 @@ def make_search(*results: str, limit: str = "five") -> onnx.ModelProto:
     nodes = [node("Loop", [limit, "start", "x", "zero"], ["y", "sum", *results], "find", body=step)]
     inputs = [value("x", [2, 3]), value("start", [], BOOL)]
     outputs = [value("y", [2, 3]), value("sum", [], INT64)]
-    constants = {"five": np.array(5), "nine": np.float32(9), "zero": np.array(0)}
+    constants = {"five": np.array(5), "nine": np.array(9, "float32"), "zero": np.array(0)}
     return graph(nodes, inputs, outputs, constants)
 
 
