@@ -68,8 +68,8 @@ def write_report(
 
     A job without an outcome keeps its result from ``before``.
     """
-    rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
-    columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in rows])
+    made = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
+    columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in made])
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Results(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
