@@ -163,7 +163,7 @@ def compare(name: str, before: object, now: object) -> str:
 
 
 def find_page(folder: Path, row: Row) -> str:
-    """Return the relative path of a job's report, or '' if the job has none."""
+    """Return the relative path of a job's report. It is '' for a job without a report."""
     pages = () if row.failure else sorted((folder / row.cells[0]).glob("*.html"))
     return "/".join(pages[0].parts[-2:]) if pages else ""
 
