@@ -15,7 +15,16 @@ from itertools import groupby
 from typing import Any, Literal
 
 from firmwright.ir.nodes import IRModule
-from firmwright.ir.regions import COST_RULE, Change, Partition, Region, Remedy, RuleViolation, Work
+from firmwright.ir.regions import (
+    COST_RULE,
+    Change,
+    Partition,
+    Region,
+    Remedy,
+    RuleViolation,
+    Suggestion,
+    Work,
+)
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
@@ -62,9 +71,21 @@ class Network:
         )
 
     @cached_property
+    def estimates(self) -> Mapping[str, tuple[int | None, Sequence[Suggestion]]]:
+        """Return the cycles of each layer on its device, if known, and the device's suggestions.
+
+        The two questions follow each other, so a device can recognize each layer only once.
+        """
+        found = {}
+        for region in self.layers:
+            device = self.device_of(region)
+            cycles = device.estimate_cycles(region, self.module)
+            found[region.name] = cycles, device.suggest(region, self.module) if cycles else ()
+        return found
+
+    @cached_property
     def cycles(self) -> Mapping[str, int | None]:
-        """Return the cycles of each layer on its device, or None if the cycles are unknown."""
-        return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
+        return {name: cycles for name, (cycles, _) in self.estimates.items()}
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
@@ -277,10 +298,10 @@ def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterato
     ``shrinks`` selects suggestions for smaller networks.
     """
     device, now = network.device_of(region), network.costs[region.name]
-    cycles = network.cycles[region.name]
+    cycles, suggestions = network.estimates[region.name]
     if not now or not cycles:
         return
-    for suggestion in device.suggest(region, network.module):
+    for suggestion in suggestions:
         saves = now * (1 - suggestion.cycles / cycles)
         if suggestion.shrinks == shrinks and saves > 0:
             yield network.make_advice(suggestion.change, region, device, saves)

@@ -10,7 +10,8 @@ from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import select_kernel
-from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
+from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding, Pair
 from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region, Suggestion
 from firmwright.ir.relax import dtype_of, static_shape
@@ -51,9 +52,12 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
     products."""
     if region.moves:
         return estimate_moves(region, module)
-    if not region.macs:
-        return None if has_floats(region, module, context) else estimate_moves(region, module)
-    return estimate_products(region, module, context, *select_kernel(region, module, context))
+    layer, choice = select_kernel(region, module, context)
+    if region.macs:
+        return estimate_products(region, module, context, layer, choice)
+    in_integers = choice.form is not None and isinstance(layer, Layer | Pair | ByteFunction)
+    is_known = in_integers or not has_floats(region, module, context)
+    return estimate_moves(region, module) if is_known else None
 
 
 def estimate_products(
@@ -103,7 +107,8 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
             "quantize: float32 → int8",
             round(region.macs * estimate_integers(kind, context.platform.features)),
         )
-    yield from suggest_core(region, layer, context)
+    if region.macs:
+        yield from suggest_core(region, layer, context)
     if choice.shared and isinstance(layer, Layer):
         more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
         yield Suggestion("target: c -specialize=speed", now - more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import tvm
 from tvm import relax
@@ -140,6 +141,7 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
     return any(operator_name(value) in wanted for value in values)
 
 
+@lru_cache(1)  # advice asks twice about a region
 def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     """Return the layer that a function computes, or None if no form supports such layers."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)

@@ -14,6 +14,7 @@ import tflite
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
+from firmwright.models.tflite.checks import to_ints
 from firmwright.models.tflite.data_movement import shape_of
 from firmwright.models.tflite.integer_products import reshape
 
@@ -21,8 +22,8 @@ COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
 
 def has_complex(converter: Any, op: Any) -> bool:
-    tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
-    return any(t.tensor.Type() in COMPLEX for t in tensors if t.tensor_idx >= 0)
+    tensors = (*to_ints(op.InputsAsNumpy()), *to_ints(op.OutputsAsNumpy()))
+    return not converter.complex_tensors.isdisjoint(tensors)
 
 
 def convert_rfft(converter: Any, op: Any) -> relax.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from firmwright.errors import UserError
 from firmwright.models.importing import describe_failure, variable_name
 from firmwright.models.tflite import arithmetic
 from firmwright.models.tflite.checks import RENEW
+from firmwright.models.tflite.complex_numbers import COMPLEX, has_complex
 from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONVERSIONS
-from firmwright.models.tflite.complex_numbers import has_complex
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 from firmwright.models.tflite.custom_calls import read_custom_code
 from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
@@ -97,16 +97,25 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.in_float = False
         self.wrappers: dict[int, Any] = {}
+        self.kinds: dict[int, str] = {}
         for kind, correction in CORRECTIONS.items():
             self.convert_map[kind] = partial(correction, self)
 
+    @cached_property
+    def complex_tensors(self) -> set[int]:
+        """Return the numbers of the tensors of complex numbers."""
+        tensors = map(self.subgraph.Tensors, range(self.subgraph.TensorsLength()))
+        return {number for number, tensor in enumerate(tensors) if tensor.Type() in COMPLEX}
+
     def get_op_code_str(self, op: Any) -> str:
         """Return the kind of an operator. TVM raises an error for most custom operators."""
-        code = self.model.OperatorCodes(op.OpcodeIndex())
-        kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        if kind == tflite.BuiltinOperator.CUSTOM:
-            return "CUSTOM"
-        return str(super().get_op_code_str(op))
+        index = op.OpcodeIndex()
+        if index not in self.kinds:
+            code = self.model.OperatorCodes(index)
+            kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            is_custom = kind == tflite.BuiltinOperator.CUSTOM
+            self.kinds[index] = "CUSTOM" if is_custom else str(super().get_op_code_str(op))
+        return self.kinds[index]
 
     def check_unsupported_ops(self) -> None:
         lines = []

@@ -35,7 +35,7 @@ from firmwright.models.tflite.custom_operators import (
     read_options,
 )
 from firmwright.models.tflite.detection_operator import DETECTION
-from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.repairs import kind_of, pack, unpack
 from firmwright.models.tflite.signal_operators import SIGNAL
 
 FLOAT32_MAX = float(np.finfo("float32").max)
@@ -182,7 +182,7 @@ def add_states(data: bytes) -> bytes:
     The states are the last inputs of an operator. A model that needs no change is returned
     unchanged. Raises UserError if an operator does not fit its definition.
     """
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     graph, added = model.subgraphs[0], False
     for operator in graph.operators:
         call = read_call(model, operator)

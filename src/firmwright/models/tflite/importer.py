@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 import tflite
 import tvm
-from ai_edge_litert import schema_py_generated as schema
 from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import DiagnosticError, UserError, first_line
@@ -43,6 +42,7 @@ from firmwright.models.tflite.repairs import (
     repair,
     repair_dimensions,
     repair_scales,
+    unpack,
 )
 from firmwright.models.tflite.states_as_inputs import expose_states
 from firmwright.models.tflite.subgraphs import inline_subgraphs
@@ -86,7 +86,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         data, states = expose_states(fold_known_values(repaired, shapes))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
-    model = tflite.Model.GetRootAsModel(convert_constants(data), 0)
+    data = convert_constants(data)
+    unpack.cache_clear()
+    model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
     check_operators(operators, name)
@@ -148,8 +150,9 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     """
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4); export it again")
+    unpack.cache_clear()
     try:
-        schema.ModelT.InitFromPackedBuf(data, 0)
+        unpack(data)
     except Exception as error:
         reason = "an offset or length is outside the file"
         raise UserError(f"{name}: a damaged TFLite model: {reason}; fetch it again") from error

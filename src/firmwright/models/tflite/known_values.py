@@ -16,7 +16,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.models.formats import Shapes
 from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
-from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.repairs import kind_of, pack, unpack
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +38,7 @@ def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     ``shapes`` maps inputs to shapes. The model remains unchanged without shapes, known values and
     open lengths. Raises UserError if LiteRT cannot evaluate the model.
     """
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     known = find_known_results(model)
     if not known and not shapes and not has_open_results(model):
         return data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import flatbuffers
@@ -36,8 +37,18 @@ def kind_of(model: Any, operator: Any) -> str:
     return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
 
+@lru_cache(1)
+def unpack(data: bytes) -> Any:
+    """Return the objects of a file. The steps of an import share the objects of equal files.
+
+    A step that changes objects must call :func:`pack`, after which files are unpacked again.
+    """
+    return schema.ModelT.InitFromPackedBuf(data, 0)
+
+
 def pack(model: Any, size: int) -> bytes:
     """Return the file of a model. ``size`` is the estimated length in bytes."""
+    unpack.cache_clear()
     builder = flatbuffers.Builder(size)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
@@ -48,7 +59,7 @@ def repair(data: bytes) -> bytes:
 
     A model that needs no repair is returned unchanged.
     """
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     steps = (repair_tensors, add_intermediates, state_bias_types)
     changed = [step(model) for step in steps]
     return pack(model, len(data)) if any(changed) else data
@@ -128,7 +139,7 @@ def repair_scales(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     """
     if not has_low_scales(tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)):
         return data, ()
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     graph = model.subgraphs[0]
     zeros = {i for i, t in enumerate(graph.tensors) if is_low(t) and is_of_zeros(model, t)}
     for operator in graph.operators:
@@ -199,7 +210,7 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
     wrong = [i for i in range(graph.TensorsLength()) if has_idle_dimension(graph.Tensors(i))]
     if not wrong:
         return data, ()
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     for index in wrong:
         model.subgraphs[0].tensors[index].quantization.quantizedDimension = 0
     shown = decode_text(graph.Tensors(wrong[0]).Name())
@@ -246,7 +257,7 @@ def convert_constants(data: bytes) -> bytes:
     The biases of layers with int16 activations are int64. Raises UserError if a bias needs more
     than 32 bits.
     """
-    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    model = unpack(data)
     changed = [convert_constant(model, t) for graph in model.subgraphs for t in graph.tensors or ()]
     if not any(changed):
         return data

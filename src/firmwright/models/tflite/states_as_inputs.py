@@ -19,7 +19,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.lstm import STATE_INPUTS as LSTM_STATE_INPUTS
-from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.repairs import kind_of, pack, unpack
 
 STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
@@ -41,7 +41,7 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
     A model without states is returned unchanged. Raises UserError if a variable has no first value.
     Raises UserError if values of a variable differ in shape, type or quantization parameters.
     """
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     kinds = {kind_of(model, operator) for operator in model.subgraphs[0].operators}
     variable = any(tensor.isVariable for tensor in model.subgraphs[0].tensors)
     if not variable and kinds.isdisjoint(VARIABLE_OPERATORS):

@@ -19,7 +19,7 @@ from firmwright.forked import run_in_copy
 from firmwright.models.tflite.checks import RENEW, decode_text
 from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.known_values import find_known_results, has_data
-from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.repairs import kind_of, pack, unpack
 from firmwright.models.tflite.states_as_inputs import STATE_INPUTS, describe
 
 INLINED = frozenset({"IF", "WHILE"})
@@ -43,7 +43,7 @@ def inline_subgraphs(data: bytes, name: str) -> bytes:
     Raises UserError if the number of steps depends on an input, or if a branch changes a state.
     Raises UserError if results of branches differ in shape.
     """
-    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    model: Any = unpack(data)
     if not any(kind_of(model, o) in INLINED for o in model.subgraphs[0].operators):
         return data
     inliner = Inliner(model, len(data))

@@ -39,6 +39,9 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
             for factor, step in zip(layer.factors, steps, strict=True)
         )
         sums = first * left[:, None] + second * right[None]
+        low, high = bound_offset(layer, sums[SOME], shift, SOME)
+        if low > high:
+            continue
         low, high = bound_offset(layer, sums, shift)
         offset = (low + high) // 2
         if low <= high and int(np.abs(sums).max()) + abs(offset) < 2**31:
@@ -46,14 +49,22 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     return None
 
 
-def bound_offset(layer: Pair | ByteFunction, sums: Array, shift: int) -> tuple[int, int]:
+SOME = (slice(None, None, 7), slice(None, None, 5))
+"""Some of the pairs of bytes. Most wrong multipliers are already wrong for these pairs."""
+
+
+def bound_offset(
+    layer: Pair | ByteFunction, sums: Array, shift: int, pairs: tuple[slice, ...] = ()
+) -> tuple[int, int]:
     """Return the smallest and the largest offset for which all results are exact.
 
-    A result at a limit of the clamp bounds the offset only on one side.
+    ``sums`` are for all ``pairs`` of bytes. A result at a limit of the clamp bounds the offset only
+    on one side.
     """
-    begins = layer.results << shift
-    low = np.where(layer.results > layer.low, begins - sums, -(2**40)).max()
-    high = np.where(layer.results < layer.high, begins + (1 << shift) - 1 - sums, 2**40).min()
+    results = layer.results[pairs]
+    begins = results << shift
+    low = np.where(results > layer.low, begins - sums, -(2**40)).max()
+    high = np.where(results < layer.high, begins + (1 << shift) - 1 - sums, 2**40).min()
     return int(low), int(high)
 
 
@@ -134,6 +145,9 @@ def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | N
     shift = LIFT - 1 - int(exponent)
     multiplier = round(float(fraction) * 2**31) + step
     if shift not in SHIFTS or multiplier >= 2**31:
+        return None
+    low, high = bound_offset(layer, (products[SOME] << LIFT) * multiplier >> 32, shift, SOME)
+    if low > high:
         return None
     halves = (products << LIFT) * multiplier >> 32
     low, high = bound_offset(layer, halves, shift)
