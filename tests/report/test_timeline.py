@@ -14,7 +14,14 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
 from firmwright.planning.schedule import schedule_regions
 from firmwright.recipe import Tolerance
-from firmwright.report.timeline import Timeline, draw_tracks, make_timeline, write_timeline
+from firmwright.report.timeline import (
+    Timeline,
+    add_bound,
+    draw_tracks,
+    make_timeline,
+    write_timeline,
+)
+from firmwright.toolchain import load_platform
 from firmwright.verify.run_records import RunRecord
 
 CLOCK = 64_000_000
@@ -176,3 +183,21 @@ def test_instructions_are_never_called_cycles(tmp_path: Path) -> None:
     write_timeline(tmp_path / "s.yaml", timeline, "")
     first = yaml.safe_load((tmp_path / "s.yaml").read_text())[1]
     assert (first["start_instruction"], first["end_instruction"]) == (0, 19)
+
+
+@pytest.mark.parametrize(("name", "least"), [("cortex-m7-bare", 51), ("cortex-m55-bare", 34)])
+def test_cores_without_a_table_have_a_lower_bound(name: str, least: int) -> None:
+    kernels = Kernels((kernel("conv"), kernel("softmax")))
+    record = counted(101, conv=20, softmax=70)
+    timeline = make_timeline(SCHEDULE, PARTITION, kernels, record, "run", "counted", CLOCK)
+    bound = load_platform(name).cycle_bound
+    assert add_bound(timeline, None) == timeline
+    assert str(add_bound(timeline, bound)) == (
+        f"101 instructions (counted), at least {least} cycles, 0.001 ms at 64 MHz (bound: {bound})"
+    )
+
+
+def test_a_table_of_cycles_needs_no_bound() -> None:
+    assert load_platform("cortex-m4-bare").cycle_bound is None
+    timeline = found(tabled(100, 150, conv=(20, 30), softmax=(70, 100)))
+    assert add_bound(timeline, load_platform("cortex-m7-bare").cycle_bound) == timeline

@@ -56,8 +56,11 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 def describe_time(job: Job) -> Iterator[Row]:
     timeline = artifacts.TIMELINE.find(job)
-    if timeline is not None and timeline.unit == CYCLES:
-        yield make_row("time", str(timeline))
+    if timeline is None:
+        return
+    shown = str(timeline) if timeline.unit == CYCLES else timeline.describe_bound()
+    if shown:
+        yield make_row("time", shown)
 
 
 def describe_networks(job: Job) -> Iterator[Row]:

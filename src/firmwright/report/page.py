@@ -146,6 +146,8 @@ def tell_speed(report: Report) -> Card:
         lines[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
     if total.milliseconds is not None and total.clock is not None:
         lines[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
+    if total.least_cycles is not None:
+        lines.insert(0, total.describe_bound())
     if total.microjoules is not None:
         energy = format_microjoules(total.microjoules)
         lines.insert(0, f"about {energy}, by the energy per cycle of the platform")

@@ -21,6 +21,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
 from firmwright.planning.schedule import Schedule, Wait
+from firmwright.toolchain.cycle_tables import CycleBound
 from firmwright.verify.run_records import RunRecord
 
 HEADER = """\
@@ -95,7 +96,8 @@ class Total:
     ``source`` is the origin of the numbers. ``total`` is the sum of ``modelled`` and
     ``counted``, minus the part in which devices run in parallel. ``milliseconds`` is
     None if there are no cycles or no ``clock`` (in Hz). ``microjoules`` is None unless the platform
-    states the energy of a cycle.
+    states the energy of a cycle. If the cycles are unknown, ``least_cycles`` may be a lower bound,
+    and ``bound`` is its reason.
     """
 
     unit: str
@@ -106,11 +108,24 @@ class Total:
     clock: int | None
     milliseconds: float | None
     microjoules: float | None = field(default=None, kw_only=True)
+    least_cycles: int | None = field(default=None, kw_only=True)
+    bound: str = field(default="", kw_only=True)
+
+    def describe_bound(self) -> str:
+        """Return text such as ``at least 500 cycles (bound: …)``, or '' without a bound."""
+        if self.least_cycles is None:
+            return ""
+        time = ""
+        if self.clock is not None:
+            shown = format_milliseconds(1000 * self.least_cycles / self.clock)
+            time = f", {shown} at {format_frequency(self.clock)}"
+        return f"at least {self.least_cycles:,} cycles{time} (bound: {self.bound})"
 
     def __str__(self) -> str:
         """Return text such as ``about 640,000 cycles, 10 ms at 64 MHz (by the table of M4, …)``."""
         if self.unit == INSTRUCTIONS:
-            return f"{self.total:,} instructions ({self.source})"
+            counted = f"{self.total:,} instructions ({self.source})"
+            return ", ".join(filter(None, [counted, self.describe_bound()]))
         time = ""
         if self.clock is not None and self.milliseconds is not None:
             time = f", {format_milliseconds(self.milliseconds)} at {format_frequency(self.clock)}"
@@ -187,6 +202,13 @@ def make_timeline(
         microjoules=round(end * energy / 1e6, 3) if energy and unit == CYCLES else None,
         layers=(*layers, last),
     )
+
+
+def add_bound(found: Timeline, bound: CycleBound | None) -> Timeline:
+    """Return the timeline with the minimum number of cycles, if only instructions are known."""
+    if found.unit == CYCLES or bound is None:
+        return found
+    return replace(found, least_cycles=bound.count_cycles(found.total), bound=str(bound))
 
 
 def include_devices(schedule: Schedule, kernels: Kernels) -> tuple[Schedule, Kernels]:

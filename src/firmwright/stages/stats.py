@@ -13,6 +13,7 @@ from firmwright.report.timeline import (
     HEADER,
     MEASURED,
     PARALLEL_JOBS_HEADER,
+    add_bound,
     draw_tracks,
     make_timeline,
     name_one,
@@ -37,6 +38,7 @@ def run(job: Job, folder: Path) -> None:
     found = make_timeline(
         schedule, partition, kernels, record, run_function, source, job.clock, job.platform.energy
     )
+    found = add_bound(found, job.platform.cycle_bound)
     cycles = OF_CYCLES.format(source=record.cycles_source) if record.cycles_source else ""
     counted = COUNTED if record.instructions_total is not None else MEASURED
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"

@@ -53,6 +53,22 @@ class CycleTable:
 
 
 @dataclass(frozen=True)
+class CycleBound:
+    """The maximum number of instructions per cycle of a core without published cycles."""
+
+    core: str
+    architectures: tuple[str, ...]
+    instructions_per_cycle: int
+
+    def count_cycles(self, instructions: int) -> int:
+        """Return the minimum number of cycles of executed instructions."""
+        return -(-instructions // self.instructions_per_cycle)
+
+    def __str__(self) -> str:
+        return f"{self.core} executes at most {self.instructions_per_cycle} instructions per cycle"
+
+
+@dataclass(frozen=True)
 class Pattern:
     """The encodings of a kind of instruction, which equal ``match`` in the bits of ``mask``.
 
@@ -132,6 +148,15 @@ def load_cycle_table(name_or_path: str, relative_to: Path | None = None) -> Cycl
     Raises UserError if the name is unknown, and DiagnosticError if the file has errors.
     """
     return msgspec.convert(CYCLE_TABLES.load(name_or_path, relative_to), CycleTable)
+
+
+@cache
+def load_cycle_bounds() -> Mapping[str, CycleBound]:
+    """Return the bounds of architectures without a table of cycles."""
+    folder = files("firmwright.toolchains") / "cycles" / "bounds"
+    texts = (file.read_text(encoding="utf-8") for file in folder.iterdir())
+    bounds = [msgspec.convert(read_builtin_yaml(text), CycleBound) for text in texts]
+    return {architecture: bound for bound in bounds for architecture in bound.architectures}
 
 
 @cache

@@ -12,7 +12,12 @@ import msgspec
 
 from firmwright.documents.quantities import parse_frequency, read_sizes
 from firmwright.errors import UserError
-from firmwright.toolchain.cycle_tables import CycleTable, load_cycle_table
+from firmwright.toolchain.cycle_tables import (
+    CycleBound,
+    CycleTable,
+    load_cycle_bounds,
+    load_cycle_table,
+)
 from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_description
 from firmwright.toolchain.platform_checks import find_platform_errors
 
@@ -132,6 +137,8 @@ class Platform:
     """The table of the core's cycles per instruction: a built-in name, or the path of a file."""
     cycle_table: CycleTable | None = None
     """The content of the table."""
+    cycle_bound: CycleBound | None = None
+    """The minimum of the core's cycles if there is no table."""
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
@@ -193,7 +200,8 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     numbers = data.get("accelerators", {})
     accelerators = {device: _find_numbers(device, entry) for device, entry in numbers.items()}
     platform = msgspec.convert({**data, "accelerators": accelerators}, Platform)
-    return replace(platform, cycle_table=table)
+    bound = None if table else load_cycle_bounds().get(platform.architecture)
+    return replace(platform, cycle_table=table, cycle_bound=bound)
 
 
 def to_host_platform(platform: Platform) -> Platform:
