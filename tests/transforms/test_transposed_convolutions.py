@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tests.networks.firmware import assert_exact, lowered
+from firmwright.models import FORMATS
+from tests.networks.firmware import assert_exact, lowered, run_generated
+from tests.networks.onnx_models import graph as make_graph
+from tests.networks.onnx_models import node, value
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Grid
 
@@ -61,6 +65,38 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
     assert not any(kernel.float_operators for kernel in network.kernels.kernels)
     for outputs in assert_exact(data, tmp_path, graph.samples(3, seed=1)):
         assert all(np.unique(array).size > 10 for array in outputs)
+
+
+@pytest.mark.needs("gcc")
+def test_transposed_convolutions_of_floats_become_convolutions(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    nodes, inputs, outputs = [], [], []
+    constants: dict[str, npt.NDArray[Any]] = {}
+    for n, (shape, options, _) in enumerate(SPLIT):
+        inputs.append(value(f"x{n}", (1, 5, 6, 4)[: len(shape)]))
+        outputs.append(value(f"y{n}", list("abcd")[: len(shape)]))
+        constants |= {f"w{n}": random.standard_normal(shape).astype("float32"),
+                      f"b{n}": random.standard_normal(3).astype("float32")}  # fmt: skip
+        nodes += [node("ConvTranspose", [f"x{n}", f"w{n}", f"b{n}"], [f"s{n}"], **options),
+                  node("Relu", [f"s{n}"], [f"y{n}"])]  # fmt: skip
+    # The bias of the last convolution differs within a channel.
+    constants["w"], constants["b"] = constants["w0"], random.standard_normal((1, 1, 12, 8))
+    constants["b"] = constants["b"].astype("float32")
+    nodes += [node("ConvTranspose", ["x0", "w"], ["s"], strides=[2, 2]), node("Add", "sb", ["y"])]
+    outputs.append(value("y", list("abcd")))
+    data = make_graph(nodes, inputs, outputs, constants).SerializeToString()
+    kernels = lowered(data).kernels.kernels
+    assert sum("transpose" in kernel.region for kernel in kernels) == 1
+    sample = {
+        f"x{n}": random.standard_normal((1, 5, 6, 4)[: len(shape)]).astype("float32")
+        for n, (shape, *_) in enumerate(SPLIT)
+    }
+    found = run_generated(data, [sample], tmp_path)
+    expected = FORMATS["onnx"].load().run_reference(data, [sample]).outputs
+    for ours, theirs in zip(found, expected, strict=True):
+        for array, reference in zip(ours, theirs, strict=True):
+            assert np.abs(reference).max() > 1
+            np.testing.assert_allclose(array, reference, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.needs("gcc")

@@ -1,9 +1,10 @@
-"""Replaces quantized transposed convolutions by convolutions that each compute some pixels.
+"""Replaces transposed convolutions by convolutions that each compute some pixels.
 
 If the stride is s, every s-th pixel of a row reads equal taps of the kernel. Therefore a
-convolution with a stride of 1 can compute these pixels. The results are quantized, and then the
-pixels are interleaved. Each sum has the original products except the products with zeros between
-the input's pixels.
+convolution with a stride of 1 can compute these pixels. Results of quantized convolutions are
+quantized, and then the pixels are interleaved. Each sum has the original products except the
+products with zeros between the input's pixels. Convolutions of float32 tensors need constant
+weights.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from firmwright.ir.chains import BYTES, is_dequantized_constant
 from firmwright.ir.relax import (
     TO_FIRST,
     TO_LAST,
+    Constant,
     constant_array,
     count_readers,
     definition,
     dtype_of,
+    main_bindings,
     operator_name,
     rewrite_calls,
     static_shape,
@@ -50,62 +53,103 @@ class Phase:
 
 @dataclass(frozen=True)
 class Match:
-    """A transposed convolution and the operators up to the quantize, in reverse order."""
+    """A transposed convolution and the operators up to the result, in reverse order.
+
+    ``quantize`` is the result's operator, or None for float32.
+    """
 
     call: tvm.ir.Call
     activations: tuple[tvm.ir.Call, ...]
-    bias: tvm.ir.Call | None
+    bias: relax.Expr | None
+    quantize: tvm.ir.Call | None
 
 
 def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
     readers = count_readers(module)
+    ends = list_ends(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.quantize":
+        if operator_name(call) == "relax.quantize":
+            found = match(builder, call.args[0], readers, call)
+        elif (operator_name(call), call.args[0]) in ends:
+            found = match(builder, call, readers)
+        else:
             return call
-        found = match(builder, call.args[0], readers)
-        replaced = None if found is None else split(builder, found, call)
+        replaced = None if found is None else split(builder, found, static_shape(call))
         return call if replaced is None else replaced
 
     return rewrite_calls(module, rewrite)
 
 
-def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match | None:
-    """Return the transposed convolution that computes a value if the value has one reader."""
+def list_ends(module: tvm.IRModule) -> set[tuple[str, relax.Expr]]:
+    """Return the operators, and their first arguments, that no bias or activation follows.
+
+    The operators are transposed convolutions, biases and activations.
+    """
+    calls = [
+        (binding.var, binding.value)
+        for binding in main_bindings(module)
+        if operator_name(binding.value) in (*ACTIVATIONS, *LAYOUTS)
+        or (
+            operator_name(binding.value) == "relax.add" and is_float_constant(binding.value.args[1])
+        )
+    ]
+    if all(operator_name(call) not in LAYOUTS for _, call in calls):
+        return set()
+    continued = {call.args[0] for _, call in calls if operator_name(call) not in LAYOUTS}
+    return {(operator_name(call), call.args[0]) for var, call in calls if var not in continued}
+
+
+def is_float_constant(value: relax.Expr) -> bool:
+    return isinstance(value, Constant) and dtype_of(value) == "float32"
+
+
+def match(
+    builder: relax.BlockBuilder,
+    value: relax.Expr,
+    readers: Any,
+    quantize: tvm.ir.Call | None = None,
+) -> Match | None:
+    """Return the transposed convolution that computes a value if each value has one reader.
+
+    The value is the argument of ``quantize``, or the call that computes the float32 result.
+    """
     activations = []
+
+    def is_read_once(value: relax.Expr) -> bool:
+        return readers[value] == 1 or not isinstance(value, relax.Var)
+
     found = definition(builder, value)
-    while operator_name(found) in ACTIVATIONS and readers[value] == 1:
+    while operator_name(found) in ACTIVATIONS and is_read_once(value):
         activations.append(found)
         value = found.args[0]
         found = definition(builder, value)
     bias = None
-    if operator_name(found) == "relax.add" and readers[value] == 1:
+    if operator_name(found) == "relax.add" and is_read_once(value):
         value, added = found.args
         found, bias = definition(builder, value), definition(builder, added)
-        if not is_dequantized_constant(bias):
+        if not (is_float_constant(bias) if quantize is None else is_dequantized_constant(bias)):
             return None
-    if operator_name(found) not in LAYOUTS or readers[value] != 1:
+    if operator_name(found) not in LAYOUTS or not is_read_once(value):
         return None
-    return Match(found, tuple(activations), bias)
+    return Match(found, tuple(activations), bias, quantize)
 
 
-def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> relax.Expr | None:
-    """Return the quantized result of a transposed convolution, or None for unsupported forms."""
-    call = found.call
+def split(builder: relax.BlockBuilder, found: Match, shape: tuple[int, ...]) -> relax.Expr | None:
+    """Return the result of a transposed convolution, or None for unsupported forms."""
+    call, quantize = found.call, found.quantize
     data, weights = (definition(builder, a) for a in call.args)
     layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
     if layouts != LAYOUTS[operator_name(call)] or int(call.attrs.groups) != 1:
         return None
-    if operator_name(data) != "relax.dequantize" or not is_dequantized_constant(weights):
-        return None
-    if dtype_of(data.args[0]) not in BYTES:
+    if not (is_float_constant(weights) if quantize is None else reads_bytes(data, weights)):
         return None
     axes = list_axes(call)
-    if axes is None:
+    if axes is None or not (found.bias is None or is_per_channel(found.bias, static_shape(call))):
         return None
-    stored = constant_array(weights.args[0])
+    stored = constant_array(weights if quantize is None else weights.args[0])
     kernel = stored.reshape(*stored.shape[:2], *([1] * (4 - stored.ndim)), *stored.shape[2:])
-    source = move_last(builder, data.args[0])
+    source = move_last(builder, call.args[0] if quantize is None else data.args[0])
     pieces = [
         (phases, kernel[:, :, list(phases[0].taps)][..., list(phases[1].taps)])
         for phases in product(*axes)
@@ -113,20 +157,34 @@ def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> r
     strides = [len(axis) for axis in axes]
     if len({tuple((len(p.taps), p.before, p.after) for p in phases) for phases, _ in pieces}) == 1:
         pieces = [(pieces[0][0], np.concatenate([piece for _, piece in pieces], 1))]
+    followers = [*reversed(found.activations), *([] if quantize is None else [quantize])]
     results = []
     for phases, piece in pieces:
-        real = relax.op.dequantize(source, *data.args[1:], axis=0)
-        value = convolve(builder, builder.emit(real), phases, piece, weights)
-        copies = piece.shape[1] // kernel.shape[1]
+        real = source
+        if quantize is not None:
+            real = builder.emit(relax.op.dequantize(source, *data.args[1:], axis=0))
+        value = convolve(builder, real, phases, piece, weights)
         if found.bias is not None:
-            bias = repeat_params(found.bias, constant_array(found.bias.args[0]).reshape(-1), copies)
-            value = builder.emit(relax.op.add(value, builder.emit(bias)))
-        for activation in reversed(found.activations):
-            arguments = [value, *activation.args[1:]]
-            value = builder.emit(tvm.ir.Call(activation.op, arguments, activation.attrs))
-        arguments = [value, *quantize.args[1:]]
-        results.append(builder.emit(tvm.ir.Call(quantize.op, arguments, quantize.attrs)))
-    return move_first(builder, interleave(builder, results, strides), static_shape(quantize))
+            copies = piece.shape[1] // kernel.shape[1]
+            value = builder.emit(relax.op.add(value, repeat_bias(builder, found.bias, copies)))
+        for follower in followers:
+            arguments = [value, *follower.args[1:]]
+            value = builder.emit(tvm.ir.Call(follower.op, arguments, follower.attrs))
+        results.append(value)
+    return move_first(builder, interleave(builder, results, strides), shape)
+
+
+def reads_bytes(data: relax.Expr, weights: relax.Expr) -> bool:
+    """Return whether a convolution reads bytes, and constant weights that are quantized."""
+    if operator_name(data) != "relax.dequantize" or not is_dequantized_constant(weights):
+        return False
+    return dtype_of(data.args[0]) in BYTES
+
+
+def is_per_channel(bias: relax.Expr, shape: tuple[int, ...]) -> bool:
+    """Return whether a bias has one number per channel of a result (N, C, ...)."""
+    lengths = static_shape(bias)
+    return lengths in ((shape[1], *[1] * (len(shape) - 2)), (1, shape[1], *[1] * (len(shape) - 2)))
 
 
 def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
@@ -167,22 +225,33 @@ def convolve(
     data: relax.Expr,
     phases: tuple[Phase, ...],
     kernel: Array,
-    weights: tvm.ir.Call,
+    weights: relax.Expr,
 ) -> relax.Var:
     """Emit the convolution for a phase of height and a phase of width. The kernel is IOHW."""
     rows, columns = phases
     stored = np.ascontiguousarray(kernel.transpose(1, 2, 3, 0))
     copies = stored.shape[0] // static_shape(weights)[1]
+    repeated: relax.Expr = relax.const(stored)
+    if not isinstance(weights, Constant):
+        repeated = builder.emit(repeat_params(weights, stored, copies))
     return builder.emit(
         relax.op.nn.conv2d(
             data,
-            builder.emit(repeat_params(weights, stored, copies)),
+            repeated,
             padding=(rows.before, columns.before, rows.after, columns.after),
             data_layout="NHWC",
             kernel_layout="OHWI",
             out_layout="NHWC",
         )
     )
+
+
+def repeat_bias(builder: relax.BlockBuilder, bias: relax.Expr, copies: int) -> relax.Expr:
+    """Return a bias whose channels are along the last axis, ``copies`` times in sequence."""
+    if isinstance(bias, Constant):
+        return relax.const(np.tile(constant_array(bias).reshape(-1), copies))
+    stored = constant_array(bias.args[0]).reshape(-1)
+    return builder.emit(repeat_params(bias, stored, copies))
 
 
 def repeat_params(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Expr:
