@@ -61,7 +61,7 @@ def test_layers_of_each_width_equal_numpy(bits: int, tmp_path: Path) -> None:
         encoded += sum("_coded" in p.name for k in network.kernels.kernels for p in k.weights)
         folder = tmp_path / str(start)
         run_layers(network, layers, folder, tmp_path / "cache", "host", "gcc", SANITIZED)
-    assert encoded
+    assert encoded or bits == 8  # few random bytes have no smaller code
 
 
 def test_only_layers_with_encoded_weights_need_parts(monkeypatch: pytest.MonkeyPatch) -> None:

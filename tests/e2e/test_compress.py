@@ -10,6 +10,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import Grid
+
 from .conftest import Repository
 from .test_mistakes import fail
 
@@ -53,3 +56,25 @@ def test_a_limit_or_a_pattern_that_fits_no_layer_is_rejected(repository: Reposit
     write_recipe(repository, "{layers: [x]}")
     text = fail(repository, "recipe=small.yaml")
     assert "small.yaml:4:21: compress.layers[0]: no layer named 'x'; known: " in text
+
+
+def test_a_product_reads_16_values_from_a_table_in_its_loop(repository: Repository) -> None:
+    """The loop needs fewer instructions than a decoder, and as many bytes as a table."""
+    random = np.random.default_rng(0)
+    values = random.choice(np.arange(-128, 128), 16, replace=False)
+    weights = values[random.integers(0, 16, (64, 32))].astype("int8")
+    graph = Graph()
+    _, given = graph.input((1, 64), Grid("int8", np.float32(0.02), 3))
+    scales = np.full(32, 0.01, "float32")
+    product = graph.node("MatMul", [given, graph.weights(weights, scales, 0, axis=1)])
+    graph.output(product, Grid("int8", np.float32(2), 0), lambda *_: weights)
+    (repository.folder / "product.onnx").write_bytes(graph.build())
+    text = "model: product.onnx\nplatform: cortex-m4-bare\ncompress: true\n"
+    repository.write("product.yaml", text)
+    done = repository.doit("build", "recipe=product.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest = repository.manifest("build/product/product-cortex-m4-bare.tar.gz")
+    assert manifest["run"]["differences"] == 0
+    sources = repository.folder / "build/product/cortex-m4-bare/sources/network"
+    text = " ".join((sources / "network_regions.c").read_text().replace(" *", " ").split())
+    assert "1,040 of 2,048 bytes by a table of 16 values in the loop, about 1,229 " in text

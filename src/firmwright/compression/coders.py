@@ -8,7 +8,7 @@ weights, because a negative weight does not change the other digit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,9 @@ Array = npt.NDArray[Any]
 JOIN_INSTRUCTIONS = 12
 """The approximate number of instructions per byte that join the digits of an integer."""
 
+JOIN_BYTES = 290
+"""The approximate size of the C function that joins digits, and a call on a Cortex-M4."""
+
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 LEAST_BYTES = 64
@@ -105,7 +108,7 @@ class Coder:
     """A method to encode bytes. ``encode`` returns None if the method does not support the bytes.
 
     ``instructions`` is the approximate number per decoded byte on a Cortex-M4. ``code_bytes`` is
-    the approximate size of the C function and a call on a Cortex-M4.
+    the approximate size of the C function and a call on a Cortex-M4 with ``-O2``.
     """
 
     name: str
@@ -241,8 +244,12 @@ CODERS = (
     *map(make_table_coder, INDEX_BITS),
     Coder("decode_row_tables", "a table per channel", encode_row_tables, 11, 210),
     Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 560),
-    Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 420),
+    Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 1050),
 )
+
+
+LOOK_UP = Coder("look_up", "a table of 16 values in the loop", lambda _: None, 0, 0)
+"""The method of layers that read weights from a table. Their C has no decoder."""
 
 
 def split_digits(array: Array) -> Bytes:
@@ -256,14 +263,15 @@ def split_digits(array: Array) -> Bytes:
     return digits.astype(np.int8).view(np.uint8).reshape(-1)
 
 
-def list_encoded(array: Array) -> list[Encoded]:
+def list_encoded(array: Array, more: Sequence[Encoded] = ()) -> list[Encoded]:
     """Return the useful encodings of integers, from the fewest instructions to the fewest bytes.
 
-    The list is empty for other types, and for arrays that no coder makes smaller.
+    ``more`` are the encodings that are possible in addition to the encodings by coders. The list is
+    empty for other types, and for arrays that no coder makes smaller.
     """
     if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
         return []
-    found = encode(array, array.reshape(-1).view(np.uint8), joined=False)
+    found = [*more, *encode(array, array.reshape(-1).view(np.uint8), joined=False)]
     if array.dtype.itemsize > 1:
         found += encode(array, split_digits(array), joined=True)
     useful = list[Encoded]()

@@ -92,6 +92,19 @@ class StoredWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class TableVariant:
+    """A variant of a kernel that reads its weights from a table of few values in its loop.
+
+    ``bytes`` is the size of the table and the numbers of the weights. ``instructions`` is the
+    approximate number of additional instructions, compared with the kernel.
+    """
+
+    name: str
+    bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The equal parts of a kernel's output channels, which a loop computes one after another.
 
@@ -156,7 +169,8 @@ class Kernel:
     while the processor continues. ``files`` are sources of the project that the body calls.
     ``in_place`` names the inputs whose memory the only output may use. These inputs have the
     output's size and type. Each element of the input is read only before the output's element with
-    equal index is written. ``stored`` is None for a kernel without weights.
+    equal index is written. ``stored`` is None for a kernel without weights. ``table`` is None if no
+    variant of the kernel reads weights from a table.
     """
 
     region: str
@@ -181,6 +195,7 @@ class Kernel:
     cycles_source: str = ""
     stored: StoredWeights | None = None
     parts: Parts | None = None
+    table: TableVariant | None = None
 
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.

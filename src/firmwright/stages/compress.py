@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from firmwright.compression.choice import (
     Encodings,
@@ -10,30 +14,75 @@ from firmwright.compression.choice import (
     choose_for_limit,
     choose_smallest,
 )
-from firmwright.compression.coders import Array
+from firmwright.compression.coders import LOOK_UP, Array, Encoded
 from firmwright.compression.decoding import decode_in_kernel, encode_arrays
 from firmwright.errors import DiagnosticError, suggest_known
-from firmwright.ir.kernels import Kernels
+from firmwright.ir.kernels import Kernel, Kernels
 from firmwright.ir.regions import Partition
 from firmwright.pipeline.job import Job
 from firmwright.planning.pinned_memories import is_named
 from firmwright.recipe.recipe import CompressOptions
+from firmwright.targets import Device
 
 DEVICE = "c"
 """The device whose constants are compressed, because other devices do not run the decoders."""
 
 
 def choose_encodings(
-    job: Job, partition: Partition, kernels: Kernels, arrays: Mapping[str, Array]
+    job: Job,
+    partition: Partition,
+    kernels: Kernels,
+    arrays: Mapping[str, Array],
+    looked_up: Collection[str] = (),
 ) -> Encodings:
     """Return the encodings of constants; {} if the recipe does not compress constants.
+
+    The kernels of the regions ``looked_up`` already read their weights from a table. If there are
+    such regions, no other kernel reads its weights from a table.
 
     Raises DiagnosticError if a pattern matches no layer, or if the limit cannot be reached.
     """
     options = job.recipe.compress
     if options is None:
         return {}
-    return choose(job, options, arrays, find_constants(job, options, partition, kernels))
+    names = find_constants(job, options, partition, kernels)
+    kept = {p.tensor for k in kernels.kernels if k.region in looked_up for p in k.weights}
+    tables = {} if looked_up else list_tables(kernels, arrays)
+    candidates = {name: arrays[name] for name in names if name not in kept}
+    return choose(job, options, arrays, candidates, tables)
+
+
+def list_tables(kernels: Kernels, arrays: Mapping[str, Array]) -> Encodings:
+    """Return the encodings of weights that a variant of their only kernel reads from a table."""
+    readers = Counter(p.tensor for kernel in kernels.kernels for p in kernel.weights)
+    none = np.zeros(0, np.uint8)
+    return {
+        p.tensor: Encoded(
+            LOOK_UP, none, k.table.instructions, arrays[p.tensor].nbytes - k.table.bytes, False
+        )
+        for k in kernels.kernels
+        for p in k.weights
+        if k.table and p.name == "weights" and readers[p.tensor] == 1
+    }
+
+
+def find_looked_up(kernels: Kernels, encodings: Encodings) -> dict[str, Encoded]:
+    """Return the encodings of the regions that shall read their weights from a table."""
+    return {
+        kernel.region: found
+        for kernel in kernels.kernels
+        for p in kernel.weights
+        if (found := encodings.get(p.tensor)) and found.coder is LOOK_UP
+    }
+
+
+def use_tables(
+    mix: Sequence[Device], kernels: Kernels, regions: Collection[str]
+) -> tuple[Device, ...]:
+    """Return the devices, which choose the variants of these regions that read tables."""
+    names = {k.region: k.table.name for k in kernels.kernels if k.table and k.region in regions}
+    contexts = (replace(d.context, variants={**d.context.variants, **names}) for d in mix)
+    return tuple(replace(d, context=c) for d, c in zip(mix, contexts, strict=True))
 
 
 def find_needless_parts(kernels: Kernels, encodings: Encodings) -> set[str]:
@@ -50,18 +99,37 @@ def find_needless_parts(kernels: Kernels, encodings: Encodings) -> set[str]:
 
 
 def encode_constants(
-    job: Job, kernels: Kernels, arrays: dict[str, Array], encodings: Encodings
+    job: Job,
+    kernels: Kernels,
+    arrays: dict[str, Array],
+    encodings: Encodings,
+    looked_up: Mapping[str, Encoded],
 ) -> tuple[Kernels, dict[str, Array]]:
     """Return kernels that decode constants, and the arrays, in which these constants are encoded.
 
-    Adds a note with the saved bytes.
+    The weights of the regions ``looked_up`` are already numbers of a table. Adds a note with the
+    saved bytes.
     """
     if job.recipe.compress is None:
         return kernels, arrays
     encoded = encode_arrays(arrays, encodings)
-    changed = tuple(decode_in_kernel(kernel, encodings) for kernel in kernels.kernels)
-    job.note(summarize(arrays, encoded, encodings))
+    changed = tuple(
+        add_table_note(kernel, looked_up[kernel.region])
+        if kernel.region in looked_up
+        else decode_in_kernel(kernel, encodings)
+        for kernel in kernels.kernels
+    )
+    job.note(summarize(arrays, encoded, [*encodings.values(), *looked_up.values()]))
     return Kernels(changed), encoded
+
+
+def add_table_note(kernel: Kernel, found: Encoded) -> Kernel:
+    size = sum(p.bytes for p in kernel.weights if p.name in ("weights", "values"))
+    sizes = f"{size:,} of {size + found.saved:,} bytes"
+    cost = f"about {found.instructions:,} instructions"
+    return replace(
+        kernel, note=f"{kernel.note} weights: {sizes} by {found.coder.sentence}, {cost}."
+    )
 
 
 def find_constants(
@@ -86,14 +154,17 @@ def find_constants(
 
 
 def choose(
-    job: Job, options: CompressOptions, arrays: Mapping[str, Array], names: list[str]
+    job: Job,
+    options: CompressOptions,
+    arrays: Mapping[str, Array],
+    candidates: Mapping[str, Array],
+    tables: Encodings,
 ) -> Encodings:
-    candidates = {name: arrays[name] for name in names}
     if options.flash is None:
-        return choose_smallest(candidates)
+        return choose_smallest(candidates, tables)
     excess = sum(array.nbytes for array in arrays.values()) - options.flash
     try:
-        return choose_for_limit(candidates, excess)
+        return choose_for_limit(candidates, excess, tables)
     except LimitError as error:
         least = options.flash + error.missing
         message = (
@@ -105,11 +176,13 @@ def choose(
 
 
 def summarize(
-    arrays: Mapping[str, Array], encoded: Mapping[str, Array], encodings: Encodings
+    arrays: Mapping[str, Array], encoded: Mapping[str, Array], chosen: Sequence[Encoded]
 ) -> str:
-    before, after = (sum(array.nbytes for array in each.values()) for each in (arrays, encoded))
-    instructions = sum(each.instructions for each in encodings.values())
+    """Return the note about the ``chosen`` encodings. ``arrays`` have tables instead of weights."""
+    after = sum(array.nbytes for array in encoded.values())
+    before = after + sum(each.saved for each in chosen)
+    instructions = sum(each.instructions for each in chosen)
     return (
-        f"compress: {len(encodings)} of {len(arrays)} constants are encoded; constants need "
+        f"compress: {len(chosen)} of {len(arrays)} constants are encoded; constants need "
         f"{after:,} of {before:,} bytes, and decoding about {instructions:,} instructions"
     )

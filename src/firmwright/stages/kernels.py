@@ -27,7 +27,13 @@ from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_
 from firmwright.targets.custom import CustomTarget
 from firmwright.targets.custom_strategies import load_extensions
 
-from .compress import choose_encodings, encode_constants, find_needless_parts
+from .compress import (
+    choose_encodings,
+    encode_constants,
+    find_looked_up,
+    find_needless_parts,
+    use_tables,
+)
 
 MAX_LISTED = 12
 """The maximum number of operators on the terminal. The manifest lists all operators."""
@@ -46,14 +52,16 @@ def run(job: Job, folder: Path) -> None:
         lowered = lower_each(module, partition, decoding, read_kept(job, digests))
         kernels, weights = share_weights(lowered)
         encodings = choose_encodings(job, partition, kernels, weights)
-        if whole := find_needless_parts(kernels, encodings):
+        looked_up = find_looked_up(kernels, encodings)
+        if again := find_needless_parts(kernels, encodings) | looked_up.keys():
             kept = {made.kernel.region: made for _, made in lowered}
-            kept = {name: made for name, made in kept.items() if name not in whole}
+            kept = {name: made for name, made in kept.items() if name not in again}
+            mix = use_tables(mix, kernels, looked_up)
             lowered = lower_each(module, partition, mix, kept)
             kernels, weights = share_weights(lowered)
-            encodings = choose_encodings(job, partition, kernels, weights)
+            encodings = choose_encodings(job, partition, kernels, weights, looked_up)
     KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))
-    kernels, weights = encode_constants(job, kernels, weights, encodings)
+    kernels, weights = encode_constants(job, kernels, weights, encodings, looked_up)
     kernels = add_tuning_notes(job, kernels)
     if is_untuned(job):
         job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")

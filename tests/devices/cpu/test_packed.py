@@ -1,4 +1,4 @@
-"""Weights of 4 bits next to the end of a row: no number of a neighbor is added."""
+"""Layers that random tests rarely draw: partly empty words of inputs, and scattered values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.forms.packed import DSP_FORMS
+from firmwright.devices.cpu.forms.dsp_packed import FORMS
+from firmwright.devices.cpu.forms.dsp_table import FORMS as FORMS_OF_TABLES
 from firmwright.ir.layer import Layer, LayerKind
 from tests.devices.cpu.layers import make_layer, make_network, narrow_weights
 from tests.devices.cpu.shapes import Shape
@@ -25,7 +26,22 @@ def make_sensitive_layer(inputs: int) -> Layer:
 
 @pytest.mark.needs("gcc")
 def test_the_last_word_of_inputs_may_be_partly_empty(tmp_path: Path, cache: Path) -> None:
-    (form,) = (form for form in DSP_FORMS if form.kind is LayerKind.DENSE)
+    (form,) = (form for form in FORMS if form.kind is LayerKind.DENSE)
     layers = [make_sensitive_layer(inputs) for inputs in (33, 34, 35)]
     network = make_network(layers, [form] * len(layers), shared=True)
     run_layers(network, layers, tmp_path, cache, "host", "gcc", ())
+
+
+@pytest.mark.needs("gcc")
+def test_any_16_values_are_read_from_a_table(tmp_path: Path, cache: Path) -> None:
+    (form,) = FORMS_OF_TABLES
+    random = np.random.default_rng(0)
+    layers = list[Layer]()
+    for inputs, outputs in ((64, 16), (67, 9), (600, 5)):
+        layer = make_layer(LayerKind.DENSE, Shape(inputs, outputs, batch=2), random)
+        values = random.choice(np.arange(-128, 128), 16, replace=False)
+        layers.append(replace(layer, weights=values[layer.weights % 16]))
+    assert all(form.is_for(layer, form.features) for layer in layers)
+    network = make_network(layers, [form] * len(layers), shared=False)
+    run_layers(network, layers, tmp_path / "host", cache, "host", "gcc", ())
+    run_layers(network, layers, tmp_path / "m4", cache, "cortex-m4-bare", "zig", ())

@@ -139,7 +139,7 @@ def test_the_form_with_the_fewest_predicted_cycles_is_the_default(
         (LayerKind.DENSE, Shape(64, 16), "cortex-m4-bare", "dsp_packed_dense", ""),
         (LayerKind.DENSE, Shape(64, 16), "rv32-bare", "portable_packed_dense", ""),
         (LayerKind.DENSE, Shape(4500, 4), "cortex-m4-bare", "dsp_dense",
-         "portable_packed_dense is slower"),
+         "dsp_table_dense is slower"),
         (LayerKind.CONV2D, Shape(64, 16, 5, 5), "cortex-m4-bare", "dsp_packed_conv2d", ""),
         (LayerKind.DENSE, Shape(8, 16), "cortex-m4-bare", "dsp_dense", "fewer than 512 weights"),
         (LayerKind.DENSE, Shape(64, 16), "cortex-m55-bare", "mve_packed_dense", ""),

@@ -22,6 +22,7 @@ from firmwright.devices.cpu.parts import SplitLayer, split_layer
 from firmwright.devices.cpu.variants import (
     choose_variant,
     explain_width,
+    find_table_variant,
     name_variants,
     read_specialize,
 )
@@ -50,6 +51,9 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
         lowered = lower_by_form(region, module, layer, choice.form, choice.shared, context.decodes)
+        if context.decodes:
+            table = find_table_variant(layer, choice.form, context)
+            lowered = replace(lowered, kernel=replace(lowered.kernel, table=table))
         reason = explain_width(layer, choice.form, context.platform.features)
         note = (
             f"Weights of 4 bits are stored in 8 bits, because {reason}. `compress` packs them."

@@ -10,6 +10,7 @@ from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitt
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.kernels import TableVariant
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair
 from firmwright.ir.softmax import Softmax
 from firmwright.targets import Context
@@ -78,6 +79,26 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
         for tile in form.list_tiles(layer)[1:] if form is forms[0] else ():
             name = f"{form.name} {FUNCTIONS[shared]} tile={tile}"
             yield name, Choice(form.with_tile(tile), (), shared)
+
+
+def find_table_variant(layer: AnyLayer, form: Form, context: Context) -> TableVariant | None:
+    """Return the variant that reads the layer's weights from a table, or None.
+
+    None if the chosen form already stores few bits per weight.
+    """
+    if form.bits < 8 or not isinstance(layer, Layer):
+        return None
+    for name, choice in list_variants(layer, context):
+        found = choice.form
+        if found is not None and found.looked_up:
+            arrays = found.pack_layer(layer).arrays
+            products = layer.batch * layer.pixels * layer.weights.size
+            return TableVariant(
+                name,
+                arrays["weights"].nbytes + arrays["values"].nbytes,
+                round((found.cost - form.cost) * products),
+            )
+    return None
 
 
 def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str:

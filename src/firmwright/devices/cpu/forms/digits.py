@@ -48,10 +48,13 @@ class Digits:
         return {"bases": self.bases.astype("int16")} if self.bases.any() else {}
 
 
-def split_weights(weights: Array) -> Digits:
-    """Return weights (channel, tap) in the fewest bits, without bases if possible."""
+def split_weights(weights: Array, least: int = 1) -> Digits:
+    """Return weights (channel, tap) in the fewest bits, but at least ``least`` bits.
+
+    The result has no bases if possible.
+    """
     matrix = weights.astype(np.int64)
-    for bits in WIDTHS:
+    for bits in (width for width in WIDTHS if width >= least):
         half = 1 << bits - 1
         if -half <= matrix.min() and matrix.max() < half:
             return Digits(bits, 1, matrix, np.zeros(len(matrix), np.int64))

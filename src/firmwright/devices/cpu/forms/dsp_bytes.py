@@ -90,12 +90,13 @@ def largest_divisor(count: int, limit: int) -> int:
     return next(n for n in range(min(count, limit), 0, -1) if count % n == 0)
 
 
-def choose_step(words: int) -> int:
-    """Return the number of weight words between two branches.
+def choose_step(words: int, least: int = STEPS[0]) -> int:
+    """Return the number of weight words between two branches, at least ``least``.
 
     A word needs 8.5 instructions, and a branch needs two. Zeros fill the last step.
     """
-    return min(STEPS, key=lambda step: -(-words // step) * (8.5 * step + 2))
+    steps = (step for step in STEPS if step >= least)
+    return min(steps, key=lambda step: -(-words // step) * (8.5 * step + 2))
 
 
 def pair_channels(taps: Array, paired: bool) -> Array:
@@ -178,7 +179,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     return describe_convolution(layer, tile, channels, {"weights": weights}, paired)
 
 
-def arrange_taps(layer: Layer, weights: Array) -> Array:
+def arrange_taps(layer: Layer, weights: Array, least: int = STEPS[0]) -> Array:
     """Return weights (O, height, width, I) as (O, taps) in the order of widened words.
 
     Zeros fill the last word of each row of the kernel, and the last step between two branches.
@@ -187,16 +188,25 @@ def arrange_taps(layer: Layer, weights: Array) -> Array:
     rows = np.zeros((layer.out_channels, layer.kernel[0], run + 1), np.int64)
     rows[:, :, :run] = weights.reshape(layer.out_channels, layer.kernel[0], run)
     taps: Array = rows[:, :, order_taps(run)].reshape(layer.out_channels, -1)
-    step = choose_step(taps.shape[1] // 2)
+    step = choose_step(taps.shape[1] // 2, least)
     return np.pad(taps, ((0, 0), (0, -taps.shape[1] % (2 * step))))
 
 
 def describe_convolution(
-    layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
+    layer: Layer,
+    tile: Tile,
+    channels: Array,
+    arrays: dict[str, Array],
+    paired: bool,
+    least: int = STEPS[0],
 ) -> Packing:
+    """Return the numbers of a convolution with these packed weights, for pairs of channels.
+
+    ``least`` is the minimum number of pairs of taps between two branches.
+    """
     run = layer.kernel[1] * layer.channels
     gathered = layer.kernel[0] * ((run + 1) // 2)
-    step = choose_step(gathered)
+    step = choose_step(gathered, least)
     pixels = tile.pixels
     words = -(-gathered // step) * step * pixels
     factors = [start_sums(layer, channels, paired), scale_blocks(layer, channels, paired)]

@@ -115,6 +115,11 @@ def shrink_tile(layer: Any, tile: Tile) -> Tile:
     return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
 
 
+def has_few_values(layer: Any, bits: int) -> bool:
+    """Return whether a table of 2^bits values contains all weights of a layer."""
+    return np.unique(layer.weights).size <= 1 << bits
+
+
 def fits_bits(layer: Any, bits: int) -> bool:
     """Return whether the weights of each channel differ by less than 2^bits.
 
@@ -139,7 +144,8 @@ class Form:
     The C reads element i of the inputs ``in_place`` before it writes element i, and never
     afterward. If the C can compute tiles of several sizes, ``tiles`` lists the sizes. ``fit_tile``
     makes a tile smaller for a layer. The argument of ``pack`` is the first tile, or the layer's
-    tuned tile. ``bits`` is the number of bits in which the C stores a weight.
+    tuned tile. ``bits`` is the number of bits in which the C stores a weight. If ``looked_up`` is
+    true, these bits are the number of a weight in a table of the layer's values.
 
     ``cycles`` maps a feature of cores to a function that returns the approximate cycles of a layer
     with a tile. This function selects the default tile, and the best of the forms that have such
@@ -160,11 +166,13 @@ class Form:
     tiles: tuple[Tile, ...] = ()
     fit_tile: Callable[[Any, Tile], Tile] = shrink_tile
     bits: int = 8
+    looked_up: bool = False
     cycles: Mapping[str, Callable[[Any, Tile], float]] = field(default_factory=dict)
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
         is_for_core = self.kind is layer.kind and self.features <= set(features)
-        return is_for_core and (self.bits == 8 or fits_bits(layer, self.bits))
+        fits = has_few_values if self.looked_up else fits_bits
+        return is_for_core and (self.bits == 8 or fits(layer, self.bits))
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
         """Return the distinct tiles of a layer, with the default tile first."""

@@ -9,32 +9,15 @@ The C computes the sum of the stored inputs once for all channels of a pixel. A 
 of two channels, b = u0 + 16 v1. Let E = sum((b & 15) x) and B = sum(b x). The channels' sums are E
 and (B - E) >> 4. Weights of bytes need as many multiplications. In plain C, a byte may also have
 four weights of 2 bits: the masks 3, 15 and 63 replace 15.
-
-On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is h = u0 +
-16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
-
-    A = sum(h x), C = sum(u0 x), D = 256 sum(u2 x), U = sum((h >> 8) x)
-
-The channels' sums are C, (A - C - 256 U) >> 4, D >> 8 and (U - (D >> 8)) >> 4. A may exceed 32
-bits, because its upper bits cancel. A convolution has two channels per byte, so that the sums of
-three pixels stay in registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import (
-    dsp,
-    dsp_bytes,
-    dsp_depthwise,
-    plain,
-    portable,
-    rv32_depthwise,
-)
+from firmwright.devices.cpu.forms import plain, portable, rv32_depthwise
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.digits import pack_channels
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile, fits_bits
@@ -61,12 +44,6 @@ def is_packable(layer: Layer) -> bool:
     """Return whether the weights of a large layer fit 4 bits and its sums fit 32 bits."""
     is_large = layer.weights.size >= LEAST_WEIGHTS
     return is_large and layer.taps <= MOST_TAPS and fits_bits(layer, BITS)
-
-
-def fits_upper_bytes(layer: Layer) -> bool:
-    """Return whether 256 times the sum of a channel's digits fits 32 bits."""
-    limits = np.iinfo(layer.input_dtype)
-    return layer.taps * (LEVELS - 1) * max(-limits.min, limits.max) < 2**23
 
 
 SMALL = f"{LEAST_WEIGHTS} or more weights of 4 bits, and at most {MOST_TAPS:,} products per sum"
@@ -119,92 +96,10 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     return replace(plain_packing, arrays=arrays, variant=variant)
 
 
-def pack_dsp_dense(layer: Layer) -> Packing:
-    """Pack weights as (four channels, pair of taps)."""
-    digits, bases = split_weights(layer)
-    channels = dsp_bytes.choose_channels(layer, 4)
-    padded = np.pad(digits, ((0, 0), (0, -layer.taps % 4)))
-    ordered = padded[:, dsp_bytes.order_taps(padded.shape[1])][channels]
-    words = join_digits(ordered.transpose(0, 2, 1)).astype("<i2").view("<i4")
-    arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
-    single = replace(layer, repeats=1)  # the loop adds its sums after the products
-    packing = dsp_bytes.describe_product(single, channels, arrays, paired=False)
-    return replace(packing, variant={**packing.variant, "based": bool(bases)})
-
-
-def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (pair of channels, row of the kernel, four taps, channel)."""
-    digits, bases = split_weights(layer)
-    channels = dsp_bytes.choose_channels(layer, 2)
-    ordered = dsp_bytes.arrange_taps(layer, digits)[channels]
-    pairs = join_digits(ordered.transpose(0, 2, 1)).astype("int8")
-    # A word has two pairs of taps. SXTB16 widens the bytes 0 and 2, then the bytes 1 and 3.
-    words = np.ascontiguousarray(pairs.reshape(-1, 4)[:, [0, 2, 1, 3]]).view("<i4")
-    arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
-    packing = dsp_bytes.describe_convolution(layer, tile, channels, arrays, paired=False)
-    return replace(packing, variant={**packing.variant, "based": bool(bases)})
-
-
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel, tap), in 1, 2 or 4 bits."""
     return pack_channels(rv32_depthwise.pack_depthwise(layer, tile), layer.channels)
 
-
-def pack_dsp_depthwise(layer: Layer) -> Packing:
-    """Pack weights as (channel, tap), in 1, 2 or 4 bits."""
-    return pack_channels(dsp_depthwise.pack_depthwise(layer), layer.channels)
-
-
-def find_lows(bases: Mapping[str, Array], channels: Array) -> dict[str, Array]:
-    """Return the ``lows`` of blocks of channels. The last channel of a block has signed digits."""
-    if not bases:
-        return {}
-    lows = bases["bases"][channels].astype("int64")
-    lows[:, :-1] -= 8
-    return {"lows": lows.astype("int8").reshape(-1)}
-
-
-DSP_FORMS = (
-    Form(
-        name="dsp_packed_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"armv7e-m-dsp"}),
-        conditions=(
-            INTEGERS,
-            Condition(
-                f"{LEAST_WEIGHTS} or more weights of 4 bits, and fewer than 2,194 inputs, or 4,370 "
-                "of int8",
-                lambda layer: is_packable(layer) and fits_upper_bytes(layer),
-            ),
-            PAIRS,
-        ),
-        pack=pack_dsp_dense,
-        cost=1.2,
-        sentence="A halfword has four channels' weights of 4 bits, whose sums SMLAD adds.",
-        bits=BITS,
-    ),
-    Form(
-        name="dsp_packed_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
-        conditions=(INTEGERS, FOUR_BITS, PAIRS),
-        pack=pack_dsp_convolution,
-        cost=1.2,
-        sentence="A byte has two channels' weights of 4 bits, whose sums SMLAD adds.",
-        tiles=dsp.TILES,
-        bits=BITS,
-    ),
-    Form(
-        name="dsp_packed_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
-        conditions=(INTEGERS, dsp.PLAIN_AXIS, FEW_WEIGHTS),
-        pack=pack_dsp_depthwise,
-        cost=2.0,
-        sentence="SMLAD computes two products of a row. A channel's weights are unpacked once.",
-        bits=BITS,
-    ),
-)
 
 FORMS = (
     Form(
