@@ -1,10 +1,11 @@
-"""Tabulate the cycles of networks on the RTL of CV32E40P next to the prediction of its table.
+"""Tabulate the cycles of networks on the RTL of a core, next to the prediction of its table.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] [--wait-states 2]
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] --platform cv32e40p-bare
+    FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] --emulator ibex
 
-Each firmware runs one sample in unicorn and one on the RTL. unicorn has no CORE-V instructions, so
-their columns by the table are empty. With wait states, the flash provides
+Each firmware runs one sample in unicorn and one on the RTL. Only CV32E40P has a table, without
+CORE-V instructions. The other columns by the table are empty. With wait states, the flash provides
 lines of 16 bytes. The rows are CSV.
 """
 
@@ -22,9 +23,8 @@ import firmwright
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ("resnet8", "kws", "vww", "ad")
-STALLS = ("load_use", "jump_register", "fetch", "other")
 COLUMNS = ("network", "instructions", "cycles by the table", "cycles in the RTL", "table / RTL",
-           "cycles per instruction", *(f"stalls: {kind}" for kind in STALLS))  # fmt: skip
+           "cycles per instruction")  # fmt: skip
 
 
 def write_platform(name: str, folder: Path, wait_states: int) -> Path:
@@ -50,19 +50,21 @@ def main() -> None:
     parser.add_argument("recipes", nargs="*", default=RECIPES)
     parser.add_argument("--wait-states", type=int, default=0)
     parser.add_argument("--platform", default="rv32-bare")
+    parser.add_argument("--emulator", default="cv32e40p")
     given = parser.parse_args()
-    print(",".join(COLUMNS))
     with tempfile.TemporaryDirectory() as work:
         platform = write_platform(given.platform, Path(work), given.wait_states)
-        for name in given.recipes:
+        for index, name in enumerate(given.recipes):
             predicted = ["", ""]
-            rtl = run(name, "cv32e40p", platform, Path(work, name))
+            rtl = run(name, given.emulator, platform, Path(work, name))
             cycles, instructions = rtl["cycles_total"], rtl["instructions_total"]
-            if given.platform == "rv32-bare":
+            if (given.platform, given.emulator) == ("rv32-bare", "cv32e40p"):
                 table = run(name, "unicorn", platform, Path(work, name))["cycles_total"]
                 predicted = [table, f"{table / cycles:.4f}"]
             cells = [name, instructions, predicted[0], cycles, predicted[1]]
-            cells += [f"{cycles / instructions:.3f}", *(rtl["stalls"][kind] for kind in STALLS)]
+            cells += [f"{cycles / instructions:.3f}", *rtl["stalls"].values()]
+            if index == 0:
+                print(",".join((*COLUMNS, *(f"stalls: {kind}" for kind in rtl["stalls"]))))
             print(",".join(map(str, cells)), flush=True)
 
 

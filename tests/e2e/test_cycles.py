@@ -1,4 +1,4 @@
-"""A network on the RTL of CV32E40P: cycles with their source in every file, and a budget."""
+"""A network on the RTL of cores: cycles with their source in every file, and a budget."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 
 from .conftest import Repository
 
-pytest.importorskip(
-    "pythondata_cpu_cv32e40p", reason="the RTL is not installed: pip install 'firmwright[rtl]'"
-)
+for core in ("cv32e40p", "ibex", "picorv32"):
+    pytest.importorskip(
+        f"pythondata_cpu_{core}", reason="the RTL is not installed: pip install 'firmwright[rtl]'"
+    )
 
 
 @pytest.mark.needs("verilator", "g++", "make")
@@ -45,3 +46,22 @@ def test_cycles_of_the_rtl_name_their_source(copy_of_built: Repository) -> None:
     assert faster["mismatches"] == 0
     assert any("xcv_conv2d" in name for name in faster["cycles_by_function"])
     assert 2 * faster["cycles_total"] < run["cycles_total"]
+
+
+@pytest.mark.needs("verilator", "g++", "make")
+@pytest.mark.parametrize(("emulator", "core"), [("ibex", "Ibex"), ("picorv32", "PicoRV32")])
+def test_other_cores_run_the_same_firmware(
+    copy_of_built: Repository, emulator: str, core: str
+) -> None:
+    repository = copy_of_built
+    built = repository.folder / "build/digits/rv32-bare"
+    firmware = (built / "firmware/firmware.elf").read_bytes()
+    counted = json.loads((built / "run/run.json").read_text())
+    repository.build("recipe=digits.yaml", f"emulator={emulator}")
+    assert (built / "firmware/firmware.elf").read_bytes() == firmware
+    run = json.loads((built / "run/run.json").read_text())
+    assert run["mismatches"] == 0
+    assert run["cycles_source"] == f"in the RTL of {core}"
+    assert run["instructions_by_region"] == counted["instructions_by_region"]
+    assert run["cycles_by_region"].keys() == counted["instructions_by_region"].keys()
+    assert run["cycles_total"] == run["instructions_total"] + sum(run["stalls"].values())

@@ -53,6 +53,19 @@ def test_the_rtl_alone_names_the_instruction_that_it_lacks(build: BuildFirmware)
         run_firmware(elf, XCV, "cv32e40p", b"", "counted", 1000)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "problem"),
+    [
+        (b"l", "the firmware did not exit within 10,000 instructions"),
+        (b"w", "access to address 0x70000000, which is in no memory"),
+        (b"h", "the core retires no further instruction"),
+    ],
+)
+def test_the_rtl_alone_names_faults(build: BuildFirmware, mistake: bytes, problem: str) -> None:
+    with pytest.raises(UserError, match=rf"\.elf: {problem}; at .*, on the RTL of CV32E40P$"):
+        run_firmware(build("mistakes.c", XCV.name), XCV, "cv32e40p", mistake, "counted", 10_000)
+
+
 def test_segments_outside_the_memories_are_rejected(build: BuildFirmware) -> None:
     memories = {**XCV.memories, "flash": replace(XCV.memories["flash"], size=64)}
     small = replace(XCV, memories=memories)

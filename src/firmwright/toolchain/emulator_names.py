@@ -11,8 +11,10 @@ GROUP = "firmwright.emulators"
 """The entry-point group of the emulators in other packages."""
 
 BUILT_IN = {
-    "cv32e40p": "firmwright.emulator.cv32e40p.plugin:CV32E40P",
+    "cv32e40p": "firmwright.emulator.rtl.plugin:CV32E40P",
+    "ibex": "firmwright.emulator.rtl.plugin:IBEX",
     "native": "firmwright.emulator.built_in:NATIVE",
+    "picorv32": "firmwright.emulator.rtl.plugin:PICORV32",
     "qemu": "firmwright.emulator.built_in:QEMU",
     "qemu-user": "firmwright.emulator.built_in:QEMU_USER",
     "unicorn": "firmwright.emulator.built_in:UNICORN",

@@ -26,10 +26,10 @@ OF_PROGRAMS = ("native", "qemu-user")
 Other emulators have a machine's memories.
 """
 
-IN_UNICORN = ("unicorn", "cv32e40p")
+IN_UNICORN = ("unicorn", "cv32e40p", "ibex", "picorv32")
 """Emulators that run the firmware in unicorn.
 
-``cv32e40p`` then runs the firmware on the RTL.
+The other emulators then run the firmware on the RTL of their cores.
 """
 
 WIDE_FAMILIES = ("rv64", "linux", "native")

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firmwright.emulator.cv32e40p.simulator import PACKAGE, TESTED_VERSION, prepare_simulator
 from firmwright.emulator.execution import ClockCycles, Execution, Run
 from firmwright.emulator.qemu_virt_rv32 import CAUSES
+from firmwright.emulator.rtl.cores import Core
+from firmwright.emulator.rtl.simulator import prepare_simulator
 from firmwright.errors import UserError, describe_exit
 from firmwright.forked import end_with_copies
 from firmwright.progress import report
-
-SOURCE = "in the RTL of CV32E40P"
 
 RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
 """The content of memories after power-on, as in the emulator unicorn."""
@@ -26,7 +25,7 @@ RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
 class Counts:
     """The content of the simulator's file ``counts.txt``."""
 
-    end: str = ""  # "exit", "trap", "access", "budget" or "stuck"
+    end: str = ""  # "exit", "trap", "stop", "access", "budget" or "stuck"
     number: int = 0  # the exit code, the cause of the trap, or the address of the access
     last: int = 0
     cycles: Counter[str] = field(default_factory=Counter)
@@ -35,49 +34,47 @@ class Counts:
     stalls: dict[str, int] = field(default_factory=dict)
 
 
-def simulate(
-    run: Run, parameters: tuple[str, ...], known: Execution | None, version: str
-) -> Execution:
-    """Run the firmware on the RTL with these parameters.
+def simulate(core: Core, run: Run, known: Execution | None, version: str) -> Execution:
+    """Run the firmware on the RTL of a core.
 
     ``known`` is the run in another emulator, whose number of instructions is the total of the
     progress. ``known`` is None if the other emulator does not support the instructions. Raises
     UserError if the firmware traps or does not exit.
     """
     check_segments(run)
-    simulator, is_new = prepare_simulator(parameters)
+    simulator, is_new = prepare_simulator(core, core.parameters[run.platform.architecture])
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         write_run(run, folder)
-        run_simulator(simulator, folder, run, known.instructions if known else None)
+        run_simulator(simulator, core.name, folder, run, known.instructions if known else None)
         counts = read_counts(run, folder / "counts.txt")
         console = (folder / "console.bin").read_bytes()
     if counts.end != "exit":
         also = "; unicorn runs the firmware to its exit" if known else ""
-        raise UserError(f"{run.firmware.path}: {describe_end(run, counts)}{also}")
+        raise UserError(f"{run.firmware.path}: {describe_end(core, run, counts)}{also}")
     return Execution(
-        emulator=f"cv32e40p {version}",
+        emulator=f"{core.emulator} {version}",
         exit_code=counts.number,
         console=console,
         instructions=counts.instructions.total(),
         by_symbol=dict(sorted(counts.instructions.items())),
         by_part=tuple(instructions for _, instructions in counts.parts),
         cycles=ClockCycles(
-            source=SOURCE,
+            source=f"in the RTL of {core.name}",
             total=counts.cycles.total(),
             by_part=tuple(cycles for cycles, _ in counts.parts),
             by_symbol=dict(sorted(counts.cycles.items())),
             stalls=counts.stalls,
         ),
-        notes=tuple(make_notes(version, is_new)),
+        notes=tuple(make_notes(core, version, is_new)),
     )
 
 
-def make_notes(version: str, is_new: bool) -> Iterator[str]:
+def make_notes(core: Core, version: str, is_new: bool) -> Iterator[str]:
     if is_new:
         yield f"built the simulator of the RTL {version}"
-    if not version.startswith(f"{TESTED_VERSION},"):
-        yield f"firmwright's tests use {PACKAGE} {TESTED_VERSION}"
+    if not version.startswith(f"{core.version},"):
+        yield f"firmwright's tests use {core.package} {core.version}"
 
 
 def check_segments(run: Run) -> None:
@@ -116,13 +113,16 @@ def write_line(keyword: str, *numbers: int) -> str:
     return f"{keyword} {' '.join(f'{number:x}' for number in numbers)}\n"
 
 
-def run_simulator(simulator: Path, folder: Path, run: Run, total: int | None) -> None:
+def run_simulator(simulator: Path, core: str, folder: Path, run: Run, total: int | None) -> None:
     """Run the simulator to its end, and report progress if the ``total`` instructions are known."""
-    with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    command = [simulator, folder]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
         try:
             with end_with_copies(process):
-                for line in process.stdout:
+                for line in process.stderr:
                     if total is not None:
                         report("instructions", min(int(line), total), total)
         except BaseException:
@@ -130,7 +130,7 @@ def run_simulator(simulator: Path, folder: Path, run: Run, total: int | None) ->
             raise
     if process.returncode != 0:
         ended = describe_exit(process.returncode)
-        raise UserError(f"{run.firmware.path}: the simulator of CV32E40P ended with {ended}")
+        raise UserError(f"{run.firmware.path}: the simulator of {core} ended with {ended}")
 
 
 def read_counts(run: Run, file: Path) -> Counts:
@@ -151,12 +151,13 @@ def read_counts(run: Run, file: Path) -> Counts:
     return counts
 
 
-def describe_end(run: Run, counts: Counts) -> str:
+def describe_end(core: Core, run: Run, counts: Counts) -> str:
     happened = {
         "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
+        "stop": "illegal instruction, misaligned access, ebreak or ecall",
         "access": f"access to address {counts.number:#010x}, which is in no memory",
         "budget": f"the firmware did not exit within {run.budget:,} instructions",
         "stuck": "the core retires no further instruction",
     }[counts.end]
     location = run.firmware.symbols.describe_address(counts.last)
-    return f"{happened}; at {location}, on the RTL of CV32E40P"
+    return f"{happened}; at {location}, on the RTL of {core.name}"

@@ -1,12 +1,14 @@
-"""Defines the emulator: its requirements, and the platforms that it supports."""
+"""Defines the emulators: their requirements, and the platforms that they support."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from shutil import which
 
-from firmwright.emulator.cv32e40p.simulator import PACKAGE, ask, list_rtl, read_verilator_version
 from firmwright.emulator.execution import Emulator, Execution, Run
+from firmwright.emulator.rtl import cores
+from firmwright.emulator.rtl.cores import IN_UNICORN, Core
+from firmwright.emulator.rtl.simulator import ask, list_rtl, read_verilator_version
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform
 from firmwright.toolchain.boards import load_board
@@ -15,50 +17,44 @@ from firmwright.toolchain.opened_files import OpenedFiles
 PROGRAMS = ("verilator", "g++", "make")
 """The programs that build the simulator. Their Debian packages have equal names."""
 
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "rv32ic": (),
-    "rv32imc": (),
-    "rv32imc_xcv": ("COREV_PULP=1",),
-}
-"""The parameters of the core that differ from the defaults, by architecture."""
-
 MACHINE = "qemu-virt-rv32"
 """The machine whose devices the simulator has, by its name in descriptions of boards."""
 
 
-class Cv32e40p(Emulator):
-    """The RTL of CV32E40P in Verilator, with the devices of QEMU's machine ``virt``."""
+class RtlEmulator(Emulator):
+    """The RTL of a core in Verilator, with the devices of QEMU's machine ``virt``."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
 
     def run(self, run: Run, /) -> Execution:
         """Run the firmware in unicorn, which explains every fault, and then on the RTL.
 
-        If a parameter adds instructions that unicorn does not support, only the RTL runs the
-        firmware.
+        If unicorn does not support the architecture, only the RTL runs the firmware.
         """
         if unusable := self.explain_unusable(run.platform):
             raise UserError(unusable)
-        from firmwright.emulator.cv32e40p.simulation import simulate
+        from firmwright.emulator.rtl.simulation import simulate
         from firmwright.emulator.unicorn_emulator import run_in_unicorn
 
-        parameters = PARAMETERS[run.platform.architecture]
-        known = None if parameters else run_in_unicorn(run)
-        return simulate(run, parameters, known, self.find_version(run.platform))
+        known = run_in_unicorn(run) if run.platform.architecture in IN_UNICORN else None
+        return simulate(self.core, run, known, self.find_version(run.platform))
 
     def find_version(self, platform: Platform, /) -> str:
         if unusable := self.explain_unusable(platform):
             raise UserError(unusable)
         ask("g++", "--version")  # raises an error if the compiler does not work
-        return f"{version(PACKAGE)}, Verilator {read_verilator_version()}"
+        return f"{version(self.core.package)}, Verilator {read_verilator_version()}"
 
     def explain_unusable(self, platform: Platform, /) -> str:
-        wrong = find_other_core(platform)
+        wrong = find_other_core(self.core, platform)
         if wrong:
-            return f"platform {platform.name}: the emulator 'cv32e40p' {wrong}"
+            return f"platform {platform.name}: the emulator '{self.core.emulator}' {wrong}"
         try:
-            version(PACKAGE)
+            version(self.core.package)
         except PackageNotFoundError:
             return (
-                f"the package {PACKAGE} is not installed; install it: "
+                f"the package {self.core.package} is not installed; install it: "
                 "python -m pip install 'firmwright[rtl]'"
             )
         missing = [program for program in PROGRAMS if which(program) is None]
@@ -72,8 +68,9 @@ class Cv32e40p(Emulator):
             return None
         programs = ("verilator", "verilator_bin", "g++")
         files = [path for path in map(which, programs) if path is not None]
-        rtl = map(str, list_rtl())
-        return OpenedFiles((*files, *rtl), facts=(version(PACKAGE), version("unicorn")))
+        rtl = map(str, list_rtl(self.core))
+        facts = (version(self.core.package), version("unicorn"))
+        return OpenedFiles((*files, *rtl), facts=facts)
 
     def counts_instructions(self, _platform: Platform, /) -> bool:
         return True
@@ -82,10 +79,10 @@ class Cv32e40p(Emulator):
         return True
 
 
-def find_other_core(platform: Platform) -> str:
+def find_other_core(core: Core, platform: Platform) -> str:
     """Return the reason why a platform's core or devices are not supported, or ''."""
-    if platform.architecture not in PARAMETERS:
-        known = ", ".join(f"'{name}'" for name in PARAMETERS)
+    if platform.architecture not in core.parameters:
+        known = ", ".join(f"'{name}'" for name in core.parameters)
         return f"runs {known}, not '{platform.architecture}'; choose another emulator"
     if load_board(platform.board).machine != MACHINE:
         return (
@@ -97,4 +94,6 @@ def find_other_core(platform: Platform) -> str:
     return ""
 
 
-CV32E40P = Cv32e40p()
+CV32E40P, IBEX, PICORV32 = (
+    RtlEmulator(core) for core in (cores.CV32E40P, cores.IBEX, cores.PICORV32)
+)

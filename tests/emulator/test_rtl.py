@@ -1,4 +1,4 @@
-"""The RTL of CV32E40P: counts, stalls, wait states, faults, and missing programs."""
+"""The RTL of cores: counts, stalls, wait states, faults, and missing programs."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ import pytest
 
 from firmwright import progress
 from firmwright.emulator import Execution, load_emulator, run_firmware
-from firmwright.emulator.cv32e40p.simulation import make_notes, run_simulator
-from firmwright.emulator.cv32e40p.simulator import TESTED_VERSION, ask, list_rtl
 from firmwright.emulator.execution import Run
 from firmwright.emulator.loaded_firmware import read_firmware
+from firmwright.emulator.rtl.cores import CV32E40P, IBEX, PICORV32, Core
+from firmwright.emulator.rtl.simulation import make_notes, run_simulator
+from firmwright.emulator.rtl.simulator import ask, list_rtl
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 
 from .conftest import BuildFirmware
 
-pytest.importorskip(
-    "pythondata_cpu_cv32e40p", reason="the RTL is not installed: pip install 'firmwright[rtl]'"
-)
+CORES = (CV32E40P, IBEX, PICORV32)
+for each in CORES:
+    pytest.importorskip(
+        each.module, reason="the RTL is not installed: pip install 'firmwright[rtl]'"
+    )
 pytestmark = pytest.mark.needs("verilator", "g++", "make")
 
 RV32 = load_platform("rv32-bare")
 RTL = load_emulator("cv32e40p")
 
 
-def run_both(elf: Path, parts: tuple[str, ...] = ()) -> tuple[Execution, Execution]:
+def run_both(
+    elf: Path, parts: tuple[str, ...] = (), core: Core = CV32E40P
+) -> tuple[Execution, Execution]:
     """Return the run of a firmware in unicorn and the run on the RTL."""
     unicorn, rtl = (
         run_firmware(elf, RV32, name, b"", "counted", 10_000_000, parts)
-        for name in ("unicorn", "cv32e40p")
+        for name in ("unicorn", core.emulator)
     )
     return unicorn, rtl
 
@@ -50,16 +55,33 @@ def test_known_number_of_cycles(build: BuildFirmware) -> None:
     assert rtl.cycles.stalls == {"load_use": 0, "jump_register": 0, "fetch": fetch, "other": 0}
 
 
-def test_the_clock_of_the_rtl_counts_cycles(build: BuildFirmware) -> None:
+def test_known_numbers_of_cycles_of_other_cores(build: BuildFirmware) -> None:
+    unicorn, ibex = run_both(build("known_count.c", "rv32-bare"), core=IBEX)
+    assert ibex.instructions == unicorn.instructions == 2 * (1 + 1000 * 3 + 2)
+    assert ibex.cycles is not None
+    # A taken branch stalls for 1 cycle, and 1 more because its target is not at a word; a return 1.
+    assert ibex.cycles.stalls == {"data": 0, "fetch": 2 * (999 * 2 + 1), "other": 0}
+    _, picorv32 = run_both(build("known_count.c", "rv32-bare"), core=PICORV32)
+    assert picorv32.instructions == unicorn.instructions
+    assert picorv32.cycles is not None
+    # The table of the core's README: 3 cycles, a taken branch 5, and a return 6.
+    assert picorv32.cycles.total == 2 * (3 + 999 * (3 + 3 + 5 + 1) + 3 * 3 + 3 + 6)
+
+
+@pytest.mark.parametrize(("core", "cycles_of_nop"), [*zip(CORES, (1, 1, 3), strict=True)])
+def test_the_clock_of_the_rtl_counts_cycles(
+    build: BuildFirmware, core: Core, cycles_of_nop: int
+) -> None:
     elf = build("cycles.c", "rv32-bare")
-    rtl = run_firmware(elf, RV32, "cv32e40p", b"", "counted", 10_000)
+    rtl = run_firmware(elf, RV32, core.emulator, b"", "counted", 10_000)
     between, around = map(int, rtl.console.split())
     assert 0 < between < 60
-    assert 100 <= around - between < 120
+    assert 0 <= around - between - 100 * cycles_of_nop < 20
 
 
-def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware) -> None:
-    unicorn, rtl = run_both(build("mixed.c", "rv32-bare"), ("floats", "recursion"))
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
+def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware, core: Core) -> None:
+    unicorn, rtl = run_both(build("mixed.c", "rv32-bare"), ("floats", "recursion"), core)
     assert rtl.console == unicorn.console
     assert (rtl.by_symbol, rtl.by_part) == (unicorn.by_symbol, unicorn.by_part)
     assert rtl.cycles is not None and rtl.instructions is not None
@@ -71,13 +93,14 @@ def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware) -
     )
 
 
-def test_the_core_waits_for_slow_memories(build: BuildFirmware) -> None:
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
+def test_the_core_waits_for_slow_memories(build: BuildFirmware, core: Core) -> None:
     elf = build("known_count.c", "rv32-bare")
     memories = dict(RV32.memories)
     memories["flash"] = replace(memories["flash"], wait_states=3, fetch_bytes=4)
     slow = replace(RV32, memories=memories)
     fast, waited = (
-        run_firmware(elf, platform, "cv32e40p", b"", "counted", 10_000_000)
+        run_firmware(elf, platform, core.emulator, b"", "counted", 10_000_000)
         for platform in (RV32, slow)
     )
     assert fast.cycles is not None and waited.cycles is not None
@@ -110,9 +133,20 @@ def test_a_bus_keeps_the_line_of_its_last_read(build: BuildFirmware) -> None:
     assert count_waits(elf, flash=(5, wide), ram=(5, wide)) == pytest.approx(3000 * 5, rel=0.01)
 
 
-def test_an_instruction_that_the_core_lacks_is_named(build: BuildFirmware) -> None:
-    with pytest.raises(UserError, match=r"illegal instruction; at 0x[0-9a-f]+ in counted, on the"):
-        run_firmware(build("atomic.c", "rv32-bare"), RV32, "cv32e40p", b"", "counted", 1000)
+@pytest.mark.parametrize(
+    ("core", "problem"),
+    [
+        (CV32E40P, "illegal instruction"),
+        (IBEX, "illegal instruction"),
+        (PICORV32, "illegal instruction, misaligned access, ebreak or ecall"),
+    ],
+)
+def test_an_instruction_that_the_core_lacks_is_named(
+    build: BuildFirmware, core: Core, problem: str
+) -> None:
+    location = rf"at 0x[0-9a-f]+ in counted, on the RTL of {core.name}"
+    with pytest.raises(UserError, match=rf"\.elf: {problem}; {location}; unicorn runs"):
+        run_firmware(build("atomic.c", "rv32-bare"), RV32, core.emulator, b"", "counted", 1000)
 
 
 def test_a_platform_of_another_core_is_rejected() -> None:
@@ -133,7 +167,7 @@ def test_missing_programs_and_packages_are_named(monkeypatch: pytest.MonkeyPatch
     def find_none(_name: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr("firmwright.emulator.cv32e40p.plugin.version", find_none)
+    monkeypatch.setattr("firmwright.emulator.rtl.plugin.version", find_none)
     assert "pip install 'firmwright[rtl]'" in RTL.explain_unusable(RV32)
     with pytest.raises(UserError, match="the package pythondata-cpu-cv32e40p is not installed"):
         RTL.find_version(RV32)
@@ -156,18 +190,21 @@ def test_a_program_that_does_not_work_is_named(
     )
 
 
-def test_every_file_of_the_rtl_decides() -> None:
-    found = RTL.find_files(RV32)
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
+def test_every_file_of_the_rtl_decides(core: Core) -> None:
+    found = load_emulator(core.emulator).find_files(RV32)
     assert found is not None
-    assert {*map(str, list_rtl())} <= {*found.files}
+    rtl = list_rtl(core)
+    assert f"module {core.top}" in "".join(path.read_text() for path in rtl)
+    assert {*map(str, rtl)} <= {*found.files}
     assert version("unicorn") in found.facts
 
 
 def test_another_version_of_the_rtl_is_noted() -> None:
-    assert [*make_notes(f"{TESTED_VERSION}, Verilator 5.006", is_new=False)] == []
-    built, untested = make_notes("1.0.2, Verilator 5.006", is_new=True)
+    assert [*make_notes(IBEX, f"{IBEX.version}, Verilator 5.006", is_new=False)] == []
+    built, untested = make_notes(IBEX, "1.0.2, Verilator 5.006", is_new=True)
     assert built == "built the simulator of the RTL 1.0.2, Verilator 5.006"
-    assert TESTED_VERSION in untested
+    assert untested == f"firmwright's tests use pythondata-cpu-ibex {IBEX.version}"
 
 
 def test_an_interrupt_ends_the_simulator(
@@ -175,7 +212,9 @@ def test_an_interrupt_ends_the_simulator(
 ) -> None:
     firmware = read_firmware(build("known_count.c", "rv32-bare"))
     simulator = tmp_path / "simulator"
-    simulator.write_text('#!/bin/sh\necho $$ > "$1/pid"\necho 7\nexec cat /dev/zero > /dev/null\n')
+    simulator.write_text(
+        '#!/bin/sh\necho $$ > "$1/pid"\necho 7 >&2\nexec cat /dev/zero > /dev/null\n'
+    )
     simulator.chmod(0o700)
 
     def interrupt(_report: object) -> None:
@@ -183,7 +222,7 @@ def test_an_interrupt_ends_the_simulator(
 
     listen(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_simulator(simulator, tmp_path, Run(firmware, RV32, b"", "counted", (), 9), 100)
+        run_simulator(simulator, "Ibex", tmp_path, Run(firmware, RV32, b"", "counted", (), 9), 100)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

@@ -1,0 +1,5 @@
+"""Runs firmware on the RTL of processor cores, which counts the clock cycles of real hardware.
+
+The RTL of each core in ``cores.py`` is from a package. Verilator, a program of the system,
+translates the RTL to C++.
+"""
