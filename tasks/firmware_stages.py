@@ -190,7 +190,7 @@ RUN = Stage(
     writes=(artifacts.RUN, artifacts.RUN_SAMPLE, artifacts.RUN_OUTPUTS, artifacts.BOXES),
     keys=(
         *(*RUN_SAMPLES, "run.tolerance", "run.board", "detection", "classes", "c_prefix"),
-        *("inputs", "slot", "hooks"),
+        *("inputs", "slot", "hooks", "quantize"),
     ),
     platform=ALL,
     facts={"board": describe_board},

@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-import msgspec
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
@@ -23,34 +22,37 @@ from firmwright.pipeline import task
 from firmwright.pipeline.command_line import set_variables
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import ALL, Stage
-from firmwright.pipeline.stage_options import MIX, NETWORK, OF_PLATFORMS
-from firmwright.recipe import recipe as recipe_records
-from firmwright.recipe.model_source import ModelSource
-from firmwright.recipe.quantize_keys import (
-    CalibrationOptions,
-    CalibrationSamples,
-    EvaluateOptions,
-    QuantizeOptions,
-)
+from firmwright.pipeline.stage_options import MIX, NETWORK, NO_KEYS, OF_PLATFORMS
 from firmwright.recipe.recipe import Recipe
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import Platform, load_toolchain, toolchain_names
 
-KEYS: Mapping[type, str] = {
-    Recipe: "",
-    ModelSource: "model.",
-    recipe_records.Tolerance: "run.tolerance.",
-    recipe_records.BatchRequest: "batch.",
-    recipe_records.RunOptions: "run.",
-    recipe_records.DemoOptions: "demo.",
-    recipe_records.ExportOptions: "export.",
-    recipe_records.SlotOptions: "slot.",
-    QuantizeOptions: "quantize.",
-    CalibrationOptions: "quantize.calibration.",
-    CalibrationSamples: "calibration.",
-    EvaluateOptions: "evaluate.",
-}
-"""The records of a recipe, each with the prefix of its keys."""
+
+def list_records(annotation: Any, prefix: str = "") -> Iterator[tuple[type, str]]:
+    """Yield each record in an annotation with the prefix of its keys."""
+    for part in get_args(annotation):
+        yield from list_records(part, prefix)
+    if is_dataclass(annotation) or hasattr(annotation, "__struct_fields__"):
+        yield annotation, prefix
+        for name in list_names(annotation, prefix):
+            yield from list_records(get_type_hints(annotation)[name], f"{prefix}{name}.")
+
+
+def list_names(record: type, prefix: str) -> Set[str]:
+    """Return the names of the keys that a record has."""
+    return get_type_hints(record).keys() - (() if prefix else NO_KEYS)
+
+
+def find_records() -> dict[type, str]:
+    """Return the records of a recipe that have one place in it, each with the prefix of its keys.
+
+    Reads of the other records, such as the sources of samples, count as reads of the whole block.
+    """
+    places: dict[type, set[str]] = {}
+    for record, prefix in list_records(Recipe):
+        places.setdefault(record, set()).add(prefix)
+    return {record: prefix for record, (prefix, *others) in places.items() if not others}
+
 
 DERIVED: Mapping[str, Sequence[str]] = {
     "canonical": ALL,
@@ -63,6 +65,9 @@ DERIVED: Mapping[str, Sequence[str]] = {
 OF_JOBS: Mapping[str, Sequence[str]] = {"mix": MIX, "cores": ("target", "devices")}
 """Attributes that a job computes once from keys; a stage may find them computed."""
 
+OF_FILES = ("name", "c_prefix", "description", "export")
+"""Keys in the fact ``file`` of a firmware with several networks."""
+
 BUILD = "the fact `build`"
 BOOKKEEPING = (
     *("folder", "name_stage", "is_of_origin", "is_shared", "is_portable", "stages", "makes_stage"),
@@ -73,7 +78,6 @@ BOOKKEEPING = (
 """Attributes of a job for the paths of results and the list of stages. They change the result files
 that a stage depends on."""
 
-IGNORED_KEYS = frozenset({"path", "layers", "chain"})
 SYSTEM_VARIABLES = frozenset(
     {
         *("HOME", "PATH", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH"),
@@ -138,6 +142,12 @@ def list_variables(stage: Stage) -> set[str]:
     return found
 
 
+def list_keys(stage: Stage) -> Sequence[str]:
+    """Return the keys that a stage declares for the job and for the members of the job."""
+    of_members = list_keys(stage.of_members) if stage.of_members else ()
+    return (*stage.keys, *of_members, *(OF_FILES if "file" in stage.facts else ()))
+
+
 def covers(stage: Stage, kind: str, name: str) -> bool:
     """Return whether a stage declares a read; for a key, a declared part of it is sufficient."""
     if kind == "key" and name in EXCEPTIONS.get(stage.name, ()):
@@ -145,7 +155,7 @@ def covers(stage: Stage, kind: str, name: str) -> bool:
     if kind == "key":
         return any(
             each == "*" or f"{name}.".startswith(f"{each}.") or each.startswith(f"{name}.")
-            for each in stage.keys
+            for each in list_keys(stage)
         )
     if kind == "field":
         return stage.platform == ALL or name in stage.platform
@@ -171,14 +181,13 @@ def spy(kind: type, note: Callable[[Any, str], None]) -> None:
 
 def spy_on_records() -> None:
     """Record the reads of recipes, platforms, jobs, toolchains and the environment."""
-    for record, beginning in KEYS.items():
-        is_struct = issubclass(record, msgspec.Struct)
-        names = record.__struct_fields__ if is_struct else [f.name for f in fields(record)]  # type: ignore[attr-defined]
+    for record, prefix in find_records().items():
+        names = list_names(record, prefix)
 
-        def note(_: Any, name: str, beginning: str = beginning, names: Any = names) -> None:
-            if name in names and name not in IGNORED_KEYS | DERIVED.keys():
-                RECORDER.add("key", f"{beginning}{name}")
-            elif name in DERIVED and not beginning:
+        def note(_: Any, name: str, prefix: str = prefix, names: Any = names) -> None:
+            if name in names:
+                RECORDER.add("key", f"{prefix}{name}")
+            elif name in DERIVED and not prefix:
                 RECORDER.add("key", *DERIVED[name])
 
         spy(record, note)

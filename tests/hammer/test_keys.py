@@ -5,17 +5,33 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.recipe.schema import load_schema
+from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 from tests.hammer.edits import BASE, FLOAT, LIBRARY, LOOSE, ROOT, EditHammer
+from tests.hammer.keys import find_records, list_names
 
+DETECTION = {
+    "picture": [64, 32],
+    "layout": "NCHW",
+    "heads": [{"stride": 8}],
+    "box": {"encoding": "tanh-sigmoid"},
+    "objectness": {"channel": 4, "activation": "sigmoid"},
+    "class_scores": {"channel": 5, "activation": "sigmoid"},
+    "classes": ["cat", "dog"],
+    "threshold": 0.4,
+    "iou": 0.5,
+    "per_class": False,
+    "candidates": 40,
+}
 RECIPES: Mapping[str, Mapping[str, object]] = {
     "bare metal": {
         **BASE,
@@ -40,14 +56,54 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "toolchain": "arm-none-eabi-gcc",
     },
     "quantized": {
-        **FLOAT,
-        "evaluate": {"inputs": "calibration.npy", "samples": 4, "metric": "mine:metric"},
+        "model": "float.onnx",
+        "platform": "host",
+        "quantize": {
+            "calibration": {
+                "inputs": "calibration.npy",
+                "method": "percentile",
+                "percentile": 99.9,
+                "samples": 8,
+            },
+            "bias_correction": True,
+            "compensate_rounding": True,
+            "equalize": True,
+            "io": "float32",
+            "keep_float": {"layers": ["stem"]},
+            "layers": [{"match": "dense", "weights": "int16"}],
+            "per_channel": False,
+            "search": {"flash": "1 MiB"},
+            "symmetric": True,
+        },
+        "evaluate": {
+            "inputs": "calibration.npy",
+            "labels": "labels.npy",
+            "samples": 4,
+            "metric": "mine:metric",
+        },
         "run": LOOSE,
+    },
+    "detection": {
+        **FLOAT,
+        "model": "boxes.onnx",
+        "postprocess": {"detection": DETECTION},
+        "quantize": {
+            "activations": "int8",
+            "weights": "int8",
+            "scheme": "pow2",
+            "arithmetic": "shift",
+            "calibration": {"inputs": "shots.npy"},
+        },
+        "evaluate": {
+            "inputs": "shots.npy",
+            "thresholds": {"boxes": {"mean_average_precision": 0.1}},
+        },
+        "run": {**LOOSE, "inputs": "shots.npy", "seed": 1},
     },
     "batch": {
         **BASE,
         "platform": "rv32-bare",
-        "batch": 2,
+        "batch": {"size": 2, "require": True},
         "extensions": ["mine:extend"],
         "files": ["classes.txt"],
         "transforms": {"extra": ["mine:same"]},
@@ -59,6 +115,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "arena": "caller",
         "slot": {"address": 2097152, "size": "256 KiB"},
     },
+    "two networks": {"networks": {"one": "one.yaml", "two": "two.yaml"}, "platform": "host"},
     "two devices": {
         "model": {"python": "networks:one_conv"},
         "platform": "diana",
@@ -85,13 +142,20 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "target": "tidl, c",
     },
 }
+PARTS = {"one.yaml": {**BASE, "platform": "host"}, "two.yaml": {**FLOAT, "run": LOOSE}}
+"""The recipes of "two networks"."""
+
 ELSEWHERE = {
     "devices": "examples of custom devices are recorded in the full run",
     "extends": "it is gone before a recipe is read",
     "inputs": "the network's inputs are complete",
+    "model": "only the stage `model` reads its keys",
+    "model.custom_operators": "an example of it is recorded in the full run",
+    "run.board": "it needs a board",
     "tune": "a search runs many builds",
 }
-"""Keys that none of these recipes uses, each with the reason."""
+"""Keys that none of these recipes uses, each with the reason. A block stands for its keys, except
+the keys that are declared separately."""
 
 
 FUNCTIONS = """
@@ -110,11 +174,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = folder / "0"
     shutil.copyfile(ROOT / "examples" / "diana" / "networks.py", place / "networks.py")
     (place / "classes.txt").write_text("\n".join(map(str, range(10))))
-    functions = (
-        "def extend(extension):\n    pass\n\n\ndef metric(outputs, labels):\n    return 1.0\n"
-    )
-    (place / "mine.py").write_text((place / "mine.py").read_text() + functions)
+    (place / "mine.py").write_text((place / "mine.py").read_text() + FUNCTIONS)
     onnx.save(network_of_any_length(), place / "open.onnx")
+    onnx.save(detector(), place / "boxes.onnx")
+    np.save(place / "shots.npy", np.random.default_rng(0).random((4, 1, 3, 32, 64), "float32"))
+    np.save(place / "labels.npy", np.zeros(8, "int64"))
+    for name, recipe in PARTS.items():
+        (place / name).write_text(yaml.safe_dump(recipe))
     return place
 
 
@@ -123,6 +189,19 @@ def network_of_any_length() -> onnx.ModelProto:
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["length"]) for name in "xy"
     )
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [inputs], [outputs])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def detector() -> onnx.ModelProto:
+    """A convolution whose results are boxes of two classes; a cell is 8 x 8 pixels."""
+    weights = np.random.default_rng(2).normal(0, 0.15, (7, 3, 8, 8)).astype("float32")
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="head", strides=[8, 8])],
+        "boxes",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 7, 4, 8])],
+        [numpy_helper.from_array(weights, "w")],
+    )
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
@@ -136,5 +215,18 @@ def test_stages_declare_what_they_read(recipe: object, folder: Path, tmp_path: P
 
 
 def test_recipes_have_every_key() -> None:
-    used = {key for recipe in RECIPES.values() for key in recipe} | ELSEWHERE.keys()
-    assert set(load_schema()["properties"]) <= used
+    """Use each key of the schema, and each key of the blocks whose keys are declared separately."""
+    declared = {key for stage in (*PIPELINE, *NETWORKS_PIPELINE) for key in stage.keys}
+    blocks = {key.rpartition(".")[0] for key in declared if "." in key}
+    records = {prefix.removesuffix("."): record for record, prefix in find_records().items()}
+    keys = {f"{block}.{name}" for block in blocks for name in list_names(records[block], block)}
+    used = {key for recipe in RECIPES.values() for key in list_keys(recipe)}
+    listed = {key for key in keys - declared if key.partition(".")[0] in ELSEWHERE}
+    assert keys | set(load_schema()["properties"]) <= used | ELSEWHERE.keys() | listed
+
+
+def list_keys(data: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    for key, value in data.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from list_keys(value, "" if key == "postprocess" else f"{prefix}{key}.")
