@@ -1,16 +1,19 @@
 """Writes tests/slow.txt from measured durations: ``python -m tests.quality.slow junit.xml ...``
 
 The arguments are the files of ``pytest --junitxml``, from a machine without other work. Lines of
-test files that are in no argument stay.
+test files that are in no argument stay. Without arguments, the command prints the share of fast
+cases in each folder of tests.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests/slow.txt"
@@ -56,7 +59,34 @@ def replace_lines(
     return sorted({*kept, *slow})
 
 
+class ShareCounter:
+    """A plugin of pytest that counts the collected cases and the fast cases of each folder."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[str] = Counter()
+        self.fast: Counter[str] = Counter()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            folder = item.path.relative_to(ROOT / "tests").parts[0]
+            self.cases[folder] += 1
+            self.fast[folder] += item.get_closest_marker("slow") is None
+
+
+def print_shares() -> int:
+    """Collect all tests, and print the share of fast cases in each folder."""
+    counter = ShareCounter()
+    options = ("--collect-only", "-p", "no:terminal", "-p", "no:cacheprovider")
+    code = pytest.main([*options, str(ROOT / "tests")], plugins=[counter])
+    for folder, cases in sorted(counter.cases.items()):
+        fast = counter.fast[folder]
+        print(f"{folder:15} {fast:5,} of {cases:5,} are fast: {fast / cases:4.0%}")
+    return int(code)
+
+
 def main(arguments: list[str]) -> int:
+    if not arguments:
+        return print_shares()
     durations = [each for name in arguments for each in read_durations(Path(name))]
     if not durations:
         print("no tests of this project are in these files", file=sys.stderr)
