@@ -37,6 +37,9 @@ WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
 The sums need 12 to 24 of 32 registers.
 """
 
+ROW_PIXELS = {1: 16, 2: 12, 3: 8, 4: 6}
+"""The most pixels of a row per step with AVX-512, by the number of blocks."""
+
 
 def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     """Pack weights as (channel block, four taps, channel, tap)."""
@@ -54,7 +57,12 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     pixels, wide_pixels = min(most_pixels, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
     # The C widens the bytes of a single pixel at each read, and the bytes of several pixels once.
     narrow = pixels == 1
-    integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
+    wide_bytes = wide_pixels * words
+    in_rows = fits_rows(layer)
+    if in_rows:
+        wide_pixels = choose_row_pixels(ROW_PIXELS[groups], layer.out_width)
+        wide_bytes = count_row_bytes(layer)
+    integers = max(words, wide_bytes) if narrow else max(pixels * words, -(-wide_bytes // 2))
     return Packing(
         arrays,
         {**describe_record(layer), "words": words},
@@ -67,9 +75,31 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
             "halves": 1 if pixels > 2 else 2,
             "groups": groups,
             "wide_pixels": wide_pixels,
+            "in_rows": in_rows,
         },
         (Scratch("patch", "uint8" if narrow else "int16", integers),),
     )
+
+
+def fits_rows(layer: Layer) -> bool:
+    """Return whether AVX-512 reads taps in rows of the input instead of copies for each pixel.
+
+    Each run of adjacent taps must consist of groups of four.
+    """
+    run = layer.channels * (layer.kernel[1] if layer.dilation[1] == 1 else 1)
+    return not layer.is_pointwise and layer.out_width >= PIXELS and run % 4 == 0
+
+
+def choose_row_pixels(most: int, width: int) -> int:
+    """Return the pixels per step that compute the fewest pixels of a row twice."""
+    most = min(most, width)
+    return min(range(most, most // 2, -1), key=lambda n: -(-width // n) * n)
+
+
+def count_row_bytes(layer: Layer) -> int:
+    """Return the size of the input's rows below the kernel, with their borders."""
+    rows, columns = ((k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True))
+    return rows * ((layer.out_width - 1) * layer.strides[1] + columns) * layer.channels
 
 
 def pack_depthwise(layer: Layer) -> Packing:
