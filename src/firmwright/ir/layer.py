@@ -33,6 +33,7 @@ class LayerKind(str, Enum):
     MATMUL = "matmul"
     SOFTMAX = "softmax"
     FIXED_SOFTMAX = "fixed_softmax"
+    RESIZE = "resize"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
     WIDE_CONV2D = "wide_conv2d"

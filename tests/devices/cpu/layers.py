@@ -29,6 +29,7 @@ from firmwright.ir.layer import (
     Sums,
 )
 from firmwright.ir.regions import Partition, Region
+from firmwright.ir.resize import Resize
 from firmwright.ir.softmax import Softmax
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
@@ -49,6 +50,7 @@ from tests.devices.cpu.matrices import (
     sum_matrices,
 )
 from tests.devices.cpu.pairs import PAIRS, draw_pair, evaluate_pair
+from tests.devices.cpu.resizes import draw_resize, evaluate_resize, make_resize_tensors
 from tests.devices.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
 from tests.devices.cpu.softmax_rows import (
     SOFTMAXES,
@@ -58,7 +60,14 @@ from tests.devices.cpu.softmax_rows import (
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer
+AnyLayer = (
+    Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer | Resize
+)
+
+WITHOUT_WEIGHTS: dict[LayerKind, Callable[[np.random.Generator], AnyLayer]] = {
+    **SOFTMAXES,
+    LayerKind.RESIZE: draw_resize,
+}
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
 """Magnitudes of large sums, near the limits of forms."""
@@ -115,11 +124,8 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
         sums = sum_matrices(layer, dict(zip(layer.roles, inputs, strict=True)))
         return place(layer.sums, sums[..., None])[..., 0]
     (data,) = inputs
-    if isinstance(layer, Softmax):
-        return evaluate_softmax(layer, data)
-    if isinstance(layer, ByteFunction):
-        place_of_data = data.astype("int64") - np.iinfo(data.dtype).min
-        return np.asarray(layer.results[place_of_data].astype(layer.output_dtype))
+    if isinstance(layer, Softmax | Resize | ByteFunction):
+        return evaluate_bytes(layer, data)
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
     zero_point = 0 if isinstance(layer, BinaryLayer) else layer.input_zero_point
@@ -140,6 +146,16 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
     if isinstance(layer, BinaryLayer):
         return place_binary(layer, sums)
     return sums.astype("int32") if isinstance(layer, Sums) else place(layer, sums)
+
+
+def evaluate_bytes(layer: Softmax | Resize | ByteFunction, data: Array) -> Array:
+    """Return the result of a layer without weights for one tensor of bytes."""
+    if isinstance(layer, Softmax):
+        return evaluate_softmax(layer, data)
+    if isinstance(layer, Resize):
+        return evaluate_resize(layer, data)
+    place_of_data = data.astype("int64") - np.iinfo(data.dtype).min
+    return np.asarray(layer.results[place_of_data].astype(layer.output_dtype))
 
 
 def place(layer: Layer, sums: Array) -> Array:
@@ -244,6 +260,8 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
     if isinstance(layer, ByteFunction):
         one = [Tensor(f"input_{number}", (layer.elements,), layer.input_dtype)]
         return one, make_output(number, (layer.elements,), layer.output_dtype)
+    if isinstance(layer, Resize):
+        return make_resize_tensors(layer, number)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
@@ -368,8 +386,8 @@ def draw(
         return draw_sums(generator)
     if kind is LayerKind.BINARY:
         return draw_binary_layer(generator)
-    if kind in SOFTMAXES:
-        return SOFTMAXES[kind](generator)
+    if kind in WITHOUT_WEIGHTS:
+        return WITHOUT_WEIGHTS[kind](generator)
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
     if kind in PAIRS:

@@ -21,9 +21,12 @@ from firmwright.ir.layer import (
     Pair,
     Sums,
 )
+from firmwright.ir.resize import Resize
 from firmwright.ir.softmax import Softmax
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer
+AnyLayer = (
+    Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer | Resize
+)
 
 Variables = Mapping[str, Any]
 
@@ -209,7 +212,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
-    if isinstance(layer, Softmax | Sums | ByteFunction | BinaryLayer):
+    if isinstance(layer, Softmax | Sums | ByteFunction | BinaryLayer | Resize):
         return types
     types |= {"wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))

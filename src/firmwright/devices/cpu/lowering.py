@@ -41,6 +41,7 @@ from firmwright.lowering.integer_sums import read_sums, read_wrapped_sum
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region
+from firmwright.lowering.resized_pictures import read_resize
 from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.lowering.softmax_rows import read_softmax
 from firmwright.targets import Context
@@ -155,7 +156,8 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     if layer is None:
         layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
     layer = layer or read_softmax(function, rounding) or read_sums(function)
-    return layer or read_wrapped_sum(function) or read_byte_function(function, rounding)
+    layer = layer or read_wrapped_sum(function) or read_byte_function(function, rounding)
+    return layer or read_resize(function, rounding)
 
 
 def write_layer(

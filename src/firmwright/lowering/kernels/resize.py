@@ -25,6 +25,9 @@ FRACTION_BITS = 10
 """The number of fraction bits of positions in the source."""
 ONE = 1 << FRACTION_BITS
 
+MODES = ("half_pixel", "align_corners", "asymmetric")
+"""The supported transformations of coordinates."""
+
 SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
 """A mapping from element types to the type of a weighted sum, and the function that divides it."""
 
@@ -44,7 +47,7 @@ def resize_bilinear(
     dtype = dtype_of(source.data)
     if str(attributes.method) != "linear" or dtype not in {*SUM_TYPES, "uint8"}:
         return None
-    if mode not in ("half_pixel", "align_corners", "asymmetric"):
+    if mode not in MODES:
         return None
     layout = str(attributes.layout)
     axes = layout.index("H"), layout.index("W")

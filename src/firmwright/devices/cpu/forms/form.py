@@ -15,9 +15,10 @@ import numpy as np
 
 from firmwright.ir.byte_function import ByteFunction
 from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair
+from firmwright.ir.resize import Resize
 from firmwright.ir.softmax import Softmax
 
-KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax | ByteFunction
+KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax | ByteFunction | Resize
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from firmwright.devices.cpu.forms import (
     floats,
     matrices,
     plain,
+    resize,
     rv32_depthwise,
     softmax,
     wide,
@@ -162,6 +163,14 @@ FORMS = (
         pack=softmax.pack_fixed_softmax,
         cost=0.0,
         sentence="A table of exponentials, and a reciprocal per row.",
+    ),
+    Form(
+        name="resize",
+        kind=LayerKind.RESIZE,
+        conditions=(),
+        pack=resize.pack_resize,
+        cost=0.0,
+        sentence="Two rows are weighed, and then two columns of the sums.",
     ),
     Form(
         name="float_conv2d",

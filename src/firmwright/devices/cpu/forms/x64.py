@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import addition, floats, matrices
+from firmwright.devices.cpu.forms import addition, floats, matrices, resize
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
@@ -170,6 +170,15 @@ FORMS = (
         pack=matrices.pack_pairs,
         cost=0.4,
         sentence="AVX2's products of two words for four rows by 16 columns, if there is AVX2.",
+    ),
+    Form(
+        name="x64_resize",
+        kind=LayerKind.RESIZE,
+        features=frozenset({"x86-64"}),
+        conditions=(),
+        pack=resize.pack_resize,
+        cost=0.0,
+        sentence="Two rows are weighed, and then two columns of the sums, with AVX2.",
     ),
     Form(
         name="x64_float_conv2d",
