@@ -77,7 +77,8 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
 
 def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
     """Return the fleet of the command line. Raises UserError if an argument is wrong."""
-    workers = get_var("workers", str(count_cores()))
+    # A job waits for its compilers and for the disk. One additional job uses this time.
+    workers = get_var("workers", str(count_cores() + 1))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
     if get_var(SCHEDULER) is not None and get_var("workers") is not None:
@@ -132,10 +133,9 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     needs no copy.
     """
     enter_repository()
-    os.environ.update(list_environment())
     orders = []
     always = look_at_always()
-    for order in make_orders(fleet):
+    for order in make_orders(fleet, environment={}):
         set_variables(order.arguments)
         bundle = find_finished_bundle(always)
         if bundle is None:
@@ -184,11 +184,10 @@ def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     assert fleet.scheduler is not None
     with connect(fleet.scheduler) as client:
         workers = Workers(client, describe_worker, describe_worker(), watch)
-        yield from run_jobs(make_orders(fleet), build, Outcome, workers, stop)
+        yield from run_jobs(make_orders(fleet, list_environment()), build, Outcome, workers, stop)
 
 
-def make_orders(fleet: Fleet) -> list[Order]:
-    environment = list_environment()
+def make_orders(fleet: Fleet, environment: Mapping[str, str]) -> list[Order]:
     return [
         make_order(
             job.name,

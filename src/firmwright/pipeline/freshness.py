@@ -216,6 +216,9 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         database = f"{Path(name).absolute().as_uri()}?vfs=unix-none"
         connection = sqlite3.connect(database, detect_types=sqlite3.PARSE_DECLTYPES, uri=True)
         connection.row_factory = sqlite3.Row
+        # Do not sync. A killed process loses no data, and a check finds the damage of a power
+        # failure. A sync after every stage needs more time than some stages.
+        connection.execute("pragma synchronous = off")
         connection.execute(
             "create table if not exists doit (task_id text not null primary key, task_data json)"
         )
@@ -227,9 +230,6 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         Raises an exception of DAMAGED if the check fails.
         """
         super().__init__(name, codec, module_name=module_name)
-        # Do not sync. A killed process loses no data, and a check finds the damage of a power
-        # failure. A sync after every stage needs more time than some stages.
-        self._conn.execute("pragma synchronous = off")
         (verdict,) = self._conn.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
             raise DatabaseException(verdict)

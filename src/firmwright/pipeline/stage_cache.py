@@ -95,8 +95,9 @@ def take_or_run(
     if entry is not None:
         job.notes.extend(entry.notes)
         return OTHER_JOB if shared in _of_fleet else shared.find_entry(key)
-    shutil.rmtree(folder)
-    folder.mkdir()
+    if any(folder.iterdir()):  # a part of a damaged entry
+        shutil.rmtree(folder)
+        folder.mkdir()
     said = len(job.notes)
     run()
     try:
