@@ -28,7 +28,7 @@ MESSAGES = {
     "h": r"halted the processor, and no interrupt will wake it; last at 0x[0-9a-f]{8} in counted",
     "s": r"\(the stack of 16384 bytes has overflowed\); at 0x[0-9a-f]{8} in overflow",
     "c": r"waiting for console input, but no input is left; at .* in fw_hal_read",
-    "l": r"did not exit within 100,000 instructions; last at 0x[0-9a-f]{8} in counted",
+    "l": r"100,000 instructions; last at 0x[0-9a-f]{8} in counted.*; check custom code",
 }
 
 

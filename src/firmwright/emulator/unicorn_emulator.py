@@ -113,12 +113,12 @@ class _Session:
         stopped = self._stopped
         describe = self._firmware.symbols.describe_address
         if stopped is None:
-            happened = "halted the processor, and no interrupt will wake it"
+            happened, remedy = "halted the processor, and no interrupt will wake it", ""
             if self._counter.over_budget:
                 happened = f"did not exit within {self._run.budget:,} instructions"
-            raise self._make_error(
-                f"the firmware {happened}; last at {describe(self._counter.last_block)}"
-            )
+                remedy = "; check custom code for an endless loop"
+            place = describe(self._counter.last_block)
+            raise self._make_error(f"the firmware {happened}; last at {place}{remedy}")
         address = self._program_counter() if stopped.address is None else stopped.address
         if stopped.fault:
             raise self._make_error(f"{stopped.fault}; at {describe(address)}")

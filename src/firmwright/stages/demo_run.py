@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION, PROJECT
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import find_link_archives
-from firmwright.stages.run import MAX_INSTRUCTIONS
+from firmwright.stages.run import limit_instructions
 from firmwright.toolchain import compile_object, find_compiler, link_firmware
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.project_folders import DEMO as FOLDER
@@ -20,13 +20,17 @@ from firmwright.toolchain.project_folders import NETWORK
 PROFILED = "-DFW_PROFILE"
 """The flag with which the network marks its layers for the profiler."""
 
+RUNS = 100
+"""The number of inferences after which an application without an end counts as hung."""
+
 
 def run(job: Job, folder: Path) -> None:
     """Write ``demo.elf`` and its output ``console.txt``. Raises UserError if the demo fails."""
     elf = folder / "demo.elf"
     link_demo(job, elf)
     counted = f"{job.recipe.c_prefix}_run"
-    ran = run_firmware(elf, job.platform, job.emulator, b"", counted, MAX_INSTRUCTIONS)
+    limit = limit_instructions([PARTITION.read(job)], RUNS)
+    ran = run_firmware(elf, job.platform, job.emulator, b"", counted, limit)
     console = ran.console.decode("utf-8", "replace")
     (folder / DEMO_CONSOLE.file).write_text(console, encoding="utf-8")
     if ran.exit_code:

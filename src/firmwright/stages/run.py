@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from firmwright.data.samples import Column, Sample, sample_digest, to_samples
 from firmwright.emulator import ClockCycles, Execution, load_emulator, run_firmware
 from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
+from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.pipeline import artifacts, recipe_samples
@@ -41,11 +43,24 @@ from firmwright.verify.protocol import (
 from firmwright.verify.run_records import RunRecord
 from firmwright.verify.several_emulators import run_side_by_side
 
-MAX_INSTRUCTIONS = 400_000_000_000
-"""The maximum number of instructions of a run, some minutes in the emulator.
+MIN_LIMIT = 2_000_000_000
+"""The limit of a run without work, about ten seconds in unicorn."""
+PER_MAC, PER_ELEMENT = 2_000, 20_000
+"""The instructions that the limit adds per multiply-accumulate and per element of a tensor.
 
-Above this number, the firmware counts as hung.
+A float64 multiply-accumulate in software needs about 900 instructions on a Cortex-M0.
 """
+
+
+def limit_instructions(partitions: Iterable[Partition], runs: int) -> int:
+    """Return the number of instructions above which a firmware counts as hung.
+
+    Each of ``runs`` inferences runs all networks.
+    """
+    work = sum(
+        PER_MAC * p.macs + PER_ELEMENT * sum(prod(t.shape) for t in p.tensors) for p in partitions
+    )
+    return MIN_LIMIT + runs * work
 
 
 def run(job: Job, folder: Path) -> None:
@@ -166,7 +181,7 @@ def execute_firmware(
             job.emulator,
             encode_samples(interface.inputs, some),
             f"{job.recipe.c_prefix}_run",
-            MAX_INSTRUCTIONS,
+            limit_instructions([artifacts.PARTITION.read(job)], len(some)),
             (*layers.functions.values(), *layers.waits),
         )
 
