@@ -63,6 +63,19 @@ def make_unet() -> tf.keras.Model:
     return tf.keras.Model(given, layers.Conv2D(4, 1)(x))
 
 
+def make_tcn() -> tf.keras.Model:
+    """Return a causal convolutional network of 128 steps with 3.0 million multiply-accumulates."""
+    layers = tf.keras.layers
+    x = given = layers.Input((128, 16), batch_size=1)
+    for dilation in (1, 2, 4, 8):
+        skipped = x if x.shape[-1] == 32 else layers.Conv1D(32, 1)(x)
+        for _ in range(2):
+            x = layers.Conv1D(32, 3, padding="causal", dilation_rate=dilation, activation="relu")(x)
+        x = layers.Add()([x, skipped])
+    x = layers.GlobalAveragePooling1D()(x)
+    return tf.keras.Model(given, layers.Dense(10, activation="softmax")(x))
+
+
 def convert(model: tf.keras.Model, numbers: str) -> bytes:
     """Return the model with float32, int8 or int16 activations."""
     random = np.random.default_rng(0)
@@ -91,6 +104,7 @@ NETWORKS = {
     "cnn": (make_cnn, "int8"),
     "cnn_int16": (make_cnn, "int16"),
     "cnn_float": (make_cnn, "float32"),
+    "tcn": (make_tcn, "int8"),
     "unet": (make_unet, "int8"),
     "unet_float": (make_unet, "float32"),
 }
