@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import addition, floats, matrices, resize
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
-from firmwright.devices.cpu.forms.form import Form, Packing, Scratch
+from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
 from firmwright.devices.cpu.forms.vectors import (
     arrange_scales,
@@ -124,6 +124,11 @@ def pack_depthwise(layer: Layer) -> Packing:
     )
 
 
+EIGHT = Condition(
+    "eight or more channels, which are not repeated for neighbors",
+    lambda layer: layer.channels >= 8 and layer.neighbors == 1,
+)
+
 FORMS = (
     Form(
         name="x64_add",
@@ -134,6 +139,18 @@ FORMS = (
         cost=0.0,
         sentence="Two multiplications and a shift, of eight elements at once with AVX2.",
         in_place=("input_0", "input_1"),
+        shared=True,
+    ),
+    Form(
+        name="x64_multiply",
+        kind=LayerKind.MULTIPLY,
+        features=frozenset({"x86-64"}),
+        conditions=(MULTIPLIER, EIGHT),
+        pack=addition.pack_product,
+        cost=0.0,
+        sentence="Products of eight elements at once with AVX2, proven for every pair of bytes.",
+        in_place=("input_0", "input_1"),
+        shared=True,
     ),
     Form(
         name="x64_conv2d",
