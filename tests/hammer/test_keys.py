@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import onnx
@@ -14,10 +15,13 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
+from firmwright.forked import run_in_copy
 from firmwright.recipe.schema import load_schema
+from firmwright.targets.load_devices import load_target, target_names
 from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 from tests.hammer.edits import BASE, FLOAT, LIBRARY, LOOSE, ROOT, EditHammer
 from tests.hammer.keys import find_records, list_names
+from tests.hammer.opened import list_parts
 
 DETECTION = {
     "picture": [64, 32],
@@ -127,6 +131,19 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "require_offload": 1,
         "rounding": "onnx",
     },
+    "a chip": {
+        "model": {"python": "networks:one_conv"},
+        "platform": "diana-chip",
+        "target": "soma_dory, c",
+        "run": {"samples": 2},
+    },
+    "another vendor": {
+        **FLOAT,
+        "platform": "modalix",
+        "target": "mla, c",
+        "evaluate": {"inputs": "calibration.npy", "labels": "labels.npy"},
+        "run": {**LOOSE, "inputs": "calibration.npy"},
+    },
     "open dimension": {
         "model": "open.onnx",
         "platform": "rv32-bare",
@@ -139,11 +156,15 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "platform": "j721s2",
         "compile_for_device": False,
         "calibration": {"inputs": "inputs.npz"},
+        "compare": "c",
         "target": "tidl, c",
     },
 }
 PARTS = {"one.yaml": {**BASE, "platform": "host"}, "two.yaml": {**FLOAT, "run": LOOSE}}
 """The recipes of "two networks"."""
+
+OF_VENDORS = {"application", "loadable"}
+"""Stages that run only if TI's tools are installed."""
 
 ELSEWHERE = {
     "devices": "examples of custom devices are recorded in the full run",
@@ -223,6 +244,21 @@ def test_recipes_have_every_key() -> None:
     used = {key for recipe in RECIPES.values() for key in list_keys(recipe)}
     listed = {key for key in keys - declared if key.partition(".")[0] in ELSEWHERE}
     assert keys | set(load_schema()["properties"]) <= used | ELSEWHERE.keys() | listed
+
+
+def test_recipes_run_every_stage(folder: Path) -> None:
+    devices = (load_target(name).stages for name in target_names())
+    named = {stage.name for stage in (*PIPELINE, *NETWORKS_PIPELINE)}
+    named |= {resolve_name(each).name for stages in devices for each in stages}
+    run: set[str] = set()
+    for recipe in RECIPES.values():
+        (folder / "r.yaml").write_text(yaml.safe_dump(recipe))
+        run |= run_in_copy("stages", list_stages, str(folder / "r.yaml"))
+    assert named - run == OF_VENDORS
+
+
+def list_stages(recipe: str) -> set[str]:
+    return {stage for stage, _, _ in list_parts(recipe)}
 
 
 def list_keys(data: Mapping[str, object], prefix: str = "") -> Iterator[str]:
