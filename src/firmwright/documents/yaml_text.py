@@ -57,6 +57,13 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
+def get_value(data: Any, pointer: Pointer) -> Any:
+    """Return the value at a pointer, or None if a key is missing."""
+    for key in pointer:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
 def format_pointer(pointer: Pointer) -> str:
     """Return a pointer as ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']``."""
     text = ""

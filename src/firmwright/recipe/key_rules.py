@@ -16,7 +16,7 @@ from firmwright.codegen.names import is_reserved
 from firmwright.data.fetch import WrongDigestError, check_digest
 from firmwright.data.sample_sources import module_file
 from firmwright.documents.schema_check import Finding, find_errors, quote
-from firmwright.documents.yaml_text import Pointer
+from firmwright.documents.yaml_text import Pointer, get_value
 from firmwright.errors import UserError
 from firmwright.recipe import defaults
 from firmwright.recipe.build_systems import find_export_errors
@@ -112,10 +112,7 @@ def find_format_errors(model: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
-    """Yield an error if the digest of a local model differs.
-
-    Downloads are checked later.
-    """
+    """Yield an error if the digest of a local model differs. Downloads are checked later."""
     source = defaults.complete_model(model)
     file, stated = source["path"], source["sha256"]
     if not (isinstance(file, str) and isinstance(stated, str)):
@@ -298,12 +295,6 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         if quantize.get(key) is True:
             message = f"{reason}; remove this key, or use another method"
             yield Finding(("quantize", key), message)
-
-
-def get_value(data: Any, pointer: Pointer) -> Any:
-    for key in pointer:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
 
 
 READING = (

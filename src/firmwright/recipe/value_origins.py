@@ -12,7 +12,7 @@ from typing import Any
 from firmwright.documents.chain import Chain, Layers, read_chain
 from firmwright.documents.merge import Node, to_plain
 from firmwright.documents.schema_check import Schema
-from firmwright.documents.yaml_text import Pointer, Position, format_pointer, write_yaml
+from firmwright.documents.yaml_text import Pointer, Position, format_pointer, get_value, write_yaml
 from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import load_schema, rewrite_data
 
@@ -103,12 +103,6 @@ def find_node(root: Node, pointer: Pointer) -> Node | None:
 def get(root: Node, pointer: Pointer) -> Any:
     node = find_node(root, pointer)
     return None if node is None else node.value
-
-
-def get_value(data: Any, pointer: Pointer) -> Any:
-    for part in pointer:
-        data = data.get(part) if isinstance(data, dict) else None
-    return data
 
 
 def format_recipe(origins: Origins) -> str:

@@ -20,6 +20,7 @@ from firmwright.models.onnx.dialects import Body, expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
 from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
+from firmwright.models.onnx.graph.specialize import list_reads
 from firmwright.models.onnx.qonnx import expand_quantizers
 from firmwright.models.onnx.sparse import replace_sparse
 
@@ -122,14 +123,6 @@ def order_numbers(reads: Sequence[set[int]]) -> list[int]:
         order.append(heappop(ready))
         sorter.done(order[-1])
     return order
-
-
-def list_reads(node: onnx.NodeProto) -> Iterator[str]:
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (name for inner in graph.node for name in list_reads(inner))
-            yield from (output.name for output in graph.output)
 
 
 def open_negative_lengths(graph: onnx.GraphProto) -> None:

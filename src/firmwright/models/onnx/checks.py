@@ -26,6 +26,7 @@ from firmwright.models.graph_order import (
 )
 from firmwright.models.onnx.accepted_forms import find_graphs, state_shapes
 from firmwright.models.onnx.domains import LEAST_INPUTS, MICROSOFT_DOMAIN
+from firmwright.models.onnx.graph.body import get_attribute
 from firmwright.models.onnx.sparse import element_bytes
 from firmwright.models.onnx.subgraphs import find_bad_body, find_bad_branch
 
@@ -163,11 +164,6 @@ def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
             shape = tuple(d.dim_value for d in kind.shape.dim)
             values[value.name] = shape, element_bytes(kind.elem_type)
     return values
-
-
-def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    found = next((a for a in node.attribute if a.name == name), None)
-    return default if found is None else onnx.helper.get_attribute_value(found)
 
 
 def find_bad_length(node: onnx.NodeProto) -> str | None:

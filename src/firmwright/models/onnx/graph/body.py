@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +25,20 @@ from firmwright.models.onnx.graph.specialize import (
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     value = next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
     return value.decode() if isinstance(value, bytes) else value
+
+
+def copy_node(
+    node: onnx.NodeProto, dropped: Collection[str] = (), **attributes: Any
+) -> onnx.NodeProto:
+    """Return a copy of a node without the ``dropped`` attributes, with new ``attributes``."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    kept = [a for a in node.attribute if a.name not in (*dropped, *attributes)]
+    del copy.attribute[:]
+    copy.attribute.extend(
+        [*kept, *(helper.make_attribute(name, value) for name, value in attributes.items())]
+    )
+    return copy
 
 
 def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:

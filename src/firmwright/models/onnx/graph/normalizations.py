@@ -20,6 +20,7 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
     along_axis,
+    copy_node,
     get_attribute,
     read_inputs,
     refuse_tensors,
@@ -206,8 +207,7 @@ def rewrite_batch_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
     """Move a LayerNormalization of an opset before 17 to ONNX's domain."""
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
+    copy = copy_node(node)
     copy.domain = ""
     return [copy]
 

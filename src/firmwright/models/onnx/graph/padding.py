@@ -9,7 +9,13 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    copy_node,
+    get_attribute,
+    read_inputs,
+    refuse,
+)
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 WRAP_OPSET = 19
@@ -112,7 +118,6 @@ def repeat_single_pixels(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
     body, picture = NodeBuilder(node, walk), node.input[0]
     for axis in single:
         picture = body.add("Concat", picture, picture, axis=axis)
-    sampled = onnx.NodeProto()
-    sampled.CopyFrom(node)
+    sampled = copy_node(node)
     sampled.input[0] = picture
     return [*body.nodes, sampled]

@@ -37,15 +37,14 @@ def refuse_slopes(node: onnx.NodeProto, shape: tuple[int, ...], slopes: tuple[in
         )
 
 
-def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace the scalar axis of an Unsqueeze with a list."""
-    axes = walk.constants.get(read_inputs(node, 2)[1])
-    if axes is None or axes.ndim:
+def rewrite_scalar(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Replace the scalar axis of an Unsqueeze or shape of an Expand with a list."""
+    scalar = walk.constants.get(read_inputs(node, 2)[1])
+    if scalar is None or scalar.ndim:
         return None
     body = NodeBuilder(node, walk)
-    return body.finish(
-        body.add("Unsqueeze", node.input[0], body.constant(axes.reshape(1), "int64"))
-    )
+    listed = body.constant(scalar.reshape(1), "int64")
+    return body.finish(body.add(node.op_type, node.input[0], listed))
 
 
 def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
@@ -53,15 +52,6 @@ def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is not None and not axes.ndim:
         refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")
-
-
-def rewrite_scalar_shape(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Replace the scalar shape of an Expand with a list, as in ONNX Runtime."""
-    shape = walk.constants.get(read_inputs(node, 2)[1])
-    if shape is None or shape.ndim:
-        return None
-    body = NodeBuilder(node, walk)
-    return body.finish(body.add("Expand", node.input[0], body.constant(shape.reshape(1), "int64")))
 
 
 def refuse_scalar_limits(node: onnx.NodeProto, walk: Specializer) -> None:
@@ -85,10 +75,10 @@ def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 RANKS: dict[str, Rewrite] = {
-    "Expand": rewrite_scalar_shape,
+    "Expand": rewrite_scalar,
     "MatMulInteger": rewrite_vector_product,
     "PRelu": rewrite_prelu,
     "Slice": refuse_scalar_limits,
     "Squeeze": refuse_scalar_axis,
-    "Unsqueeze": rewrite_scalar_axis,
+    "Unsqueeze": rewrite_scalar,
 }

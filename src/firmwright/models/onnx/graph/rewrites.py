@@ -23,11 +23,7 @@ from firmwright.models.onnx.graph.blocks import (
     rewrite_dequantize,
     rewrite_quantize,
 )
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    parse_rewrite,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder, copy_node, get_attribute, parse_rewrite
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.control import CONTROL
 from firmwright.models.onnx.graph.embeddings import EMBEDDINGS
@@ -172,15 +168,8 @@ def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
         upper = get_attribute(node, "auto_pad", "NOTSET") == "SAME_UPPER"
         begin.append(small if upper else large)
         end.append(large if upper else small)
-    padded = onnx.NodeProto()
-    padded.CopyFrom(node)
-    kept = [a for a in node.attribute
-            if a.name not in ("output_shape", "output_padding", "auto_pad", "pads")]  # fmt: skip
-    del padded.attribute[:]
-    padded.attribute.extend(kept)
-    padded.attribute.append(helper.make_attribute("pads", [*begin, *end]))
-    padded.attribute.append(helper.make_attribute("output_padding", extra))
-    return [padded]
+    dropped = ("output_shape", "auto_pad")
+    return [copy_node(node, dropped, pads=[*begin, *end], output_padding=extra)]
 
 
 INLINED_OPERATORS = """

@@ -9,6 +9,7 @@ from onnx import TensorProto
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
     along_axis,
+    copy_node,
     get_attribute,
     read_inputs,
     refuse,
@@ -99,10 +100,7 @@ def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     if count is None or count.item() != 1:
         refuse(node, "the order of its results is undefined; export the model with sorted=1")
-    ordered = onnx.NodeProto()
-    ordered.CopyFrom(node)
-    ordered.attribute.remove(next(a for a in ordered.attribute if a.name == "sorted"))
-    return [ordered]
+    return [copy_node(node, ("sorted",))]
 
 
 SELECTIONS: dict[str, Rewrite] = {

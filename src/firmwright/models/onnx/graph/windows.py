@@ -20,6 +20,7 @@ from onnx import TensorProto
 
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
+    copy_node,
     get_attribute,
     refuse,
     refuse_inconsistent,
@@ -46,13 +47,8 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         for length, taps, stride, dilation in zip(image, kernel, strides, dilations, strict=True)
     ]
     small, large = [t // 2 for t in total], [t - t // 2 for t in total]
-    padded = onnx.NodeProto()
-    padded.CopyFrom(node)
-    kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
-    del padded.attribute[:]
     pads = [*small, *large] if same == "SAME_UPPER" else [*large, *small]
-    padded.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
-    return [padded]
+    return [copy_node(node, ("auto_pad",), pads=pads)]
 
 
 def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -71,13 +67,8 @@ def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     positions = find_window_positions(node, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
     begin = np.maximum(-positions.min(axis=0), 0)
     end = np.maximum(positions.max(axis=0) + 1 - shape[2:], 0)
-    padded = onnx.NodeProto()
-    padded.CopyFrom(node)
-    kept = [a for a in node.attribute if a.name not in ("auto_pad", "ceil_mode", "pads")]
-    del padded.attribute[:]
-    pads = onnx.helper.make_attribute("pads", [*begin.tolist(), *end.tolist()])
-    padded.attribute.extend([*kept, pads])
-    return [padded]
+    pads = [*begin.tolist(), *end.tolist()]
+    return [copy_node(node, ("auto_pad", "ceil_mode"), pads=pads)]
 
 
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -184,7 +175,8 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
     def reshape(name: str, *shape: int) -> str:
         return body.add("Reshape", name, body.constant(shape, "int64"))
 
-    positions = find_window_positions(with_kernel(node, kernel), tuple(image), tuple(size))
+    stated = copy_node(node, kernel_shape=kernel)
+    positions = find_window_positions(stated, tuple(image), tuple(size))
     offset = reshape(node.input[2], batch * moves, taps, 2, points)
     neighbors = []
     for axis in range(2):
@@ -204,14 +196,6 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
     weights = reshape(node.input[1], groups, results // groups, channels // groups * taps)
     result = reshape(body.add("MatMul", weights, columns), batch, results, *size)
     return body.finish(body.add("Add", result, reshape(bias, -1, 1, 1)) if bias else result)
-
-
-def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
-    stated = onnx.NodeProto()
-    stated.CopyFrom(node)
-    if not get_attribute(node, "kernel_shape", []):
-        stated.attribute.append(onnx.helper.make_attribute("kernel_shape", kernel))
-    return stated
 
 
 class Neighbors(NamedTuple):
