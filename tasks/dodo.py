@@ -45,10 +45,7 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 
 @cache
 def get_jobs() -> list[Job]:
-    """Return the jobs to build.
-
-    A user error ends the program before any task runs.
-    """
+    """Return the jobs to build. A user error ends the program before any task runs."""
     from firmwright.pipeline.command_line import load_jobs
 
     from .pipeline import NETWORKS_PIPELINE, PIPELINE
@@ -71,10 +68,7 @@ def refuse_empty_build() -> TaskFailed:
 
 
 def task_build() -> Iterator[dict[str, Any]]:
-    """Yield the task of each recipe.
-
-    `doit list` and `doit help build` show the recipes.
-    """
+    """Yield the task of each recipe. `doit list` and `doit help build` show the recipes."""
     from firmwright.pipeline import missing_programs, recipe_lock
     from firmwright.pipeline.command_line import VARIABLES
 

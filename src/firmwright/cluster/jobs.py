@@ -210,10 +210,7 @@ class Dispatch(Generic[T]):
         self.deaths: Counter[str] = Counter()
 
     def collect(self) -> Iterator[T]:
-        """Yield the results of finished jobs.
-
-        A job waits for another worker if its worker died.
-        """
+        """Yield the results of finished jobs. A job waits for another worker if its worker died."""
         for address, (order, future) in [*self.running.items()]:
             if address in self.workers.accepted and not future.done():
                 continue

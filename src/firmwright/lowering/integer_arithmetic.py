@@ -139,10 +139,7 @@ class IntegerRewriter:
         return self.rounding.quantize(self.builder, call.args[0], params)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
-        """Convolve integers.
-
-        A grouped transposed convolution needs weights with one scale.
-        """
+        """Convolve integers. A grouped transposed convolution needs weights with one scale."""
         operator = operator_name(call).removeprefix("relax.nn.")
         if operator.endswith("transpose") and int(call.attrs.groups) != 1:
             weights = self.builder.value(call.args[1])
@@ -229,10 +226,7 @@ class IntegerRewriter:
         return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
-        """Remove a clip to the whole range of the integers.
-
-        Importers may emit such clips.
-        """
+        """Remove a clip to the whole range of the integers. Importers may emit such clips."""
         source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None

@@ -111,10 +111,7 @@ def callee_name(call: tvm.ir.Call) -> str:
 
 
 def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
-    """Return whether each value is read only once.
-
-    Inlining then does not repeat a computation.
-    """
+    """Return whether each value is read only once. Inlining then does not repeat a computation."""
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return False

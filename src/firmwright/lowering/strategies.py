@@ -60,10 +60,7 @@ class Legalization:
         self.errors: list[UserError] = []
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Lower all operators to TIR functions.
-
-        Raises UserError if a user's strategy fails.
-        """
+        """Lower all operators to TIR functions. Raises UserError if a user's strategy fails."""
         names = {s.operator for s in self.strategies}
         legalized = relax.transform.LegalizeOps(dict.fromkeys(names, self.legalize))(module)
         if self.errors:

@@ -60,10 +60,7 @@ class Artifact(Generic[T]):
         return job.folder(self.stage) / self.file
 
     def read(self, job: Folders) -> T:
-        """Return the value that the stage wrote.
-
-        Raises UserError if the file is damaged.
-        """
+        """Return the value that the stage wrote. Raises UserError if the file is damaged."""
         result: T = read_file(self.path(job), self.kind)
         return result
 

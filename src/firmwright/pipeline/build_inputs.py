@@ -108,10 +108,7 @@ def collect_versions(job: Job) -> dict[str, str]:
 
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
-    """Return all inputs except the samples.
-
-    These inputs exist before the build starts.
-    """
+    """Return all inputs except the samples. These inputs exist before the build starts."""
     packages = find_device_packages(job.recipe)
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}

@@ -18,10 +18,7 @@ from .freshness import file_digest
 CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
 CODE_SUFFIXES = frozenset({".c", ".cpp", ".json", ".py", ".vlt", ".yaml"})
-"""The suffixes of package files that determine results.
-
-Rules are YAML, and schemas are JSON.
-"""
+"""The suffixes of package files that determine results. Rules are YAML, and schemas are JSON."""
 
 
 @cache

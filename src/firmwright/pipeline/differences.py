@@ -45,10 +45,7 @@ def is_equal(before: Any, now: Any) -> bool:
 
 
 encode = partial(msgspec.json.encode, order="sorted")
-"""Return the JSON text of a value.
-
-Equal values have equal texts.
-"""
+"""Return the JSON text of a value. Equal values have equal texts."""
 
 
 def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:

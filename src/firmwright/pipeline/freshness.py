@@ -77,10 +77,7 @@ def is_settled(identity: Identity) -> bool:
 
 
 def file_digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file.
-
-    A process reads an unchanged file only once.
-    """
+    """Return the SHA-256 of a file. A process reads an unchanged file only once."""
     with count_time("hashing"):
         return _read_digest(str(path), *read_identity(path))
 
@@ -143,10 +140,7 @@ def lock_folder(path: Path) -> TextIO:
 
 
 DAMAGED = (DatabaseException, sqlite3.Error, ValueError)
-"""The exceptions for a damaged state.
-
-The messages of sqlite3 may be undecodable.
-"""
+"""The exceptions for a damaged state. The messages of sqlite3 may be undecodable."""
 
 DISK_ERRORS = {
     "disk I/O error",
@@ -206,10 +200,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
                 sys.exit(f"{name}: cannot be created again: {error}; remove it, or change outdir=")
 
     def _sqlite3(self, name: str) -> sqlite3.Connection:
-        """Open the table like doit, but without sqlite's locks.
-
-        firmwright locks the folder.
-        """
+        """Open the table like doit, but without sqlite's locks. firmwright locks the folder."""
         for kind in (list, dict):
             sqlite3.register_adapter(kind, self.codec.encode)
         sqlite3.register_converter("json", partial(read_json, self.codec))
@@ -225,10 +216,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         return connection
 
     def open(self, name: str, codec: Any, module_name: str | None) -> None:
-        """Open the file and check its pages.
-
-        Raises an exception of DAMAGED if the check fails.
-        """
+        """Open the file and check its pages. Raises an exception of DAMAGED if the check fails."""
         super().__init__(name, codec, module_name=module_name)
         (verdict,) = self._conn.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
@@ -300,10 +288,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
 
 def read_json(codec: Any, data: bytes) -> Any:
-    """Return decoded JSON.
-
-    msgspec is faster than doit's codec, but needs names in UTF-8.
-    """
+    """Return decoded JSON. msgspec is faster than doit's codec, but needs names in UTF-8."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:

@@ -16,10 +16,7 @@ from doit import get_var
 PROFILE = "profile"
 
 _spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
-"""The processor seconds of this process.
-
-Nested imports are part of the outermost import.
-"""
+"""The processor seconds of this process. Nested imports are part of the outermost import."""
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,7 @@ def make_operator(recipe: Recipe, name: str, load: Load) -> CustomOperator:
 
 
 class UserFunction:
-    """A Python function of the recipe.
-
-    Errors name the recipe's key and the function's line.
-    """
+    """A Python function of the recipe. Errors name the recipe's key and the function's line."""
 
     def __init__(self, recipe: Recipe, name: str, key: str, reference: str, load: Load) -> None:
         self.recipe, self.reference = recipe, reference

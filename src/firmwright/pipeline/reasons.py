@@ -19,10 +19,7 @@ from .stage_cache import find_cached
 from .task import list_dependencies
 
 KEPT, CACHED, RUN, MAYBE = "kept", "cache", "run", "then"
-"""The origins of a stage's result.
-
-A stage with MAYBE runs if an earlier stage changes an input.
-"""
+"""The origins of a stage's result. A stage with MAYBE runs if an earlier stage changes an input."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,7 @@ def describe_change(path: str) -> str:
 
 
 def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterator[PlannedStage]:
-    """Yield the stages of a build in order.
-
-    ``state`` is doit's record of results.
-    """
+    """Yield the stages of a build in order. ``state`` is doit's record of results."""
     control = TaskControl(tasks)
     control.process(list(selected))
     plan = Plan(control.tasks, state)

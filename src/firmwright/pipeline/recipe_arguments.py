@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 TASK_FILE = "dodo.py"
 TASKS = "firmwright.tasks.dodo"
-"""The module that makes the tasks.
-
-The module reads the arguments when it is imported.
-"""
+"""The module that makes the tasks. The module reads the arguments when it is imported."""
 
 SUFFIXES = (".yaml", ".yml")
 """The suffixes that a pattern matches.
@@ -43,10 +40,7 @@ DESCRIPTION = re.compile(
 """A key of platforms, toolchains, fleets and board files, which may be next to recipes."""
 
 RECIPES = Path("recipes")
-"""The folder of a repository's recipes.
-
-A name without a path means a recipe in this folder.
-"""
+"""The folder of a repository's recipes. A name without a path means a recipe in this folder."""
 
 
 chosen: set[str] = set()
@@ -54,10 +48,7 @@ chosen: set[str] = set()
 
 
 def enter_repository() -> None:
-    """Change to the nearest folder with a task file.
-
-    Arguments stay relative to the old folder.
-    """
+    """Change to the nearest folder with a task file. Arguments stay relative to the old folder."""
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())

@@ -45,10 +45,7 @@ def list_alternatives() -> set[str]:
 
 
 def check_lock(job: Job, found: Lock) -> None:
-    """Raise UserError if the inputs differ from the recipe's lock.
-
-    A missing lock is accepted.
-    """
+    """Raise UserError if the inputs differ from the recipe's lock. A missing lock is accepted."""
     locked = read_lock(job.recipe.path)
     found = build_inputs.add_request(job, found, locked)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []

@@ -97,10 +97,7 @@ class KnownRecipe(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    """The content of a snapshot.
-
-    ``common`` is the digest of the state that all recipes share.
-    """
+    """The content of a snapshot. ``common`` is the digest of the state that all recipes share."""
 
     common: str
     paths: list[str]

@@ -61,10 +61,7 @@ def describe(
     results: Mapping[str, Mapping[str, FileState]],
     built: Iterable[UpToDate],
 ) -> BuiltRecipe:
-    """Return the files that affect the tasks of a recipe.
-
-    ``results`` maps tasks to files.
-    """
+    """Return the files that affect the tasks of a recipe. ``results`` maps tasks to files."""
     jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
     watched = {path for task in tasks for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_job_files(job))

@@ -27,10 +27,7 @@ UNLIMITED = 1 << 62
 """The maximum size of a fleet's results in bytes."""
 
 FORMAT = 3
-"""The version of the key.
-
-A new version does not find the entries of older versions.
-"""
+"""The version of the key. A new version does not find the entries of older versions."""
 
 
 def find_key(
@@ -153,8 +150,5 @@ def find_store(job: Job, stage: Stage) -> SharedCache | None:
 
 @cache
 def load_cache() -> SharedCache | None:
-    """Return the cache that the user names.
-
-    A process opens the cache once.
-    """
+    """Return the cache that the user names. A process opens the cache once."""
     return open_cache()

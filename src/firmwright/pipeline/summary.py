@@ -17,10 +17,7 @@ LARGEST = 3
 
 
 def summarize(job: Job) -> list[Row]:
-    """Return the rows of the table from the records.
-
-    The caller adds rows with file paths.
-    """
+    """Return the rows of the table from the records. The caller adds rows with file paths."""
     if job.members:
         return [*describe_run(job), *describe_memories(job)]
     return [

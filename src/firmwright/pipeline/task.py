@@ -317,10 +317,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
 
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
-    """Run a stage.
-
-    Raises UserError if the stage read an undeclared file or an input changed.
-    """
+    """Run a stage. Raises UserError if the stage read an undeclared file or an input changed."""
     outdirs = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], outdirs):
         resolve_name(stage.run)(job, folder)

@@ -81,10 +81,7 @@ def find_named_files(build: Build) -> list[Path]:
 
 
 def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
-    """Return the compiler of a build.
-
-    The user's C ``sources`` may include any header.
-    """
+    """Return the compiler of a build. The user's C ``sources`` may include any header."""
     toolchain, architecture = build.toolchain, build.platform.architecture
     return Tool(
         toolchain.name,

@@ -46,10 +46,7 @@ ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda b: (b.first, -b.bytes),
     lambda b: (-b.last, -b.bytes),
 )
-"""The orders of greedy placement.
-
-The planner tries all orders and keeps the smallest arena.
-"""
+"""The orders of greedy placement. The planner tries all orders and keeps the smallest arena."""
 
 
 IMPROVEMENTS = 32

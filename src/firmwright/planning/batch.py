@@ -122,10 +122,7 @@ def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
 def batch_binding(
     variable: relax.Var, value: relax.Expr, values: dict[relax.Var, BatchedExpr], size: int
 ) -> BatchedExpr:
-    """Return one rebuilt binding.
-
-    Raises UserError if the batch axis is lost.
-    """
+    """Return one rebuilt binding. Raises UserError if the batch axis is lost."""
     if isinstance(value, relax.Var):
         return values[value]
     if not isinstance(value, tvm.ir.Call):

@@ -25,10 +25,7 @@ MAX_CALLS = 64
 """The maximum number of calls per repetition to try."""
 
 MIN_TIMES = 3
-"""The minimum number of repetitions.
-
-Fewer repetitions need less code as calls.
-"""
+"""The minimum number of repetitions. Fewer repetitions need less code as calls."""
 
 Slice = tuple[str, int]
 """The buffer or tensor that contains a tensor, and the byte at which the tensor begins."""
@@ -156,10 +153,7 @@ def may_share(one: Buffer | None, other: Buffer | None) -> bool:
 def list_calls(
     partition: Partition, kernels: Kernels, schedule: Schedule, slices: Mapping[str, Slice]
 ) -> list[Call]:
-    """Return the calls in order.
-
-    A call that waits or that starts a job never repeats.
-    """
+    """Return the calls in order. A call that waits or that starts a job never repeats."""
     functions = find_functions(partition, kernels, slices)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     calls = []

@@ -135,10 +135,7 @@ def check_memory(program: Program, platform: Platform) -> None:
 
 
 def check_flash(program: Program, platform: Platform) -> None:
-    """Raise UserError if the weights alone do not fit.
-
-    The linker checks the code.
-    """
+    """Raise UserError if the weights alone do not fit. The linker checks the code."""
     flash = platform.memories.get("flash")
     if flash is None or platform.all_in_ram:
         return

@@ -115,10 +115,7 @@ def choose_memories(
 
 
 class Filling:
-    """The memories to fill.
-
-    ``chosen`` contains the memory of each item.
-    """
+    """The memories to fill. ``chosen`` contains the memory of each item."""
 
     def __init__(self, choices: MemoryChoices) -> None:
         self.home = choices.platform.constants_memory
@@ -171,10 +168,7 @@ class Filling:
 def list_items(
     partition: Partition, kernels: Kernels, buffers: Sequence[Buffer], holders: Mapping[str, str]
 ) -> list[Item]:
-    """Return all items to place.
-
-    The accesses of a buffer include all tensors in the buffer.
-    """
+    """Return all items to place. The accesses of a buffer include all tensors in the buffer."""
     accesses = count_accesses(partition, kernels)
     for name, holder in holders.items():
         if name != holder:

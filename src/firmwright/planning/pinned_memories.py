@@ -79,9 +79,6 @@ def list_layers(
 
 
 def is_named(region: Region, pattern: str) -> bool:
-    """Return whether a pattern matches a region.
-
-    An exact name always matches.
-    """
+    """Return whether a pattern matches a region. An exact name always matches."""
     shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return any(n == pattern or fnmatchcase(n, shell) for n in (region.name, *region.sources))

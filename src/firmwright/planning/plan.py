@@ -267,10 +267,7 @@ def list_scratch(partition: Partition, kernels: Kernels, schedule: Schedule) -> 
 
 
 def list_states(partition: Partition, schedule: Schedule) -> list[Buffer]:
-    """Return the states' buffers, one after the other.
-
-    No other buffer overlaps them.
-    """
+    """Return the states' buffers, one after the other. No other buffer overlaps them."""
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     buffers: list[Buffer] = []
     for state, _ in partition.state_pairs:

@@ -18,10 +18,7 @@ from firmwright.toolchain.descriptions import suggest_name
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """The options of a device.
-
-    A fallback accepts every operator.
-    """
+    """The options of a device. A fallback accepts every operator."""
 
     options: Mapping[str, OptionValues]
     is_fallback: bool

@@ -97,9 +97,6 @@ def describe_unknown_format(file: str) -> str:
 
 
 def find_default_rounding(data: Mapping[str, Any]) -> str:
-    """Return the rounding of the model.
-
-    A model that firmwright quantizes is QDQ ONNX.
-    """
+    """Return the rounding of the model. A model that firmwright quantizes is QDQ ONNX."""
     quantized_tflite = complete_model(data.get("model"))["format"] == "tflite"
     return "tflite" if quantized_tflite and "quantize" not in data else "onnx"

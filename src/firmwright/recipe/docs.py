@@ -212,10 +212,7 @@ def _format_form(form: Schema, root: Schema) -> str:
 
 
 def _format_limits(form: Schema) -> str:
-    """Return the limits of a number.
-
-    The limits of 32-bit integers are not shown.
-    """
+    """Return the limits of a number. The limits of 32-bit integers are not shown."""
     least, most = form.get("minimum"), form.get("maximum", LARGE)
     if most >= LARGE:
         return "" if least is None else f" ≥ {least}"

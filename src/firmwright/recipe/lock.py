@@ -143,10 +143,7 @@ def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterat
 
 
 def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str]:
-    """Yield the differences of samples.
-
-    A run may use fewer samples than the lock contains.
-    """
+    """Yield the differences of samples. A run may use fewer samples than the lock contains."""
     for purpose in sorted({*locked, *found}):
         ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
         if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):

@@ -13,10 +13,7 @@ KINDS = (WEIGHTS, ARENA)
 
 
 class PinError(UserError):
-    """An invalid pin.
-
-    ``key`` is the recipe's key for the pinned data.
-    """
+    """An invalid pin. ``key`` is the recipe's key for the pinned data."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key

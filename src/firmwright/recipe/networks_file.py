@@ -128,10 +128,7 @@ def rebase_names(document: Document, folder: Path) -> Document:
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield the errors that the schema cannot find.
-
-    Values of the wrong type are skipped.
-    """
+    """Yield the errors that the schema cannot find. Values of the wrong type are skipped."""
     schema = load_schema()["properties"]["c_prefix"]
     name = data.get("name", path.stem)
     networks = data.get("networks")

@@ -35,10 +35,7 @@ class CalibrationOptions(msgspec.Struct, frozen=True):
 
 
 class LayerTypes(msgspec.Struct, frozen=True):
-    """Integer types for the layers whose name matches a shell pattern.
-
-    None keeps the default.
-    """
+    """Integer types for the layers whose name matches a shell pattern. None keeps the default."""
 
     match: str
     activations: str | None = None
@@ -106,10 +103,7 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):
-    """Limits for boxes, or None.
-
-    Two boxes match if their overlap is at least ``iou``.
-    """
+    """Limits for boxes, or None. Two boxes match if their overlap is at least ``iou``."""
 
     iou: float
     recall: float | None = None

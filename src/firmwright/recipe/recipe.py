@@ -63,10 +63,7 @@ class InputOptions(msgspec.Struct, frozen=True):
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
-    """The options of an output.
-
-    ``c_name`` is the name in the generated C code.
-    """
+    """The options of an output. ``c_name`` is the name in the generated C code."""
 
     c_name: str
 
@@ -229,10 +226,7 @@ class Recipe:
     """The counter for receivers whose policy rejects bundles with a lower counter."""
     release: Release | None = None
     classes: Classes | None = None
-    """The names of a classifier's classes.
-
-    A detector has separate classes.
-    """
+    """The names of a classifier's classes. A detector has separate classes."""
     detection: Detection | None = None
     calibration: CalibrationSamples | None = None
     """The samples for devices that quantize the layers that they accept."""

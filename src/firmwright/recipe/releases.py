@@ -19,10 +19,7 @@ A list of all names would not contain later licenses.
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The facts of a release for the SBOM.
-
-    ``time`` is in UTC. Licenses are SPDX expressions.
-    """
+    """The facts of a release for the SBOM. ``time`` is in UTC. Licenses are SPDX expressions."""
 
     version: str
     supplier: str

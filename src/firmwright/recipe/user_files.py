@@ -158,10 +158,7 @@ def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Findin
 
 
 def is_name(package: object) -> bool:
-    """Return whether an optional package name is valid.
-
-    The schema reports invalid names.
-    """
+    """Return whether an optional package name is valid. The schema reports invalid names."""
     return package is None or (isinstance(package, str) and package.isidentifier())
 
 

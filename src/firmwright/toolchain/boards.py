@@ -75,10 +75,7 @@ def is_custom_board(name: str) -> bool:
 
 
 def find_board(name_or_path: str) -> Traversable:
-    """Return a board's folder.
-
-    Raises UserError if the board does not exist.
-    """
+    """Return a board's folder. Raises UserError if the board does not exist."""
     if is_custom_board(name_or_path):
         folder = Path(name_or_path)
         if not folder.is_dir():

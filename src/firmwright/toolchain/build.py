@@ -179,10 +179,7 @@ def compile_each(
 
 
 def count_threads() -> int:
-    """Return the number of parallel compilations.
-
-    Raises UserError if THREADS is not a number.
-    """
+    """Return the number of parallel compilations. Raises UserError if THREADS is not a number."""
     text = os.environ.get(THREADS) or str(count_cores())
     if not (text.isascii() and text.isdigit() and int(text)):
         raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")

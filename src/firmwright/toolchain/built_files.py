@@ -19,10 +19,7 @@ def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Store a file under a name.
-
-    Several processes may call this function at once.
-    """
+    """Store a file under a name. Several processes may call this function at once."""
     return unfinished.replace(name_result(unfinished, folder, name, suffix))
 
 

@@ -38,10 +38,7 @@ class Compiler:
 
 
 UNREADABLE = re.compile("[%:\n]")
-"""Characters that zig and its linker misread in a path.
-
-A symbolic link replaces such a path.
-"""
+"""Characters that zig and its linker misread in a path. A symbolic link replaces such a path."""
 
 Question = tuple[str | int, ...]
 """A command line, and the identity of the program's installation."""
@@ -225,10 +222,7 @@ def stamp_program(name: str) -> list[str | int]:
 
 
 def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
-    """Return the output of a program.
-
-    A process calls each program only once.
-    """
+    """Return the output of a program. A process calls each program only once."""
     question = (*command, *stamp)
     if question not in ANSWERS:
         try:

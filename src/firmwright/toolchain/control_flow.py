@@ -28,10 +28,7 @@ FAR = {"computed_jump": "jump", "computed_call": "call"}
 
 @dataclass(frozen=True)
 class Flow:
-    """Instructions that change the flow.
-
-    ``far`` marks Thumb's encoding with two sign bits.
-    """
+    """Instructions that change the flow. ``far`` marks Thumb's encoding with two sign bits."""
 
     kind: str
     match: int
@@ -96,10 +93,7 @@ class Instruction:
 
 
 class Section:
-    """The executable bytes at an address.
-
-    Instructions are decoded when they are read.
-    """
+    """The executable bytes at an address. Instructions are decoded when they are read."""
 
     def __init__(self, address: int, content: bytes, instruction_set: str) -> None:
         code = decode(instruction_set, content)
@@ -197,10 +191,7 @@ def read_move(move: Move, word: int) -> int | None:
 
 
 def expand(number: int) -> int:
-    """Return Thumb's modified constant.
-
-    Source: Armv7-M ARM, A5.3.2.
-    """
+    """Return Thumb's modified constant. Source: Armv7-M ARM, A5.3.2."""
     low = number & 0xFF
     if number >> 10:
         turned, by = 0x80 | low & 0x7F, number >> 7

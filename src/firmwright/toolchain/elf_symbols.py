@@ -29,10 +29,7 @@ Source of all numbers in this module: System V ABI, chapter 4, symbol table.
 
 
 class ElfSymbol(NamedTuple):
-    """A row of a symbol table.
-
-    ``section`` is the section's number, and ``size`` is in bytes.
-    """
+    """A row of a symbol table. ``section`` is the section's number, and ``size`` is in bytes."""
 
     name: str
     value: int

@@ -162,10 +162,7 @@ HEX_LINE = 16
 """The number of bytes in a data record."""
 
 DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
-"""Types of records.
-
-Source: Intel, Hexadecimal Object File Format Specification, revision A.
-"""
+"""Types of records. Source: Intel, Hexadecimal Object File Format Specification, revision A."""
 
 
 def write_images(elf: Path, output: Path, platform: Platform) -> None:

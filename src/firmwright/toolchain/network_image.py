@@ -60,10 +60,7 @@ def seal_image(elf: Path, image: Path) -> None:
 
 
 def read_image(content: bytes) -> NetworkImage:
-    """Return the header of an image.
-
-    Raises ValueError or struct.error if the image is damaged.
-    """
+    """Return the header of an image. Raises ValueError or struct.error if the image is damaged."""
     fields = HEADER.unpack_from(content)
     _, form, length, checksum, address, workspace, counter, *version = fields[:10]
     interface, build_id, name = fields[10:]

@@ -51,10 +51,7 @@ class MissingSymbol:
 
 
 def read_object(path: Path) -> ObjectFile:
-    """Return one object file.
-
-    Raises UserError if the file is not ELF.
-    """
+    """Return one object file. Raises UserError if the file is not ELF."""
     return parse_object(path.name, path.read_bytes())
 
 
@@ -158,10 +155,7 @@ RISC-V ELF psABI 1.0, 8.4.
 """
 
 ABSOLUTE = 2
-"""R_ARM_ABS32, whose addend is the stored word.
-
-The addend of instructions is not read.
-"""
+"""R_ARM_ABS32, whose addend is the stored word. The addend of instructions is not read."""
 
 
 def find_pointed_functions(files: Iterable[Path]) -> frozenset[str]:

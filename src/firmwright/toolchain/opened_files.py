@@ -78,10 +78,7 @@ def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]
 
 
 def list_included(sources: Iterable[Path]) -> list[str]:
-    """Return the names that sources include, sorted.
-
-    Missing sources are skipped.
-    """
+    """Return the names that sources include, sorted. Missing sources are skipped."""
     texts = (path.read_bytes() for path in sources if path.is_file())
     return sorted({os.fsdecode(name) for text in texts for name in INCLUDED.findall(text)})
 

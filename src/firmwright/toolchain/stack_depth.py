@@ -178,10 +178,7 @@ class Trace:
         self._frame = Frame()
 
     def run(self) -> Frame:
-        """Return the frame.
-
-        Raises UnprovenError if the code cannot be followed.
-        """
+        """Return the frame. Raises UnprovenError if the code cannot be followed."""
         self._follow_pending()
         if self._table >= 0:
             assumed = self._table

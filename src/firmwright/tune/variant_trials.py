@@ -122,10 +122,7 @@ def repeat_arguments(job: Job) -> list[str]:
 def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
-    """Return the orders of trials.
-
-    Each trial builds in a separate folder if ``outdir`` is None.
-    """
+    """Return the orders of trials. Each trial builds in a separate folder if ``outdir`` is None."""
     arguments = repeat_arguments(job)
     outdirs = {name: folder / job.platform.name / name for name in trials}
     return [

@@ -26,10 +26,7 @@ MAX_INSTRUCTIONS = 10**12
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``chip.json``.
-
-    Raises UserError if outputs differ or the project does not compile.
-    """
+    """Write ``chip.json``. Raises UserError if outputs differ or the project does not compile."""
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = recipe_samples.read_batch_layout(job, interface)

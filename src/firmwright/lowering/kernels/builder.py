@@ -49,10 +49,7 @@ class RegionBuilder:
         return self.emit(tvm.ir.Call(call.op, list(arguments), call.attrs, call.ty_args))
 
     def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
-        """Emit a computation of tensor expressions.
-
-        ``name`` is visible in the C source.
-        """
+        """Emit a computation of tensor expressions. ``name`` is visible in the C source."""
         return self.block_builder.emit_te(compute, *tensors, primfunc_name_hint=name)
 
     def emit_elements(

@@ -82,10 +82,7 @@ def to_fixed_point(values: npt.NDArray[np.float64]) -> Multipliers:
 def apply_scale(
     x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int
 ) -> Integer:
-    """Return x · mantissa · 2^(left - right - 31).
-
-    x · 2^left| must be at most ``largest``.
-    """
+    """Return x · mantissa · 2^(left - right - 31). |x · 2^left| must be at most ``largest``."""
     if largest >= FAST_LIMIT:
         return call_fixed_point("fixed_scale_any", x, mantissa, left, right)
     shifted = x * (tirx.const(1, "int32") << left) if not is_zero(left) else x
@@ -128,10 +125,7 @@ def find_tie_direction(
 
 
 def apply_scale_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
-    """Return x · mantissa · 2^(left - right - 15), rounded once.
-
-    The mantissa has 15 bits.
-    """
+    """Return x · mantissa · 2^(left - right - 15), rounded once. The mantissa has 15 bits."""
     shift = right.astype("int32") - left.astype("int32")
     return call_fixed_point("fixed_scale_wide", x.astype("int64"), mantissa, shift)
 

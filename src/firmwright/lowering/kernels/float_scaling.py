@@ -30,10 +30,7 @@ class FloatFactors:
             self.numbers = [array.astype("int32") for array in find_steps(scaling)]
 
     def emit_tables(self, builder: RegionBuilder) -> list[relax.Var]:
-        """Emit tables for several factors.
-
-        A single factor is an immediate number in the C code.
-        """
+        """Emit tables for several factors. A single factor is an immediate number in the C code."""
         names = ("multipliers", "offsets", "shifts") if self.numbers[0].size > 1 else ()
         return [
             builder.emit_constant(name, array)

@@ -207,10 +207,7 @@ def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
 def sum_axes(
     data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over axes.
-
-    If ``keep`` is true, these axes stay with length 1.
-    """
+    """Sum data - zero point over axes. If ``keep`` is true, these axes stay with length 1."""
     loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
 
     def term(*kept: Any) -> Integer:

@@ -114,10 +114,7 @@ def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
 
 
 def to_storage(value: Integer, params: OutputQuantParams) -> Integer:
-    """Clamp a value, then add the zero point.
-
-    This order prevents an overflow of the sum.
-    """
+    """Clamp a value, then add the zero point. This order prevents an overflow of the sum."""
     low, high = params.low - params.zero_point, params.high - params.zero_point
     return (te.max(te.min(value, high), low) + params.zero_point).astype(params.dtype)
 

@@ -144,10 +144,7 @@ def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for one index tensor per axis.
-
-    Indices and values are broadcast.
-    """
+    """Return loops for one index tensor per axis. Indices and values are broadcast."""
     data, indices, values = call.args
     fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
     shapes = [static_shape(field) for field in fields]

@@ -115,10 +115,7 @@ def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
 def to_storage_array(
     nearest: npt.NDArray[np.float32], params: OutputQuantParams
 ) -> npt.NDArray[Any]:
-    """Add the zero point to whole numbers and clamp them.
-
-    NaN becomes the lowest integer.
-    """
+    """Add the zero point to whole numbers and clamp them. NaN becomes the lowest integer."""
     whole = np.nan_to_num(nearest, nan=-np.inf) + params.zero_point
     table: npt.NDArray[Any] = np.clip(whole, params.low, params.high)
     return table.astype(params.dtype)

@@ -111,10 +111,7 @@ def windows_of(call: tvm.ir.Call) -> list[Windows]:
 def sum_windows(
     data: te.Tensor, windows: list[Windows], shape: tuple[int, ...], zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over each window.
-
-    Padding adds 0.
-    """
+    """Sum data - zero point over each window. Padding adds 0."""
     steps = {w.axis: te.reduce_axis((0, w.size)) for w in windows}
 
     def term(*output: Any) -> Integer:

@@ -68,10 +68,7 @@ def quantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> Exp
 def quantize_along(
     importer: ConstantImporter, node: torch.fx.Node, params: tuple[Expr, Expr], axis: int
 ) -> Expr:
-    """Quantize the first argument along an axis.
-
-    The last arguments are the limits and the type.
-    """
+    """Quantize the first argument along an axis. The last arguments are the limits and the type."""
     *_, lowest, highest, kind = node.args
     dtype = name_type(kind)
     known = find_constant(importer, node)

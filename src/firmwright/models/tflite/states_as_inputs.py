@@ -25,10 +25,7 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
     **LSTM_STATE_INPUTS,
 }
-"""Maps operators to overwritten inputs.
-
-The converters also return these inputs.
-"""
+"""Maps operators to overwritten inputs. The converters also return these inputs."""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
 
