@@ -30,7 +30,6 @@ from firmwright.toolchain.boards import is_built_elsewhere
 SELFTEST = Stage(
     name="selftest",
     sentence="compute the checksums of the layers on golden samples",
-    run="firmwright.stages.selftest:run",
     reads=(*artifacts.OF_SAMPLES, artifacts.KERNELS, artifacts.WEIGHTS, artifacts.PLAN),
     writes=(artifacts.GOLDEN,),
     keys=(*NETWORK, *RUN_SAMPLES, "run.tolerance", "selftest"),
@@ -74,7 +73,6 @@ def list_project_templates(job: Job) -> list[str]:
 SOURCES = Stage(
     name="sources",
     sentence="write the C project",
-    run="firmwright.stages.sources:run",
     reads=(
         artifacts.INTERFACE,
         artifacts.BATCH_LAYOUT,
@@ -96,7 +94,6 @@ SOURCES = Stage(
 OBJECTS = Stage(
     name="objects",
     sentence="compile the C project",
-    run="firmwright.stages.objects:run",
     reads=(artifacts.PROJECT,),
     writes=(artifacts.OBJECTS,),
     keys=("cflags",),
@@ -139,7 +136,6 @@ def list_linked_archives(job: Job) -> list[Path]:
 FIRMWARE = Stage(
     name="firmware",
     sentence="link the firmware",
-    run="firmwright.stages.firmware:run",
     reads=(artifacts.PROJECT, artifacts.OBJECTS),
     writes=(artifacts.FIRMWARE, artifacts.FIRMWARE_SIZE),
     keys=(*MIX, "slot", "libraries", "c_prefix"),
@@ -154,7 +150,6 @@ FIRMWARE = Stage(
 REFERENCE = Stage(
     name="reference",
     sentence="compute the samples in the model's runtime",
-    run="firmwright.stages.reference:run",
     reads=artifacts.OF_SAMPLES,
     writes=(artifacts.REFERENCE, artifacts.REFERENCE_OUTPUTS),
     keys=(*RUN_SAMPLES, "model", "inputs"),
@@ -179,7 +174,6 @@ def list_run_inputs(job: Job) -> list[Path]:
 RUN = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    run="firmwright.stages.run:run",
     reads=(
         *artifacts.OF_SAMPLES,
         artifacts.REFERENCE,
@@ -211,7 +205,6 @@ def list_stats(job: Job) -> dict[str, Path]:
 STATS = Stage(
     name="stats",
     sentence="report when each layer runs",
-    run="firmwright.stages.stats:run",
     reads=(artifacts.PARTITION, artifacts.KERNELS, artifacts.PLAN, artifacts.RUN),
     writes=(artifacts.TIMELINE,),
     keys=("name", "c_prefix", "clock"),
@@ -262,7 +255,6 @@ MAPPING = Stage(
 DEMO = Stage(
     name="demo",
     sentence="write the demo application",
-    run="firmwright.stages.demo:run",
     reads=(*artifacts.OF_SAMPLES, artifacts.PLAN, artifacts.PROJECT, artifacts.RUN_SAMPLE),
     writes=(artifacts.DEMO,),
     keys=(*SHOWN_SAMPLE, "name", "c_prefix", "arena", "demo"),
@@ -305,7 +297,6 @@ def list_export_templates(job: Job) -> list[str]:
 EXPORTS = Stage(
     name="exports",
     sentence="package the network for other build systems",
-    run="firmwright.stages.exports:run",
     reads=(*artifacts.OF_SAMPLES, artifacts.PLAN, artifacts.PROJECT, artifacts.RUN_SAMPLE),
     writes=(artifacts.EXPORTS,),
     keys=(
@@ -324,7 +315,6 @@ EXPORTS = Stage(
 BUNDLE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    run="firmwright.stages.bundle:run",
     reads_all=True,
     writes=(artifacts.SUMMARY,),
     keys=ALL,

@@ -26,7 +26,7 @@ ORDERED = sorted(WRITTEN, key=lambda artifact: (artifact.stage, artifact.file))
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_stage_runs_a_function_that_exists_and_reads_what_others_write(stage: Stage) -> None:
-    assert callable(resolve_name(stage.run))
+    assert callable(resolve_name(stage.function))
     assert all(artifact.stage == stage.name for artifact in stage.writes)
     assert {a for a in stage.reads if a.stage not in CHOSEN} <= WRITTEN
 

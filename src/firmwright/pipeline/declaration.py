@@ -39,7 +39,8 @@ class StageDeclaration(Generic[Job]):
     """One step of the pipeline, which has a separate result folder.
 
     ``run`` ("module:function") names the function ``(job, folder)`` that writes the results into an
-    empty folder. The module is imported when the stage runs.
+    empty folder. The default is ``run`` in the module of ``firmwright.stages`` with the stage's
+    name. The module is imported when the stage runs.
 
     The results of a stage depend on these fields and on all of firmwright's code:
 
@@ -72,7 +73,7 @@ class StageDeclaration(Generic[Job]):
 
     name: str
     sentence: str
-    run: str
+    run: str = ""
     reads: Sequence[Artifact[Any]] = ()
     writes: Sequence[Artifact[Any]] = ()
     keys: Sequence[str] = ()
@@ -95,6 +96,10 @@ class StageDeclaration(Generic[Job]):
     publish: Callable[[Job], Sequence[Path]] = lambda _: ()
     about: Pointer = ()
     gives_regions: bool = False
+
+    @property
+    def function(self) -> str:
+        return self.run or f"firmwright.stages.{self.name}:run"
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Title:
 def import_stages(stages: Iterable[StageDeclaration[Any]]) -> None:
     for stage in stages:
         with suppress(ImportError):
-            import_module(stage.run.partition(":")[0])
+            import_module(stage.function.partition(":")[0])
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]
@@ -320,7 +320,7 @@ def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> No
     """Run a stage. Raises UserError if the stage read an undeclared file or an input changed."""
     outdirs = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], outdirs):
-        resolve_name(stage.run)(job, folder)
+        resolve_name(stage.function)(job, folder)
     watched.check()
 
 
