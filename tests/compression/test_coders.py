@@ -16,6 +16,7 @@ import pytest
 from firmwright.compression.choice import LimitError, choose_for_limit, choose_smallest
 from firmwright.compression.coders import (
     CODERS,
+    DIGITS,
     LONGEST,
     Encoded,
     encode,
@@ -67,7 +68,7 @@ def decode(library: ctypes.CDLL, encoded: Encoded, array: Array, calls: int = 1)
         start += end - done
     if encoded.joined:
         to = ctypes.c_void_p(result.ctypes.data)
-        library.join_digits(to, array.nbytes, array.dtype.itemsize)
+        library.join_digits(to, array.nbytes, encoded.joined)
     assert (result[array.nbytes :] == 0xA5).all()
     return result[: array.nbytes].view(array.dtype)
 
@@ -92,14 +93,35 @@ def draw_arrays() -> Iterator[Array]:
 def test_every_code_decodes_to_its_array(library: ctypes.CDLL) -> None:
     used = set()
     for array in draw_arrays():
-        for joined in (False, True):
-            data = split_digits(array) if joined else array.view(np.uint8)
+        for joined in (0, *(size for size in DIGITS if size <= array.dtype.itemsize)):
+            data = split_digits(array, joined) if joined else array.view(np.uint8)
             for encoded in encode(array, data, joined):
-                used.add((encoded.coder, joined))
+                used.add((encoded.coder, joined > 0))
                 for calls in (1, 3):
                     found = decode(library, encoded, array, calls)
                     np.testing.assert_array_equal(found, array)
-    assert len(used) == 2 * len(CODERS)
+    assert {coder.name for coder, _ in used} == {coder.name for coder in CODERS}
+    assert {joined for _, joined in used} == {False, True}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+@pytest.mark.parametrize("paired", [False, True])
+def test_blocks_have_factors(library: ctypes.CDLL, lanes: int, paired: bool) -> None:
+    """A block has 32 multiples of its factor, next to blocks of other channels."""
+    random = np.random.default_rng(lanes)
+    factors = random.integers(1, 16, (24, 1, lanes))
+    weights = factors * random.integers(-8, 8, (24, 32, lanes))
+    weights[:, :1], weights[:, 1:2] = -8 * factors, 7 * factors
+    stored = weights.astype("int8").reshape(-1)
+    if paired:
+        low, high = weights.reshape(-1, 2).T
+        stored = (low + 256 * high).astype("int16")
+    smallest = list_encoded(stored)[-1]
+    assert smallest.coder.name == "decode_blocks"
+    assert smallest.code.size == 4 + 24 * lanes * (1 + 16)
+    for calls in (1, 7):
+        np.testing.assert_array_equal(decode(library, smallest, stored, calls), stored)
 
 
 @pytest.mark.needs("gcc")
@@ -137,7 +159,7 @@ def test_pairs_of_weights_in_a_word_are_stored_as_two_weights() -> None:
     low, high = random.integers(-8, 8, (2, 4000))
     words = (low + 256 * high).astype("int16")
     tables = [e for e in list_encoded(words) if e.coder.name == "decode_table_4"]
-    assert [(e.code.size, e.joined) for e in tables] == [(16 + 4000, True)]
+    assert [(e.code.size, e.joined) for e in tables] == [(16 + 4000, 2)]
 
 
 def test_equal_values_need_a_bit_each_and_random_bytes_stay() -> None:

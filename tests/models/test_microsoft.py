@@ -237,6 +237,15 @@ def test_an_axis_of_another_length_than_the_weights_is_rejected() -> None:
         import_model(data, "m.onnx", {})
 
 
+def test_a_block_that_the_runtime_does_not_support_is_rejected() -> None:
+    constants = {"b": np.zeros((3, 2, 12), "uint8"), "s": np.ones(6, "float32")}
+    product = node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft",
+                   K=40, N=3, bits=4, block_size=24)  # fmt: skip
+    data = with_domain(graph([product], [value("x", [2, 40])], [value("y", [2, 3])], constants, 17))
+    with pytest.raises(UserError, match="its block_size is 24; expected one of 16, 32, 64,"):
+        import_model(data, "m.onnx", {})
+
+
 OPERATORS = {name.removeprefix("com.microsoft.") for name in (*RUNTIME_REWRITES, *QUANTIZED_LSTM)}
 
 

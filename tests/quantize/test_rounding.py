@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from firmwright.errors import UserError
 from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.clusters import choose_clusters, round_to_values
@@ -131,3 +132,37 @@ def test_network_is_nearer_to_the_float_one() -> None:
         found = np.stack([found["y"] for found in evaluate(quantized, unseen)])
         errors.append(np.square(found - wanted).sum())
     assert errors[1] < errors[0] / 2
+
+
+def make_product(weights: Array) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["y"], "product"),
+    ]
+    return ready(graph_of(nodes, {"w": weights.astype("float32")}, 4), newer_types=True)
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+def test_weights_in_blocks_are_multiples_of_factors(compensated: bool) -> None:
+    """The ranges of the blocks differ, so one scale per channel has larger errors."""
+    ranges = RANDOM.choice([1.0, 0.1], (12, 4))
+    model = make_product(RANDOM.normal(0, 1, (192, 4)) * np.repeat(ranges, 16, axis=0))
+    drawn, errors = samples(8), list[float]()
+    for block in (None, 16):
+        chosen = options(weights="int4", block=block, compensate_rounding=compensated)
+        made = quantize(model, calibrate(model, drawn), chosen, drawn)
+        pairs = zip(*(evaluate(each, drawn, ["y"]) for each in (model, made)), strict=True)
+        errors.append(sum(float(np.square(a["y"] - b["y"]).sum()) for a, b in pairs))
+    assert errors[1] < 0.6 * errors[0]
+    stored = next(i for i in made.graph.initializer if i.name == "w_quantized")
+    assert stored.data_type == onnx.TensorProto.INT8
+    blocks = onnx.numpy_helper.to_array(stored).astype("int64").reshape(12, 16, 4)
+    factors = np.maximum(np.gcd.reduce(blocks, axis=1), 1)
+    assert (blocks.min(1) >= -8 * factors).all() and (blocks.max(1) <= 7 * factors).all()
+
+
+def test_input_channels_that_are_not_a_multiple_of_the_block_are_rejected() -> None:
+    model = make_product(RANDOM.normal(0, 1, (192, 4)))
+    chosen = options(weights="int4", block=40)
+    with pytest.raises(UserError, match="layer 'product' has 192 input channels, which are not a"):
+        quantize(model, calibrate(model, samples(2)), chosen)

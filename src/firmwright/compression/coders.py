@@ -88,6 +88,9 @@ JOIN_INSTRUCTIONS = 12
 JOIN_BYTES = 290
 """The approximate size of the C function that joins digits, and a call on a Cortex-M4."""
 
+DIGITS = (2, 4)
+"""The sizes of integers that are split into digits. A word may have two halfwords of weights."""
+
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 LEAST_BYTES = 64
@@ -98,6 +101,9 @@ INDEX_BITS = (1, 2, 4)
 
 LANES = (1, 2, 4)
 """The numbers of channels whose weights forms store alternately."""
+
+BLOCK_LANES = (1, 2, 4, 8)
+"""The numbers of alternating bytes that may have separate factors. A word may have two taps."""
 
 LEAST_ROW = 32
 """The minimum number of bytes in a row with separate tables."""
@@ -122,15 +128,15 @@ class Coder:
 class Encoded:
     """An encoded array: its bytes, and the number of instructions of the decoder.
 
-    The decoded bytes are signed digits if ``joined`` is set, and the C code joins the digits to
-    integers.
+    The decoded bytes are signed digits if ``joined`` is not 0, and the C code joins the digits to
+    integers of ``joined`` bytes.
     """
 
     coder: Coder
     code: Bytes
     instructions: int
     saved: int
-    joined: bool
+    joined: int
 
 
 def encode_table(data: Bytes, bits: int) -> Bytes | None:
@@ -171,14 +177,16 @@ def count_values(shaped: Bytes) -> int:
     return 1 + int((ordered[:, 1:] != ordered[:, :-1]).sum(1).max())
 
 
-def list_shapes(size: int) -> Iterator[tuple[int, int]]:
+def list_shapes(size: int, lanes_of: Sequence[int] = LANES) -> Iterator[tuple[int, int]]:
     """Yield the possible numbers of rows and lanes of an array of channels.
 
     Forms store the weights of 1, 2 or 4 channels alternately, and loops of all channels.
     """
     divisors = [n for n in range(2, size // LEAST_ROW + 1) if size % n == 0]
     yield from ((1, lanes) for lanes in divisors if lanes < 256)
-    yield from ((rows, lanes) for rows in divisors for lanes in LANES if size // rows % lanes == 0)
+    yield from (
+        (rows, lanes) for rows in divisors for lanes in lanes_of if size // rows % lanes == 0
+    )
 
 
 def write_row_tables(data: Bytes, rows: int, lanes: int, bits: int) -> Bytes:
@@ -198,6 +206,42 @@ def pack_indices(numbers: npt.NDArray[np.int64], bits: int) -> Bytes:
     padded = np.pad(numbers, (0, -len(numbers) % (8 // bits))).reshape(-1, 8 // bits)
     packed: Bytes = (padded << bits * np.arange(8 // bits)).sum(1).astype(np.uint8)
     return packed
+
+
+def encode_blocks(data: Bytes) -> Bytes | None:
+    """Return the smallest code with a factor per block of weights, or None.
+
+    The signed bytes of a block are multiples of the block's factor. The quotients have 4 bits. A
+    row has blocks of one or several channels, whose bytes are in neighboring lanes. A code begins
+    with the size of a row and the number of lanes. Each row has its factors, then the quotients.
+    """
+    best: tuple[int, int, int] | None = None
+    for rows, lanes in list_shapes(data.size, BLOCK_LANES):
+        row = data.size // rows
+        size = rows * (lanes + -(-row // 2))
+        if row >= 1 << 24 or lanes > 255 or (best and size >= best[0]):
+            continue
+        shaped = data.view(np.int8).reshape(rows, -1, lanes)
+        if has_factors(shaped[:1]) and has_factors(shaped):
+            best = size, rows, lanes
+    return None if best is None else write_blocks(data.view(np.int8), *best[1:])
+
+
+def has_factors(shaped: npt.NDArray[np.int8]) -> bool:
+    """Return whether the quotients of all blocks have 4 bits; (rows, bytes, lanes)."""
+    wide = shaped.astype(np.int64)
+    factors = np.maximum(np.gcd.reduce(wide, axis=1), 1)
+    return bool((wide.min(1) >= -8 * factors).all() and (wide.max(1) <= 7 * factors).all())
+
+
+def write_blocks(data: npt.NDArray[np.int8], rows: int, lanes: int) -> Bytes:
+    row = data.size // rows
+    code = bytearray(row.to_bytes(3, "little") + bytes([lanes]))
+    for each in data.reshape(rows, -1, lanes).astype(np.int64):
+        factors = np.maximum(np.gcd.reduce(each, axis=0), 1)
+        code += factors.astype(np.uint8).tobytes()
+        code += pack_indices((each // factors & 15).reshape(-1), 4).tobytes()
+    return np.frombuffer(bytes(code), np.uint8)
 
 
 def encode_zeros(data: Bytes) -> Bytes:
@@ -243,6 +287,7 @@ def make_table_coder(bits: int) -> Coder:
 CODERS = (
     *map(make_table_coder, INDEX_BITS),
     Coder("decode_row_tables", "a table per channel", encode_row_tables, 11, 210),
+    Coder("decode_blocks", "a factor per block", encode_blocks, 11, 210),
     Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 560),
     Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 1050),
 )
@@ -252,10 +297,9 @@ LOOK_UP = Coder("look_up", "a table of 16 values in the loop", lambda _: None, 0
 """The method of layers that read weights from a table. Their C has no decoder."""
 
 
-def split_digits(array: Array) -> Bytes:
-    """Return the bytes of an array, or the digits of wider integers, lowest digit first."""
-    size = array.dtype.itemsize
-    rest = array.reshape(-1).astype(np.int64)
+def split_digits(array: Array, size: int) -> Bytes:
+    """Return the digits of the integers of ``size`` bytes in an array, lowest digit first."""
+    rest = array.reshape(-1).view(f"i{size}").astype(np.int64)
     digits = np.empty((rest.size, size), np.int64)
     for position in range(size):
         digits[:, position] = (rest + 128) % 256 - 128
@@ -271,9 +315,10 @@ def list_encoded(array: Array, more: Sequence[Encoded] = ()) -> list[Encoded]:
     """
     if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
         return []
-    found = [*more, *encode(array, array.reshape(-1).view(np.uint8), joined=False)]
-    if array.dtype.itemsize > 1:
-        found += encode(array, split_digits(array), joined=True)
+    found = [*more, *encode(array, array.reshape(-1).view(np.uint8), 0)]
+    for size in DIGITS:
+        if size <= array.dtype.itemsize:
+            found += encode(array, split_digits(array, size), size)
     useful = list[Encoded]()
     least = LEAST_BYTES
     for each in sorted(found, key=lambda e: (e.instructions, -e.saved)):
@@ -283,7 +328,7 @@ def list_encoded(array: Array, more: Sequence[Encoded] = ()) -> list[Encoded]:
     return useful
 
 
-def encode(array: Array, data: Bytes, joined: bool) -> list[Encoded]:
+def encode(array: Array, data: Bytes, joined: int) -> list[Encoded]:
     joining = JOIN_INSTRUCTIONS if joined else 0
     return [
         Encoded(

@@ -96,7 +96,7 @@ def write_calls(kernel: Kernel, parameter: Parameter, encoded: Encoded) -> list[
     bytes_ = to.name if to.dtype == "uint8" else f"(uint8_t *){to.name}"
     lines = [f"{encoded.coder.name}(&{parameter.name}_from, {bytes_}, {to.bytes});"]
     if encoded.joined:
-        lines.append(f"{JOIN}({bytes_}, {to.bytes}, {to.bytes // to.elements});")
+        lines.append(f"{JOIN}({bytes_}, {to.bytes}, {encoded.joined});")
     return lines
 
 

@@ -95,7 +95,7 @@ class Sensitivity:
         digest = hashlib.sha256(self.model.SerializeToString(deterministic=True))
         facts = (
             METHOD, self.options.compensate_rounding, self.options.per_channel,
-            self.options.scheme, self.compressed, sorted(self.scales.items()),
+            self.options.scheme, self.options.block, self.compressed, sorted(self.scales.items()),
             [sample_digest(sample) for sample in self.samples],
         )  # fmt: skip
         digest.update(repr(facts).encode())
@@ -151,8 +151,9 @@ class Sensitivity:
         weight, node = self.weights[layer], self.nodes[layer]
         if dtype == FLOAT:
             return Choice(dtype, 4 * weight.values.size, 0.0)
-        steps, rounded = self.round(replace(weight, dtype=dtype), node, moments.get(weight.name))
-        size = self.count_bytes(steps, dtype, node)
+        weight = replace(weight, dtype=dtype)
+        steps, rounded = self.round(weight, node, moments.get(weight.name))
+        size = self.count_bytes(steps, weight.stored_type, node)
         return Choice(dtype, size, self.measure_error(weight.name, rounded))
 
     def round(
@@ -165,9 +166,10 @@ class Sensitivity:
         )
         values, scales = weight.values, spread_scales(weight.values.ndim, weight.axis, params)
         clusters = choose_clusters(values / scales, weight.dtype)
+        factors = weight.choose_factors(params)
         if moments is not None:
-            values = round_layer(node, values, moments, params, clusters).astype("float64")
-        steps = round_to_values(values / scales, params[0], clusters)
+            values = round_layer(node, values, moments, params, clusters, factors).astype("float64")
+        steps = round_to_values(values / scales, params[0], clusters, factors)
         return steps, (steps * scales).astype("float32")
 
     def count_bytes(self, steps: Array, dtype: str, node: onnx.NodeProto) -> int:

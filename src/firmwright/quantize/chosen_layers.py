@@ -25,10 +25,14 @@ class TensorTypes:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The result of the recipe's layer lists: nodes that stay float, and the types of nodes."""
+    """The result of the recipe's layer lists: nodes that stay float, and the types of nodes.
+
+    ``block`` is the number of input channels in a block of int4 weights, or 0.
+    """
 
     kept_float: tuple[str, ...]
     types: dict[str, TensorTypes]
+    block: int = 0
 
 
 def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
@@ -71,7 +75,7 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
             )
     if problems:
         raise UserError("\n".join(problems))
-    return LayerChoice(tuple(sorted(kept)), types)
+    return LayerChoice(tuple(sorted(kept)), types, options.block or 0)
 
 
 def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.ir.quant_params import QuantParams
+from firmwright.quantize.blocks import round_by_factors
 
 Array = npt.NDArray[Any]
 
@@ -54,8 +55,15 @@ def choose_clusters(steps: Array, dtype: str) -> Array | None:
     return np.unique(np.clip(np.rint(values), limits.min, limits.max))
 
 
-def round_to_values(steps: Array, params: QuantParams, clusters: Array | None) -> Array:
-    """Return the nearest allowed integers: all integers of the type, or the clusters."""
+def round_to_values(
+    steps: Array, params: QuantParams, clusters: Array | None, factors: Array | None = None
+) -> Array:
+    """Return the nearest allowed integers.
+
+    The allowed integers are all integers of the type, or the clusters, or multiples of the factors.
+    """
+    if factors is not None:
+        return round_by_factors(steps, factors)
     if clusters is None:
         return np.clip(np.rint(steps), *params.limits)
     found: Array = clusters[np.searchsorted((clusters[1:] + clusters[:-1]) / 2, steps)]

@@ -37,6 +37,7 @@ from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import (
     choose_all_clusters,
+    choose_all_factors,
     choose_weight_params,
     clamp_weights,
     find_weights,
@@ -108,9 +109,10 @@ def quantize(
 
     result = model
     clusters = choose_all_clusters(weights, find_weights(model, layers))
+    factors = choose_all_factors(weights, find_weights(model, layers))
     if options.compensate_rounding:
-        result = round_weights(result, samples, weights, clusters)
-    result = clamp_weights(result, weights, find_weights(model, layers), clusters)
+        result = round_weights(result, samples, weights, clusters, factors)
+    result = clamp_weights(result, weights, find_weights(model, layers), clusters, factors)
     if options.bias_correction:
         result = correct_biases(model, result, samples, layers, with_params)
     return with_params(result)

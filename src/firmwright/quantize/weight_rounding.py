@@ -47,11 +47,12 @@ def round_weights(
     samples: Sequence[Sample],
     params_of: Mapping[str, Sequence[QuantParams]],
     clusters: Mapping[str, Array] = MappingProxyType({}),
+    factors: Mapping[str, Array] = MappingProxyType({}),
 ) -> onnx.ModelProto:
     """Return the float network with weights that are rounded to their quantization steps.
 
     ``params_of`` are the parameters of each weight, one for all channels or one per channel.
-    ``clusters`` are the values of clustered weights.
+    ``clusters`` are the values of clustered weights. ``factors`` are the factors of blocks.
     Weights of transposed convolutions, and of results with more than MAX_INPUTS inputs, do not
     change: they are rounded to the nearest step later.
     """
@@ -67,7 +68,8 @@ def round_weights(
     moments = second_moments(layers, constants, model, samples[:MAX_SAMPLES])
     for name, node in layers.items():
         weights = onnx.numpy_helper.to_array(constants[name])
-        values = round_layer(node, weights, moments[name], params_of[name], clusters.get(name))
+        allowed = clusters.get(name), factors.get(name)
+        values = round_layer(node, weights, moments[name], params_of[name], *allowed)
         constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
     return result
 
@@ -78,15 +80,18 @@ def round_layer(
     moments: Array,
     params: Sequence[QuantParams],
     clusters: Array | None = None,
+    factors: Array | None = None,
 ) -> Array:
     """Return a layer's rounded weights. ``moments`` are the second moments of each group."""
     rows = weights_to_rows(node, weights.astype("float64"))
+    of_blocks = None if factors is None else weights_to_rows(node, factors)
     channels = rows.shape[0] * rows.shape[1]
     by_channel = params if len(params) > 1 else [*params] * channels
     for group, moment in enumerate(moments):
         first = group * rows.shape[1]
         row_params = by_channel[first : first + rows.shape[1]]
-        rows[group] = round_with_compensation(rows[group], moment, row_params, clusters)
+        own = None if of_blocks is None else of_blocks[group]
+        rows[group] = round_with_compensation(rows[group], moment, row_params, clusters, own)
     return rows_to_weights(node, rows, weights.shape).astype("float32")
 
 
@@ -122,6 +127,7 @@ def round_with_compensation(
     moment: Array,
     params_of: Sequence[QuantParams],
     clusters: Array | None = None,
+    factors: Array | None = None,
 ) -> Array:
     """Round (channels, K) weights to the channels' scales, one K at a time. Zero points are 0."""
     scales = np.array([params.scale for params in params_of])
@@ -130,7 +136,8 @@ def round_with_compensation(
     left, result = weights.copy(), np.empty_like(weights)
     for k in range(weights.shape[1]):
         column = left[:, k]
-        result[:, k] = round_to_values(column / scales, params_of[0], clusters) * scales
+        own = None if factors is None else factors[:, k]
+        result[:, k] = round_to_values(column / scales, params_of[0], clusters, own) * scales
         errors = (column - result[:, k]) / spread[k, k]
         left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
     return result

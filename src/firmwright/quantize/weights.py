@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
 from firmwright.ir.quant_params import QuantParams, find_integer_limits
+from firmwright.quantize import blocks
 from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.clusters import (
+    STORED,
     choose_clusters,
     find_stored_type,
     round_to_values,
@@ -41,7 +43,8 @@ class Weight:
     """A constant operand. ``axis`` is the axis of the output channels.
 
     ``axis`` is None for transposed convolutions in groups, because their channels share the
-    parameters. ``bias`` is empty if there is no bias.
+    parameters. ``bias`` is empty if there is no bias. ``inputs_axis`` is the axis of the input
+    channels. ``block`` is the number of input channels that share a factor, or 0.
     """
 
     name: str
@@ -50,6 +53,28 @@ class Weight:
     input: str
     bias: npt.NDArray[np.float64]
     dtype: str
+    layer: str
+    inputs_axis: int
+    block: int
+
+    @property
+    def has_blocks(self) -> bool:
+        """Return whether the weights have several blocks per output channel."""
+        channels = 1 if self.axis is None else self.values.shape[self.axis]
+        has_block = 0 < self.block <= self.values.shape[self.inputs_axis]
+        return self.dtype == blocks.TYPE and has_block and self.values.size // channels > self.block
+
+    @property
+    def stored_type(self) -> str:
+        return STORED if self.has_blocks else find_stored_type(self.dtype)
+
+    def choose_factors(self, params: Sequence[QuantParams]) -> npt.NDArray[np.float64] | None:
+        """Return the factor of each weight, or None if the weights have no blocks."""
+        if not self.has_blocks:
+            return None
+        blocks.check_blocks(self.layer, self.values.shape[self.inputs_axis], self.block)
+        steps = self.values / spread_scales(self.values.ndim, self.axis, params)
+        return blocks.choose_factors(steps, self.block, self.inputs_axis)
 
     def split_channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
         if not per_channel or self.axis is None:
@@ -82,7 +107,19 @@ def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight
             input=node.input[0],
             bias=array(node.input[2]).reshape(-1) if given else np.zeros(0),
             dtype=layers.types[node.name].weights,
+            layer=node.name,
+            inputs_axis=find_inputs_axis(node, values.ndim),
+            block=0 if node.op_type == "ConvTranspose" else layers.block,
         )
+
+
+def find_inputs_axis(node: onnx.NodeProto, axes: int) -> int:
+    """Return the axis of the input channels in the node's second operand."""
+    if node.op_type == "Conv":
+        return 1
+    if node.op_type == "Gemm":
+        return 1 if read_attributes(node).get("transB", 0) else 0
+    return max(axes - 2, 0)
 
 
 def is_narrow(dtype: str) -> bool:
@@ -104,23 +141,33 @@ def choose_all_clusters(
     return found
 
 
+def choose_all_factors(
+    params_of: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the factors of each tensor with blocks. Other tensors are missing."""
+    found = {w.name: w.choose_factors(params_of[w.name]) for w in weights if w.name in params_of}
+    return {name: factors for name, factors in found.items() if factors is not None}
+
+
 def clamp_weights(
     model: onnx.ModelProto,
     params_of: Mapping[str, Sequence[QuantParams]],
     weights: Iterable[Weight],
     clusters: Mapping[str, npt.NDArray[np.float64]],
+    factors: Mapping[str, npt.NDArray[np.float64]],
 ) -> onnx.ModelProto:
-    """Round and clamp narrow and clustered weights to the values of their types."""
+    """Round and clamp narrow and clustered weights, and blocks, to the values of their types."""
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:
-        own = clusters.get(weight.name)
-        if weight.name not in params_of or not (is_narrow(weight.dtype) or own is not None):
+        own, factor = clusters.get(weight.name), factors.get(weight.name)
+        is_rounded = is_narrow(weight.dtype) or own is not None or factor is not None
+        if weight.name not in params_of or not is_rounded:
             continue
         params = params_of[weight.name]
         values = onnx.numpy_helper.to_array(constants[weight.name]).astype("float64")
         scales = spread_scales(values.ndim, weight.axis, params)
-        values = round_to_values(values / scales, params[0], own) * scales
+        values = round_to_values(values / scales, params[0], own, factor) * scales
         tensor = onnx.numpy_helper.from_array(values.astype("float32"), weight.name)
         constants[weight.name].CopyFrom(tensor)
     return result
@@ -146,16 +193,20 @@ def choose_weight_params(
     Powers of two are selected by the minimum squared error of the channel. Each scale is so large
     that the bias fits int32.
     """
-    channels, dtype = weight.split_channels(per_channel), find_stored_type(weight.dtype)
+    channels, dtype = weight.split_channels(per_channel), weight.stored_type
     by_channel = per_channel and weight.bias.size == len(channels)
     biases = [np.abs(b).reshape(-1) for b in (weight.bias if by_channel else [weight.bias])]
     biases += [np.zeros(0)] * (len(channels) - len(biases))
-    return [
+    params_of = [
         choose_channel_params(
             values, float(bias.max(initial=0.0)) / input_scale, dtype, powers_of_two
         )
         for values, bias in zip(channels, biases, strict=True)
     ]
+    if weight.has_blocks and not powers_of_two:
+        coarser = find_integer_limits(dtype)[1] / blocks.LARGEST_STEPS
+        params_of = [replace(p, scale=to_float32(p.scale * coarser)) for p in params_of]
+    return params_of
 
 
 def choose_channel_params(

@@ -56,6 +56,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         yield from find_shift_errors(quantize)
         yield from find_calibration_errors(quantize)
         yield from find_search_errors(quantize, data.get("evaluate"), data.get("compress"))
+        yield from find_block_errors(quantize, data.get("compress"))
     if "name" not in data and any(find_errors(path.stem, load_schema()["properties"]["name"])):
         yield Finding(
             ("name",),
@@ -234,6 +235,20 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         for key in ("activations", "weights") if isinstance(entry, dict) else ():
             if entry.get(key, "int8") != "int8":
                 yield Finding((*pointer, key), "`arithmetic: shift` supports only int8; write int8")
+
+
+def find_block_errors(quantize: Mapping[str, Any], compress: Any) -> Iterator[Finding]:
+    """Yield a block without int4 weights, or without ``compress``, which stores the factors."""
+    if "block" not in quantize:
+        return
+    layers = quantize.get("layers")
+    entries = [quantize, *(layers if isinstance(layers, list) else ())]
+    types = {entry.get("weights") for entry in entries if isinstance(entry, dict)}
+    if "int4" not in types and "search" not in quantize:
+        yield Finding(("quantize", "block"), "only int4 weights have blocks; add `weights: int4`")
+    if compress is None:
+        message = "only `compress` stores blocks in 4 bits per weight; add `compress: true`"
+        yield Finding(("quantize", "block"), message)
 
 
 def find_search_errors(

@@ -66,7 +66,7 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
     ``scheme`` is ``affine`` or ``pow2``. ``arithmetic`` is ``onnx`` (real results, rounded to
     quantized values) or ``shift``. ``io`` is ``integer`` (the firmware's inputs and outputs are
-    quantized) or ``float32``.
+    quantized) or ``float32``. ``block`` is the number of input channels in a block of int4 weights.
     """
 
     scheme: str
@@ -83,6 +83,7 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
     layers: tuple[LayerTypes, ...]
     keep_float: KeepFloat
     search: SearchOptions | None = None
+    block: int | None = None
 
     @property
     def sees_samples(self) -> bool:

@@ -58,7 +58,7 @@ def list_tables(kernels: Kernels, arrays: Mapping[str, Array]) -> Encodings:
     none = np.zeros(0, np.uint8)
     return {
         p.tensor: Encoded(
-            LOOK_UP, none, k.table.instructions, arrays[p.tensor].nbytes - k.table.bytes, False
+            LOOK_UP, none, k.table.instructions, arrays[p.tensor].nbytes - k.table.bytes, 0
         )
         for k in kernels.kernels
         for p in k.weights

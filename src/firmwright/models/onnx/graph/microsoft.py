@@ -254,6 +254,10 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
 
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+"""The blocks that ONNX Runtime supports."""
+
+
 @dataclass(frozen=True)
 class BlockWeights:
     """The constants of a MatMulNBits.
@@ -283,7 +287,7 @@ def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights 
     """Return the weights of a MatMulNBits.
 
     Return None if the weights are not constants in plain order. Raises UserError if the last axis
-    of the data does not have K elements.
+    of the data does not have K elements, or if ONNX Runtime does not support the block.
     """
     data, b, scales, zeros, groups, _ = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
@@ -291,6 +295,9 @@ def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights 
     depth, columns, bits, block = (
         get_attribute(node, n, 4) for n in ("K", "N", "bits", "block_size")
     )
+    if block not in BLOCK_SIZES:
+        sizes = ", ".join(map(str, BLOCK_SIZES))
+        refuse_inconsistent(node, f"its block_size is {block}; expected one of {sizes}")
     given = walk.shape(data)
     if given and given[-1] != depth:
         refuse_inconsistent(
