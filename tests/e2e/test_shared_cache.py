@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,22 @@ def test_damaged_files_of_a_server_are_named_and_made_again(
         again = make(tmp_path / "again", address)
         assert build(again)[:2] == ([*taken, *own], [])
         assert (again.folder / BUNDLE).read_bytes() == kept[1]
+
+
+REHEARSAL = """
+import sys
+from firmwright.pipeline import warm
+from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
+
+warm.rehearse(["recipe=r.yaml", "outdir=build/r"], PIPELINE, NETWORKS_PIPELINE)
+print("tvm" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("is_filled", [True, False])
+def test_a_fleet_imports_no_stage_that_the_cache_restores(
+    is_filled: bool, cache: Path, tmp_path: Path
+) -> None:
+    repository = make(tmp_path / "r", str(cache if is_filled else tmp_path / "empty"))
+    done = repository.run(sys.executable, "-c", REHEARSAL)
+    assert (done.stdout, done.stderr) == (f"{not is_filled}\n", "")

@@ -18,15 +18,24 @@ from firmwright.bundle.components import read_license
 from firmwright.errors import UserError
 from firmwright.folders import PREFIXES
 from firmwright.recipe.custom_code import find_custom_code
+from firmwright.shared_cache.entry import CacheError
 from firmwright.toolchain.compilers import ANSWERS, Question
 
 from . import artifacts
 from .artifact import Artifact
 from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import load_jobs, make_catalog, set_variables
+from .job import Job
 from .recipe_arguments import find_recipes
 from .stage import Stage
-from .task import find_deciding_packages, import_stages, make_tasks
+from .stage_cache import find_cached
+from .task import (
+    collect_configuration,
+    find_deciding_packages,
+    import_stages,
+    list_dependencies,
+    make_tasks,
+)
 
 STATEFUL = "firmwright.tasks.dodo"
 """The module of the task file, which reads the command line during its import."""
@@ -82,7 +91,9 @@ def rehearse(
     """Load a recipe and describe its stages without running them, and import their modules.
 
     Forks then inherit the caches. All modules are imported if the recipe has an error, which its
-    build reports, or if it has custom code, which other recipes must not see.
+    build reports, or if it has custom code, which other recipes must not see. No module is imported
+    if the user's cache has the result of the first stage, because the build then probably restores
+    all results.
     """
     set_variables(arguments)
     with suppress(UserError):
@@ -91,9 +102,18 @@ def rehearse(
             jobs = load_jobs(pipeline, of_networks)
             list(make_tasks(jobs))
             for job in jobs:
-                import_stages(each for each in job.stages.values() if job.has_stage(each.name))
+                stages = [each for each in job.stages.values() if job.has_stage(each.name)]
+                import_stages(() if is_cached(job, stages[0]) else stages)
             return
     import_stages(pipeline)
+
+
+def is_cached(job: Job, stage: Stage) -> bool:
+    """Return whether the user's cache has the result of a stage that reads no other stage."""
+    configuration = collect_configuration(job, stage)
+    with suppress(CacheError):
+        return bool(find_cached(job, stage, configuration, list_dependencies(job, stage), {}))
+    return False
 
 
 def learn_records() -> None:
