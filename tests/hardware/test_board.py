@@ -25,7 +25,7 @@ import yaml
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.hardware.access import BoardAccess, SerialPort
-from firmwright.hardware.run import run_on_board
+from firmwright.hardware.board_run import run_on_board
 from firmwright.toolchain import load_platform
 from tests.e2e.conftest import Repository, new_repository
 

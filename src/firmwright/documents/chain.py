@@ -18,7 +18,7 @@ from typing import Any
 from firmwright.documents.document import Document, parse_document, read_bytes
 from firmwright.documents.merge import Merger, Node, make_node, to_plain, walk
 from firmwright.documents.schema_check import describe, quote
-from firmwright.documents.values import read_values
+from firmwright.documents.stated_values import read_values
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.values import put
+from firmwright.documents.stated_values import put
 from firmwright.documents.whole_file import write_whole
 from firmwright.documents.yaml_text import write_yaml
 from firmwright.errors import DiagnosticError, UserError, to_printable

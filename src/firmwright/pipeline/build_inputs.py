@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from firmwright.documents.values import parse_key
+from firmwright.documents.stated_values import parse_key
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
 from firmwright.recipe.overrides import complete_key, list_overrides

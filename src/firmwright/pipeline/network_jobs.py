@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from firmwright.documents.chain import Layers
-from firmwright.documents.values import COMMAND_LINE
+from firmwright.documents.stated_values import COMMAND_LINE
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.load_recipe import make_layers

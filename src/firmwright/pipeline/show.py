@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from firmwright.documents.chain import Layers, read_chain
-from firmwright.documents.values import parse_key
+from firmwright.documents.stated_values import parse_key
 from firmwright.documents.yaml_text import format_pointer
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.records import format_record

@@ -12,7 +12,7 @@ from typing import Any
 from firmwright.data.sample_sources import module_file
 from firmwright.documents.document import Document
 from firmwright.documents.schema_check import Finding, Schema, quote
-from firmwright.documents.values import COMMAND_LINE, parse_key, read_values
+from firmwright.documents.stated_values import COMMAND_LINE, parse_key, read_values
 from firmwright.documents.yaml_text import Pointer
 from firmwright.recipe.schema import rewrite_data
 from firmwright.recipe.user_files import FILE_FORMATS, find_references, is_description_file

@@ -9,7 +9,7 @@ from functools import cache
 
 from firmwright.documents.chain import EXTENDS
 from firmwright.documents.schema_check import Schema, find_errors, knows, resolve_reference
-from firmwright.documents.values import parse_key, read_values
+from firmwright.documents.stated_values import parse_key, read_values
 from firmwright.documents.yaml_text import Pointer, format_pointer
 from firmwright.errors import UserError, did_you_mean
 from firmwright.recipe.schema import load_schema

@@ -17,7 +17,7 @@ from firmwright.data.samples import Sample
 from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.hardware.access import load_access
-from firmwright.hardware.run import run_on_board
+from firmwright.hardware.board_run import run_on_board
 from firmwright.ir.records import encode_record, to_plain, write_record
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, recipe_samples

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from firmwright.data.samples import Column, Sample, sample_digest, to_samples
 from firmwright.emulator import ClockCycles, Execution, load_emulator, run_firmware
 from firmwright.hardware.access import load_access
-from firmwright.hardware.run import run_on_board
+from firmwright.hardware.board_run import run_on_board
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs

@@ -13,7 +13,7 @@ import pytest
 
 from firmwright.devices.mla.archive import read_archive, read_description
 from firmwright.devices.mla.compiled import describe_archive, read_schedule
-from firmwright.devices.mla.description import Pipeline, read_pipeline
+from firmwright.devices.mla.mpk import Pipeline, read_pipeline
 from firmwright.errors import UserError
 from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 

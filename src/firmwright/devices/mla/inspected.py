@@ -18,7 +18,7 @@ from firmwright.devices.mla.archive import (
     read_description,
 )
 from firmwright.devices.mla.compiled import NOTICE_FILE, make_record
-from firmwright.devices.mla.description import Pipeline, find_program, read_pipeline
+from firmwright.devices.mla.mpk import Pipeline, find_program, read_pipeline
 from firmwright.errors import UserError
 from firmwright.report.inspection import ArchiveStep, InspectedArchive
 

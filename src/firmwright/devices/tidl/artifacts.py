@@ -28,9 +28,9 @@ from firmwright.devices.tidl.artifact_records import (
 )
 from firmwright.devices.tidl.import_config import RegionImport, format_import_config
 from firmwright.devices.tidl.options import TidlOptions
+from firmwright.devices.tidl.region_tensors import compute_tensors
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.devices.tidl.tools import make_import_script
-from firmwright.devices.tidl.values import compute_tensors
 from firmwright.ir.operators import LAYOUT, short_name
 from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.regions import Partition, Region

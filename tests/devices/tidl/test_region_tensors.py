@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.tidl.values import compute_tensors, select_regions
+from firmwright.devices.tidl.region_tensors import compute_tensors, select_regions
 from firmwright.ir.regions import Partition
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
