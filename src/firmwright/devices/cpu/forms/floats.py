@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_geometry
+from firmwright.devices.cpu.forms.layer_numbers import count_row_elements, describe_geometry
 from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, FloatLayer
 
@@ -34,10 +34,15 @@ class Level(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Cores that share the layout of weights: the channels per block, and the levels."""
+    """Cores that share the layout of weights: the channels per block, and the levels.
+
+    If ``in_rows`` is true, the C copies each row of the input once, instead of the taps of each
+    pixel.
+    """
 
     block: int
     levels: tuple[Level, ...]
+    in_rows: bool = False
 
 
 X86_64 = Family(
@@ -47,12 +52,17 @@ X86_64 = Family(
         Level("avx2", 8, 14, "AVX2 ", 1),
         Level("sse", 4, 12),
     ),
+    in_rows=True,
 )
 NEON = Family(16, (Level("neon", 4, 28),))
 PLAIN = Family(4, (Level("plainly", 1, 20),))
 
 MOST_CHANNELS = 64
 """The maximum output channels per step, with the widest vectors."""
+
+
+LEAST_WIDTH = 4
+"""The minimum pixels of a row for which the C computes the pixels of each row separately."""
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
@@ -63,16 +73,20 @@ def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
 def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
     """Return the template variables of a level."""
     blocks = -(-channels // family.block)
-    vectors = min(family.block // level.lanes, 4)
-    if level.lanes == family.block:
+    lanes, vectors = level.lanes, min(family.block // level.lanes, 4)
+    if lanes == family.block:
         vectors = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     elif level.registers < 20:
         vectors = 2
+    if lanes > 1:
+        lanes = min(lanes, max(1 << (channels - 1).bit_length(), 4))
+        vectors = min(vectors, -(-channels // lanes))
     return {
         **level._asdict(),
+        "lanes": lanes,
         "vectors": vectors,
         "pixels": choose_pixels(level, vectors, pixels),
-        "whole": channels % (vectors * level.lanes) == 0,
+        "whole": channels % (vectors * lanes) == 0,
     }
 
 
@@ -90,16 +104,21 @@ def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
     missing = blocks * family.block - layer.out_channels
     matrix = np.pad(layer.matrix, ((0, missing), (0, 0)))
     weights = matrix.reshape(blocks, family.block, layer.taps).transpose(0, 2, 1)
-    levels = [plan_level(v, family, layer.out_channels, layer.pixels) for v in family.levels]
+    pointwise = layer.is_pointwise and not layer.is_planar
+    in_rows = family.in_rows and not (pointwise or layer.is_planar)
+    in_rows = in_rows and layer.out_width >= LEAST_WIDTH
+    pixels = layer.out_width if in_rows else layer.pixels
+    levels = [plan_level(v, family, layer.out_channels, pixels) for v in family.levels]
     arrays: dict[str, Array] = {
         "weights": weights.reshape(-1),
         "bias": np.pad(layer.bias, (0, missing)),
     }
-    guarded = any(layer.padding) and not layer.is_planar
-    pointwise = layer.is_pointwise and not layer.is_planar
+    guarded = any(layer.padding) and not (in_rows or layer.is_planar)
     if guarded:
         arrays["border"] = np.zeros(layer.kernel[1] * layer.channels, "float32")
     patch = max(level["pixels"] for level in levels) * layer.taps
+    if in_rows:
+        patch = count_row_elements(layer)
     return Packing(
         arrays,
         {**describe_geometry(layer), "words": layer.taps},
@@ -110,6 +129,7 @@ def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
             "planar": layer.is_planar,
             "pointwise": pointwise,
             "guarded": guarded,
+            "in_rows": in_rows,
         },
         () if pointwise else (Scratch("patch", "float32", patch),),
     )

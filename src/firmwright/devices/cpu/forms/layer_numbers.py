@@ -63,5 +63,11 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
     }
 
 
+def count_row_elements(layer: LinearLayer) -> int:
+    """Return the elements of the input's rows below the kernel, with their borders."""
+    rows, columns = ((k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True))
+    return rows * ((layer.out_width - 1) * layer.strides[1] + columns) * layer.channels
+
+
 def describe_record(layer: Layer) -> dict[str, int]:
     return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

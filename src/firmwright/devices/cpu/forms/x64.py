@@ -14,7 +14,11 @@ import numpy as np
 from firmwright.devices.cpu.forms import addition, floats, matrices, resize
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.layer_numbers import (
+    count_row_elements,
+    describe_record,
+    make_border,
+)
 from firmwright.devices.cpu.forms.vectors import (
     arrange_scales,
     choose_lanes,
@@ -61,7 +65,7 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     in_rows = fits_rows(layer)
     if in_rows:
         wide_pixels = choose_row_pixels(ROW_PIXELS[groups], layer.out_width)
-        wide_bytes = count_row_bytes(layer)
+        wide_bytes = count_row_elements(layer)
     integers = max(words, wide_bytes) if narrow else max(pixels * words, -(-wide_bytes // 2))
     return Packing(
         arrays,
@@ -94,12 +98,6 @@ def choose_row_pixels(most: int, width: int) -> int:
     """Return the pixels per step that compute the fewest pixels of a row twice."""
     most = min(most, width)
     return min(range(most, most // 2, -1), key=lambda n: -(-width // n) * n)
-
-
-def count_row_bytes(layer: Layer) -> int:
-    """Return the size of the input's rows below the kernel, with their borders."""
-    rows, columns = ((k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True))
-    return rows * ((layer.out_width - 1) * layer.strides[1] + columns) * layer.channels
 
 
 def pack_depthwise(layer: Layer) -> Packing:
