@@ -29,7 +29,8 @@ def compute_functions(x: Any) -> Any:
     return (
         x.hypot(y), (x * 1e30).hypot(y), (x * 0).hypot(y * 0), x.copysign(y), x.copysign(-0.0),
         (x * 0).copysign(y).signbit(), x.erfc(), x.exp2(), torch.ldexp(x, torch.arange(5)),
-        nn.functional.rrelu(x),
+        nn.functional.rrelu(x), x.erfinv(),
+        x.lgamma(), (x.abs() * 30).lgamma(), (-x.abs().round()).lgamma(),
     )  # fmt: skip
 
 
@@ -46,9 +47,16 @@ def compute_statistics(x: Any) -> Any:
     )  # fmt: skip
 
 
-def compute_orders(x: Any) -> Any:
+def compute_matrices(x: Any) -> Any:
+    square = x[:3, :3]
+    symmetric = x @ x.mT + torch.eye(4)
+    triangle = torch.linalg.cholesky(symmetric)
     return (
-        torch.pdist(x), torch.histc(x, 4, -2, 2), torch.histc(x, 3),
+        torch.linalg.det(x[:2, 1:3]), torch.linalg.slogdet(square)[1], square.inverse(),
+        torch.linalg.solve(symmetric, x[:, 0]), torch.linalg.solve(square, x[3:, :3], left=False),
+        triangle, torch.linalg.solve_triangular(triangle, x, upper=False),
+        torch.cholesky_solve(x, triangle), torch.pdist(x), torch.histc(x, 4, -2, 2),
+        torch.histc(x, 3), torch.special.erfcx(x * 5),
         *torch.sort(x.round(), dim=0, descending=True, stable=True),
         torch.argsort(x.round(), stable=True),
     )  # fmt: skip
@@ -68,10 +76,10 @@ BAGS = [nn.EmbeddingBag(10, 3, mode=mode, padding_idx=1) for mode in ("mean", "s
     [
         Call(compute_functions),
         Call(compute_statistics),
-        Call(compute_orders),
+        Call(compute_matrices),
         Call(combine_bags, *BAGS),
     ],
-    ids=["functions", "statistics", "orders", "bags"],
+    ids=["functions", "statistics", "matrices", "bags"],
 )
 def test_definitions_are_those_of_torch(model: Any) -> None:
     """The definitions run in torch, because other tests compile the core operators."""
@@ -87,6 +95,37 @@ def test_definitions_are_those_of_torch(model: Any) -> None:
         torch.testing.assert_close(*pair, rtol=2e-5, atol=2e-6, equal_nan=True)
 
 
+def test_matrices_at_the_limits_of_floats() -> None:
+    from firmwright.models.pytorch import linear_algebra as definitions
+
+    nan = torch.tensor([[1.0, torch.nan], [2.0, 3.0]])
+    singular = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+    for matrix in (torch.eye(24) * 0.01, torch.eye(3) * 1e20, torch.zeros(2, 2), nan, singular):
+        expected = torch.linalg.det(matrix)
+        found = definitions.find_determinant(matrix)[0]
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        sign, logarithm = definitions.find_log_determinant(matrix)[:2]
+        pair = torch.linalg.slogdet(matrix)
+        torch.testing.assert_close(logarithm, pair.logabsdet, equal_nan=True)
+        assert torch.isnan(logarithm) or sign == pair.sign
+    for matrix in (torch.eye(2), singular):
+        assert bool(definitions.invert(matrix)[1]) == bool(torch.linalg.inv_ex(matrix).info)
+
+
+def test_a_triangle_solves_matrices_of_another_batch() -> None:
+    from firmwright.models.pytorch import linear_algebra as definitions
+
+    torch.manual_seed(0)
+    batch, right = torch.rand(3, 3, 3) + torch.eye(3), torch.rand(3, 3)
+    expected = torch.linalg.solve_triangular(batch, right, upper=False)
+    torch.testing.assert_close(definitions.solve_triangle(batch, right, upper=False), expected)
+    expected = torch.cholesky_solve(right, batch)
+    torch.testing.assert_close(definitions.solve_with_factor(right, batch), expected)
+    factor = torch.tensor([[1.0, 0.0], [1.0, 1e-4]])
+    found = definitions.solve_with_factor(torch.ones(2, 1), factor)
+    assert found.tolist() == [[1.0], [0.0]]
+
+
 def test_equal_elements_are_in_the_middle_bin() -> None:
     from firmwright.models.pytorch.orders import count_in_bins
 
@@ -94,9 +133,17 @@ def test_equal_elements_are_in_the_middle_bin() -> None:
         assert torch.equal(count_in_bins(torch.ones(4), bins), torch.histc(torch.ones(4), bins))
 
 
+def test_large_matrices_are_not_decomposed() -> None:
+    from firmwright.models.pytorch.importer import decompose
+
+    program = torch.export.export(Call(torch.linalg.inv), (torch.zeros(33, 33),))
+    with pytest.raises(UserError, match="a matrix of 33 rows is decomposed; expected at most 32"):
+        decompose(program, "m.pt2")
+
+
 def compute_edges(x: Any) -> Any:
     return (
-        x.erfc(), x.hypot(x.roll(1)), x.angle(),
+        x.erfc(), x.lgamma(), x.erfinv(), x.hypot(x.roll(1)), x.angle(),
         x.copysign(x.flip(0).double()),
     )  # fmt: skip
 
@@ -104,7 +151,7 @@ def compute_edges(x: Any) -> Any:
 def compute_integers(x: Any) -> Any:
     a, b = x.reshape(1, 3, 4), x.reshape(1, 4, 3)
     sums = torch.zeros(3, 3, dtype=x.dtype)
-    return x.erfc(), x.angle(), x.copysign(x), torch.addbmm(sums, a, b)
+    return x.lgamma(), x.angle(), x.copysign(x), torch.addbmm(sums, a, b)
 
 
 def omit_sums(x: Any) -> Any:

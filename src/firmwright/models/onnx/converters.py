@@ -26,7 +26,10 @@ from firmwright.models.onnx.bit_patterns import (
     convert_code_to_float,
     convert_float_to_code,
 )
-from firmwright.models.onnx.packed_products import convert_packed_product
+from firmwright.models.onnx.written_kernels import (
+    convert_packed_product,
+    convert_pairwise_probabilities,
+)
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -173,6 +176,7 @@ CONVERTERS: dict[str, Converter] = {
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
     "PackedProduct": convert_packed_product,
+    "PairwiseProbabilities": convert_pairwise_probabilities,
     "Sign": convert_sign,
 }
 

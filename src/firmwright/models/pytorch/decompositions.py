@@ -9,10 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firmwright.models.pytorch.linear_algebra import LINEAR_ALGEBRA
 from firmwright.models.pytorch.orders import ORDERS
 
 ATEN = torch.ops.aten
 PT2E = torch.ops.quantized_decomposed
+
+STIRLING = (1 / 12, -1 / 360, 1 / 1260)
+"""The coefficients of 1/x, 1/x³ and 1/x⁵ in the series of the gamma function's logarithm."""
+
+SHIFT = 6
+"""The gamma function's logarithm of numbers below 7 uses the series at x + 6."""
+
+CENTRAL = (
+    (0.886226899, -1.645349621, 0.914624893, -0.140543331),
+    (1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801),
+)
+TAIL = (
+    (-1.970840454, -1.624906493, 3.429567803, 1.641345311),
+    (1.0, 3.543889200, 1.637067800),
+)
+"""The polynomials of the inverse error function according to P. Acklam's method, as in torch."""
 
 COMPLEMENT = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
@@ -79,6 +96,22 @@ def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return total
 
 
+def invert_error_function(x: Tensor) -> Tensor:
+    """Return the inverse of ``erf``, from a quotient of polynomials and two Newton steps."""
+    size = x.abs()
+    square = x * x
+    inner = x * evaluate_polynomial(square, CENTRAL[0]) / evaluate_polynomial(square, CENTRAL[1])
+    inside = torch.where(size < 1, size, 0.0)
+    root = torch.sqrt(-torch.log((1 - inside) / 2))
+    outer = evaluate_polynomial(root, TAIL[0]) / evaluate_polynomial(root, TAIL[1])
+    found = torch.where(size <= 0.7, inner, torch.where(x < 0, -outer, outer))
+    for _ in range(2):
+        slope = 2 / math.sqrt(math.pi) * torch.exp(-found * found)
+        found = found - (torch.erf(found) - x) / slope
+    end = torch.where(size == 1, x * torch.inf, torch.nan)
+    return torch.where(size < 1, found, end)
+
+
 def complement_error_function(x: Tensor) -> Tensor:
     """Return 1 - erf(x), or a polynomial if the difference is imprecise."""
     size = x.abs()
@@ -87,12 +120,41 @@ def complement_error_function(x: Tensor) -> Tensor:
     return torch.where(x < 1, 1 - torch.erf(x), tail)
 
 
+def scale_complement(x: Tensor) -> Tensor:
+    """Return exp(x²) · erfc(x), whose factors overflow and vanish for large x."""
+    ratio = 1 / (1 + x.abs() / 2)
+    tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT))
+    small = torch.clamp(x, max=1.0)
+    return torch.where(x < 1, torch.exp(small * small) * (1 - torch.erf(small)), tail)
+
+
 def find_angle(x: Tensor) -> Any:
     """Return the angle of real numbers. ``complex_numbers`` converts complex numbers."""
     if x.is_complex():
         return NotImplemented
     angle = (x < 0).to(torch.result_type(x, 1.0)) * math.pi
     return torch.where(torch.isnan(x), torch.nan, angle) if x.is_floating_point() else angle
+
+
+def compute_log_gamma(x: Tensor) -> Tensor:
+    """Return the logarithm of the absolute gamma function, according to Stirling's series."""
+    reflected = x < 0.5
+    y = torch.where(reflected, 1 - x, x)
+    is_small = y < SHIFT + 1
+    small = torch.where(is_small, y, 1.0)
+    product = small
+    for step in range(1, SHIFT):
+        product = product * (small + step)
+    z = torch.where(is_small, y + SHIFT, y)
+    inverse = 1 / z
+    series = inverse * evaluate_polynomial(inverse * inverse, STIRLING)
+    result = (z - 0.5) * (torch.log(z) - 1) + (math.log(2 * math.pi) / 2 - 0.5) + series
+    result = torch.where(is_small, result - torch.log(product), result)
+    sine = torch.sin(math.pi * (x - torch.round(x))).abs()
+    whole = torch.where(
+        x == torch.floor(x), torch.inf, math.log(math.pi) - torch.log(sine) - result
+    )
+    return torch.where(reflected, whole, result)
 
 
 def leak_by_mean(
@@ -242,6 +304,7 @@ def reduce_by_index(
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **LINEAR_ALGEBRA,
     **ORDERS,
     ATEN.var_mean.correction: mean_and_variance,
     ATEN.hypot.default: compute_hypotenuse,
@@ -250,6 +313,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.copysign.Scalar: copy_sign,
     ATEN.angle.default: find_angle,
     ATEN.erfc.default: in_float32(complement_error_function),
+    ATEN.erfinv.default: in_float32(invert_error_function),
+    ATEN.lgamma.default: in_float32(compute_log_gamma),
     ATEN.exp2.default: lambda x: torch.pow(2.0, x),
     ATEN.ldexp.Tensor: lambda x, power: x * torch.pow(2.0, power),
     ATEN.rrelu_with_noise_functional.default: leak_by_mean,
@@ -263,6 +328,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.diagonal_scatter.default: scatter_to_diagonal,
     ATEN.index_reduce.default: reduce_by_index,
     ATEN._pdist_forward.default: measure_pairs,
+    ATEN.special_erfcx.default: in_float32(scale_complement),
     ATEN._embedding_bag.default: combine_bags,
     ATEN._embedding_bag_forward_only.default: combine_bags,
     ATEN.fake_quantize_per_tensor_affine.default: fake_quantize,

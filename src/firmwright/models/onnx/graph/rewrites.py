@@ -46,6 +46,7 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.string_bytes import STRINGS
 from firmwright.models.onnx.graph.suppression import SUPPRESSION
 from firmwright.models.onnx.graph.trees import TREES
+from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES
 from firmwright.models.onnx.graph.windows import WINDOWS
 
 
@@ -354,5 +355,6 @@ REWRITES: dict[str, Rewrite] = {
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
     **TREES,
     "Upsample": rewrite_resize,
+    **VECTOR_MACHINES,
     **WINDOWS,
 }  # fmt: skip
