@@ -76,7 +76,7 @@ class Search:
             if tried.failure:
                 raise UserError(f"a trial failed: {tried.failure}")
             self.tried[assignment] = tried
-            lost = "" if tried.loss is None else f", {tried.loss:g} points less accurate"
+            lost = "" if tried.loss is None else f", {describe_loss(tried.loss)}"
             self.job.note(f"trial {len(self.tried)}: {tried.flash:,} bytes of flash{lost}")
         return self.tried[assignment]
 
@@ -209,3 +209,8 @@ def refuse_unsearched(job: Job) -> QuantizeOptions:
     if not job.has_firmware:
         raise UserError(f"{job.recipe.path}: the firmware cannot be built: {job.not_built}")
     return options
+
+
+def describe_loss(loss: float) -> str:
+    """Return a text such as ``2.5 points less accurate``. A negative loss is a gain."""
+    return f"{abs(loss):g} points {'more' if loss < 0 else 'less'} accurate"

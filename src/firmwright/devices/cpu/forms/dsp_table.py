@@ -20,6 +20,11 @@ from firmwright.ir.layer import Layer, LayerKind
 
 LEVELS = 1 << BITS
 
+MOST_FOURS = 5
+"""The maximum groups of four taps between two branches. C99 limits the length of a string, which
+contains the assembly.
+"""
+
 
 def pack_dense(layer: Layer) -> Packing:
     """Pack numbers of weights as (four channels, pair of taps, channel), and the ``values``."""
@@ -34,7 +39,14 @@ def pack_dense(layer: Layer) -> Packing:
         "values": np.pad(values, (0, LEVELS - values.size)).astype("int8"),
     }
     packing = dsp_bytes.describe_product(replace(layer, repeats=1), channels, arrays, paired=False)
-    return replace(packing, scratch=(*packing.scratch, Scratch("table", "int32", LEVELS**2)))
+    return replace(
+        packing,
+        scratch=(*packing.scratch, Scratch("table", "int32", LEVELS**2)),
+        variant={
+            **packing.variant,
+            "unrolled": dsp_bytes.largest_divisor(-(-layer.taps // 4), MOST_FOURS),
+        },
+    )
 
 
 FORMS = (
