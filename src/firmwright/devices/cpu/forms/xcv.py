@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import matrices
+from firmwright.devices.cpu.forms import matrices, rv32_depthwise
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
@@ -94,12 +94,6 @@ def pack_dense(layer: Layer) -> Packing:
 def repeat_byte(value: int) -> int:
     """Return the signed word that repeats the lowest byte of a value four times."""
     return int.from_bytes(bytes([value & 255] * TAPS), "little", signed=True)
-
-
-def fit_row(layer: Layer, tile: Tile) -> Tile:
-    """Return a tile whose number of pixels divides the length of a row."""
-    length = Axis(layer, order_axes(layer)[1]).out_size
-    return Tile(max(n for n in range(1, tile.pixels + 1) if length % n == 0), 1)
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
@@ -212,7 +206,7 @@ FORMS = (
         sentence="A word has a column of the kernel; cv.sdotsp.b computes its products.",
         headers=("xcv.h",),
         tiles=(Tile(8, 1), Tile(4, 1)),
-        fit_tile=fit_row,
+        fit_tile=rv32_depthwise.fit_tile,
     ),
     Form(
         name="xcv_dense",
