@@ -45,6 +45,10 @@ ROW_PIXELS = {1: 16, 2: 12, 3: 8, 4: 6}
 """The most pixels of a row per step with AVX-512, by the number of blocks."""
 
 
+COPIED = 16
+"""The bytes that AVX-512 copies at once if the taps of a row are not groups of four."""
+
+
 def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     """Pack weights as (channel block, four taps, channel, tap)."""
     blocks, words = -(-layer.out_channels // BLOCK), -(-layer.taps // 4) * 4
@@ -66,6 +70,8 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
     if in_rows:
         wide_pixels = choose_row_pixels(ROW_PIXELS[groups], layer.out_width)
         wide_bytes = count_row_elements(layer)
+        if find_run(layer) % 4:
+            wide_bytes += wide_pixels * words + 2 * COPIED
     integers = max(words, wide_bytes) if narrow else max(pixels * words, -(-wide_bytes // 2))
     return Packing(
         arrays,
@@ -80,18 +86,26 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
             "groups": groups,
             "wide_pixels": wide_pixels,
             "in_rows": in_rows,
+            "in_fours": find_run(layer) % 4 == 0,
         },
         (Scratch("patch", "uint8" if narrow else "int16", integers),),
     )
 
 
-def fits_rows(layer: Layer) -> bool:
-    """Return whether AVX-512 reads taps in rows of the input instead of copies for each pixel.
+def find_run(layer: Layer) -> int:
+    """Return the adjacent taps in a row of the input."""
+    return layer.channels * (layer.kernel[1] if layer.dilation[1] == 1 else 1)
 
-    Each run of adjacent taps must consist of groups of four.
+
+def fits_rows(layer: Layer) -> bool:
+    """Return whether AVX-512 copies rows of the input, instead of the taps of each pixel.
+
+    If the runs of adjacent taps do not consist of groups of four, the C copies the taps of each
+    pixel from these rows, 16 bytes at once.
     """
-    run = layer.channels * (layer.kernel[1] if layer.dilation[1] == 1 else 1)
-    return not layer.is_pointwise and layer.out_width >= PIXELS and run % 4 == 0
+    if layer.is_pointwise or layer.out_width < PIXELS:
+        return False
+    return find_run(layer) % 4 == 0 or layer.dilation[1] == 1
 
 
 def choose_row_pixels(most: int, width: int) -> int:
