@@ -1,15 +1,18 @@
 """Time TFLite networks with one input on this machine next to LiteRT with XNNPACK.
 
-    python -m tests.benchmarks.host [--rounds 101] FILE.tflite …
+    python -m tests.benchmarks.host [--rounds 101] [--without-amx] FILE.tflite …
 
 Both engines use one thread on one pinned core, in turn and in a random order. Before that, the
-results must equal LiteRT's reference kernels on 20 random inputs.
+results must equal LiteRT's reference kernels on 20 random inputs. Without AMX, XNNPACK uses its
+kernels for AVX-512 on machines that have both.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
+import struct
 import subprocess
 import sys
 import tempfile
@@ -30,6 +33,26 @@ from tests.benchmarks.kernels import (
 RECIPE = "name: {name}\nmodel: {model}\nplatform: host\n"
 
 
+ARCH_PRCTL, REQUEST_FEATURE = 158, 0x1023
+"""The number of Linux's system call on x86-64, and the argument that asks for AMX."""
+
+
+def reject_amx() -> None:
+    """Make the system call that asks for AMX fail in this process. Raises OSError."""
+    load, equal, result = 0x20, 0x15, 0x06
+    statements = (
+        (load, 0, 0, 0), (equal, 0, 3, ARCH_PRCTL),
+        (load, 0, 0, 16), (equal, 0, 1, REQUEST_FEATURE),
+        (result, 0, 0, 0x50001), (result, 0, 0, 0x7FFF0000),  # EPERM, or the call is allowed
+    )  # fmt: skip
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *s) for s in statements))
+    header = struct.pack("HxxxxxxP", len(statements), ctypes.addressof(code))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    # PR_SET_NO_NEW_PRIVS, and PR_SET_SECCOMP with a filter
+    if prctl(38, 1, 0, 0, 0) or prctl(22, 2, header, 0, 0):
+        raise OSError(ctypes.get_errno(), "the filter of system calls was rejected")
+
+
 def build_host(model: Path, folder: Path) -> Path:
     """Build a network for this machine; return the folder with its stages."""
     recipe = folder / f"{model.stem}.yaml"
@@ -43,7 +66,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=101)
+    parser.add_argument("--without-amx", action="store_true")
     options = parser.parse_args()
+    if options.without_amx:
+        reject_amx()
     today = datetime.datetime.now(datetime.UTC).date()
     print(f"{today}, {name_processor()}, {options.rounds} rounds.\n")
     print("| network | firmwright, µs: least (median) | LiteRT + XNNPACK | ratio | half of all |\n"
