@@ -114,7 +114,7 @@ def test_a_dry_run_checks_the_recipes_that_read_a_changed_file(layered: Reposito
         "  run    bundle       run.samples: 1 → 2",
     ]
     done = layered.doit("build", both)
-    assert "digits on rv32-bare\n  up to date  " in done.stdout
+    assert "digits on rv32-bare\n  outputs  " in done.stdout
     assert "2 of 2 built" in done.stdout
     plan = layered.doit("build", both, "dry_run=1").stdout.splitlines()
     assert plan[1::2] == ["  kept   all stages"] * 2  # the build also knows the other recipe

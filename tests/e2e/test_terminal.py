@@ -21,13 +21,16 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TOOL = str(Path(sys.executable).with_name("firmwright"))
 
 
-def test_a_finished_build_says_so_and_where_the_bundle_is(built: Repository) -> None:
+def test_a_finished_build_prints_its_table_again(built: Repository) -> None:
     done = built.doit("build", RECIPE)
     size = (built.folder / BUNDLE).stat().st_size
-    assert done.stdout.splitlines() == [
-        "digits on rv32-bare",
-        f"  up to date  {BUNDLE} ({size:,} bytes)",
-    ]
+    run = built.manifest(BUNDLE)["run"]
+    head, *rows, last = done.stdout.splitlines()
+    assert head == "digits on rv32-bare"
+    labels = ["outputs", "inference", "time", "flash", "RAM", "stack", "MACs", "layers"]
+    assert [row.split()[0] for row in rows] == labels
+    assert f"{run['instructions']:,} instructions" in rows[1]
+    assert last == f"  up to date  {BUNDLE} ({size:,} bytes)"
 
 
 def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> None:

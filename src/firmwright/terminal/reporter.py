@@ -180,7 +180,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     def show_result(self, job: Job, stage: str) -> None:
         """Show the table of a build, or the run of the firmware if no bundle was built."""
         if stage == "bundle":
-            rows = [*read_rows(artifacts.SUMMARY.read(job)), *describe_exports(job)]
+            rows = [*read_rows(artifacts.SUMMARY.read(job))]
+            if job.recipe.export:
+                rows += describe_exports(artifacts.EXPORTS.path(job))
             rows.append(make_row(stage, describe_bundle(str(job.bundle))))
         else:
             from firmwright.pipeline.summary import (
@@ -201,14 +203,18 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             print(error, file=sys.stderr)
 
     def show_finished(self) -> None:
-        """Print the results of recipes that are up to date, or else the names of their stages."""
+        """Print the results of recipes that are up to date, or else the names of their stages.
+
+        One build prints its table again. Several builds print one row each.
+        """
         self.up_to_date += list_finished(self.fresh)
         shown = {each.title for each in self.up_to_date}
         self.fresh = [t for t in self.fresh if t.job.origin is None and t.job.title not in shown]
         self.show_fresh()
         for each in self.up_to_date:
             self.show_head(each.title)
-            self.screen.print_rows([make_row("up to date", describe_bundle(each.bundle))])
+            rows = read_stored(each) if len(self.up_to_date) == 1 else []
+            self.screen.print_rows([*rows, make_row("up to date", describe_bundle(each.bundle))])
 
     def show_times(self) -> None:
         """Show the times of the stages that ran, if the user requested them."""
@@ -220,11 +226,11 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.screen.print_hanging("  ", line)
 
     def show_overview(self) -> None:
-        """Show one row per build if there are several builds and any stage has run."""
+        """Show one row per build if there are several builds."""
         titles = [task.custom_title for task in self.tasks.values()]
         builds = [title for title in titles if isinstance(title, UpToDate)]
         builds += list_finished(title for title in titles if hasattr(title, "stage"))
-        if "build" in self.selected and self.succeeded and len(builds) > 1:
+        if "build" in self.selected and len(builds) > 1:
             # Imported late, because few runs read manifests.
             from .overview import format_overview
 
@@ -237,10 +243,17 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         return [*self.tasks["build"].task_dep].index(build.task)
 
 
-def describe_exports(job: Job) -> Iterator[Row]:
-    if job.recipe.export:
-        names = ", ".join(job.recipe.export.to)
-        yield make_row("exports", f"{names} in {artifacts.EXPORTS.path(job)}")
+def read_stored(build: UpToDate) -> list[Row]:
+    """Return the rows of a finished build without its bundle."""
+    folder = Path(build.manifest).parent
+    exports = folder.with_name(artifacts.EXPORTS.stage)
+    rows = read_rows(folder / artifacts.SUMMARY.file)
+    return [*rows, *(describe_exports(exports) if exports.is_dir() else ())]
+
+
+def describe_exports(folder: Path) -> Iterator[Row]:
+    names = sorted(each.name for each in folder.iterdir() if each.is_dir())
+    yield make_row("exports", f"{', '.join(names)} in {folder}")
 
 
 def describe_bundle(path: str) -> str:
