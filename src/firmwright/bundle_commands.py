@@ -35,6 +35,7 @@ from firmwright.rebuild.revisions import open_bundle
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
 from firmwright.report.measurement import Measurement, format_measurement, format_yaml
+from firmwright.report.outcomes import Verification
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, equal to the codes of the program ``diff``."""
@@ -128,9 +129,22 @@ def read_size(name: str, text: str) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     envelope = options.envelope or envelope_path(options.bundle)
-    bundle = verify_bundle(options.bundle, options.policy, envelope)
-    print(f"{options.bundle}: trusted, sha256 {bundle.sha256}")
+    try:
+        bundle = verify_bundle(options.bundle, options.policy, envelope)
+    except UntrustedBundleError as error:
+        if options.json:
+            print_verification(options.bundle, str(error))
+        raise
+    if options.json:
+        print_verification(options.bundle, "")
+    else:
+        print(f"{options.bundle}: trusted, sha256 {bundle.sha256}")
     return TRUSTED
+
+
+def print_verification(path: Path, failure: str) -> None:
+    found = Verification(str(path), not failure, read_bundle(path).sha256, failure)
+    print(format_record(found, "verification.schema.json"), end="")
 
 
 def run_rebuild(options: argparse.Namespace) -> int:

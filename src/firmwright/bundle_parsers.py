@@ -33,8 +33,6 @@ def add_commands(commands: Any) -> None:
     forms.add_argument(
         "--html", metavar="FILE", type=Path, help="write an HTML page with both builds side by side"
     )
-    for parser in (inspect, forms):
-        parser.add_argument("--json", action="store_true", help="print JSON")
     sentence = "sign the provenance of a bundle, or add a signature with a second key"
     sign = commands.add_parser("sign", help=sentence, description=sentence)
     sign.add_argument(
@@ -45,6 +43,8 @@ def add_commands(commands: Any) -> None:
     codes = "exit code: 0 accepted, 1 rejected, 2 unreadable bundle or invalid policy"
     verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
     verify.add_argument("--policy", type=Path, required=True, help="a YAML file with requirements")
+    for parser in (inspect, forms, verify):
+        parser.add_argument("--json", action="store_true", help="print JSON")
     sentence = "build a bundle again from its recipe, and compare the digests"
     codes = "exit code: 0 equal, 1 different, 2 the bundle cannot be read or built"
     again = commands.add_parser("rebuild", help=sentence, description=sentence, epilog=codes)

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,8 @@ from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
 from firmwright.pipeline.recipe_arguments import begin_log, enter_repository, find_recipes
 from firmwright.recipe.overrides import list_overrides
-from firmwright.task_options import COMMAND_OPTIONS
+from firmwright.report.outcomes import CheckedLocks, Outcomes
+from firmwright.task_options import COMMAND_OPTIONS, EXCLUSIVE
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import end_with_reader, guard_output
 
@@ -72,8 +75,9 @@ def make_parser() -> argparse.ArgumentParser:
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
-        parent = command.add_mutually_exclusive_group() if name == "lock" else command
+        group = command.add_mutually_exclusive_group()
         for flags, settings in COMMAND_OPTIONS.get(name, {}).items():
+            parent = group if flags[0] in EXCLUSIVE.get(name, ()) else command
             parent.add_argument(*flags, **settings)
     first_commands.add_commands(commands)
     bundle_parsers.add_commands(commands)
@@ -169,24 +173,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.command in SPECIAL:
         return SPECIAL[options.command](options, given)
-    if options.command == "export":
-        from firmwright.pipeline.network_jobs import leave_out_members
-
-        without = [
-            str(job.recipe.layers)
-            for job in leave_out_members(dodo.get_jobs())
-            if not job.recipe.export
-        ]
-        if without:
-            print(f"{without[0]}: the key `export` is missing; add it, or --as NAME",
-                  file=sys.stderr)  # fmt: skip
-            return 2
-    if options.command == "info":
-        try:
-            given.append(find_task(dodo.get_jobs(), options.task))
-        except UserError as error:
-            print(error, file=sys.stderr)
-            return 2
     return run_tasks(dodo, given)
 
 
@@ -325,20 +311,66 @@ def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
     return 0
 
 
-def lock_recipes(_options: argparse.Namespace, given: Sequence[str]) -> int:
+def build_recipes(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Build the recipes, and print the progress or JSON. Return the exit code."""
+    from firmwright.tasks import dodo
+    from firmwright.terminal import answers
+
+    build = partial(run_tasks, dodo, given)
+    return answers.print_json(build, Outcomes) if options.json else build()
+
+
+def export_networks(_options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Build the recipes with their exports. Return the exit code, 2 if a recipe has no `export`."""
+    from firmwright.pipeline.network_jobs import leave_out_members
+    from firmwright.tasks import dodo
+
+    for job in leave_out_members(dodo.get_jobs()):
+        if not job.recipe.export:
+            print(f"{job.recipe.layers}: the key `export` is missing; add it, or --as NAME",
+                  file=sys.stderr)  # fmt: skip
+            return 2
+    return run_tasks(dodo, given)
+
+
+def show_info(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Print a task of one recipe. Return the exit code: 0 up to date, 1 it would run."""
+    from firmwright.tasks import dodo
+    from firmwright.terminal import answers
+
+    try:
+        task = find_task(dodo.get_jobs(), options.task)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    show = partial(run_tasks, dodo, [*given, task])
+    return answers.print_json(show, itemgetter(0)) if options.json else show()
+
+
+def lock_recipes(options: argparse.Namespace, given: Sequence[str]) -> int:
     """Write or check the locks of recipes with all of their overlays. Return the exit code."""
     from firmwright.pipeline.locked_overlays import lock_in_turn
     from firmwright.tasks import dodo
+    from firmwright.terminal import answers
 
+    lock = partial(lock_in_turn, dodo, partial(run_tasks, dodo, given))
     try:
-        return lock_in_turn(dodo, lambda: run_tasks(dodo, given))
+        return answers.print_json(lock, CheckedLocks) if options.json else lock()
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
 
 
-SPECIAL = {"explain": explain, "graph": print_graph, "list": list_tasks, "lock": lock_recipes}
-"""Commands that need the jobs, and are not commands of doit."""
+SPECIAL = {
+    "build": build_recipes,
+    "explain": explain,
+    "export": export_networks,
+    "graph": print_graph,
+    "info": show_info,
+    "list": list_tasks,
+    "lock": lock_recipes,
+}
+"""Commands that need the jobs, or print JSON."""
 
 
 if __name__ == "__main__":

@@ -33,9 +33,11 @@ BUILD_OPTIONS: Options = {
     ("--why",): {"action": "store_true", "help": "print why each stage runs"},
     ("-q", "--quiet"): {"action": "store_true", "help": "print errors only"},
 }
+JSON_OPTION: Options = {("--json",): {"action": "store_true", "help": "print JSON"}}
 COMMAND_OPTIONS: dict[str, Options] = {
     "build": {
         **BUILD_OPTIONS,
+        **JSON_OPTION,
         ("--dry-run",): {
             "action": "store_true",
             "help": "print the stages that would run, each with the reason, without running them",
@@ -48,7 +50,7 @@ COMMAND_OPTIONS: dict[str, Options] = {
             "help": "text (default), mermaid or svg",
         }
     },
-    "list": {("--json",): {"action": "store_true", "help": "print JSON"}},
+    "list": JSON_OPTION,
     "watch": BUILD_OPTIONS,
     "tune": {
         **SHOWN_OPTIONS,
@@ -71,9 +73,15 @@ COMMAND_OPTIONS: dict[str, Options] = {
         },
     },
     "lock": {
+        **JSON_OPTION,
         ("--check",): {"action": "store_true", "help": "check the digests without writing"},
         (f"--{UPDATE}",): {"metavar": "KEY", "help": "update the digests of a key, such as model"},
     },
-    "info": {("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"}},
+    "info": {
+        **JSON_OPTION,
+        ("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"},
+    },
 }
-"""The options of single commands for argparse. The options of `lock` exclude each other."""
+"""The options of single commands for argparse."""
+EXCLUSIVE = {"lock": ("--check", f"--{UPDATE}"), "build": ("--json", "--dry-run")}
+"""The options of which a command accepts at most one."""

@@ -145,7 +145,9 @@ def test_a_build_of_hostile_names_shows_and_writes_none_of_them(hostile: Reposit
 COMMANDS = (
     ("list", "net.yaml", "--json"),
     ("show", "net.yaml", "--json"),
+    ("build", "net.yaml", "--json"),
     ("info", "net.yaml"),
+    ("info", "net.yaml", "--json"),
     ("info", "net.yaml", "--task", "model"),
     ("explain", "net.yaml"),
     ("explain", "net.yaml", "--json"),

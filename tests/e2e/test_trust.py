@@ -259,16 +259,16 @@ def signed(built: Repository, tmp_path: Path) -> Signed:
 def test_a_signed_bundle_is_trusted_by_the_command(built: Repository, signed: Signed) -> None:
     verify = ("verify-bundle", str(signed.bundle), "--envelope", str(signed.envelope), "--policy")
     signed.policy.write_text("keys: [first.pub]\nname: digits\nplatform: rv32-bare\n")
-    code, text = firmwright(built, *verify, str(signed.policy))
-    assert (code, "trusted, sha256" in text) == (0, True)
+    assert "trusted, sha256" in firmwright(built, *verify, str(signed.policy))[1]
+    found = json.loads(firmwright(built, *verify, str(signed.policy), "--json")[1])
+    jsonschema.validate(found, load_schema("verification.schema.json"))
+    assert found["trusted"]
     signed.policy.write_text("keys: [first.pub]\nname: keywords\n")
     code, text = firmwright(built, *verify, str(signed.policy))
-    assert code == 1
-    assert f"policy.yaml:2:7: name: {signed.bundle} has digits" in text
-    signed.policy.write_text("keys: [second.pub]\n")
-    assert firmwright(built, *verify, str(signed.policy))[0] == 1
-    signed.policy.write_text("key: [first.pub]\n")
-    assert firmwright(built, *verify, str(signed.policy))[0] == 2
+    assert (code, f"policy.yaml:2:7: name: {signed.bundle} has digits" in text) == (1, True)
+    for keys, expected in (("keys: [second.pub]", 1), ("key: [first.pub]", 2)):
+        signed.policy.write_text(keys)
+        assert firmwright(built, *verify, str(signed.policy))[0] == expected
 
 
 def test_a_second_key_adds_its_signature_and_the_same_key_the_same_bytes(signed: Signed) -> None:

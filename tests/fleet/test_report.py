@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.bundle.outcome import Outcome, compute_offload
+from firmwright.bundle.outcome import compute_offload
 from firmwright.errors import UserError
 from firmwright.fleet.fleet_report import read_results, write_report
+from firmwright.report.outcomes import Outcome
 
 JOBS = ("slower", "same", "broken", "mended", "new", "late")
 BEFORE = {

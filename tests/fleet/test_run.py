@@ -14,12 +14,12 @@ import dask
 import pytest
 from distributed import Client
 
-from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
 from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.jobs import Workers, connect, run_jobs
 from firmwright.cluster.order import Order
 from firmwright.pipeline.remote_jobs import describe_worker
+from firmwright.report.outcomes import Outcome
 
 from . import work
 from .cluster import Cluster

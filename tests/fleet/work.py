@@ -7,8 +7,8 @@ import signal
 import time
 from pathlib import Path
 
-from firmwright.bundle.outcome import Outcome
 from firmwright.cluster.order import Order, make_order
+from firmwright.report.outcomes import Outcome
 
 
 def make_orders(folder: Path, count: int) -> list[Order]:

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.quantities import format_microjoules, format_milliseconds
+from firmwright.report.outcomes import Outcome
 from firmwright.report.verdict import describe_outputs
 
 from .archive import read_capped
 from .bundle import is_of_networks, parse_any_bundle
 
 NOT_RUN = "not run"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a job: the facts of its bundle, or the message ``failure``.
-
-    ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is the cost of one
-    inference. The ``unit`` is "cycles" or "instructions", and ``source`` is the method of
-    measurement. ``flash`` and ``ram`` are in bytes. ``offload`` is the percentage of
-    multiply-accumulates that run on devices other than the target's last device. A number is None
-    if it is unknown.
-    """
-
-    job: str
-    failure: str = ""
-    sha256: str = ""
-    exact: str = ""
-    total: int | None = None
-    unit: str = ""
-    source: str = ""
-    milliseconds: float | None = None
-    microjoules: float | None = None
-    flash: int | None = None
-    ram: int | None = None
-    batch: int | None = None
-    offload: float | None = None
-
-    @property
-    def time(self) -> str:
-        """Return a text such as ``64.4 ms, 38.4 µJ`` or ``2,954 instructions``, or ''."""
-        time = "" if self.total is None else f"{self.total:,} {self.unit}"
-        if self.milliseconds is not None:
-            time = format_milliseconds(self.milliseconds)
-        energy = "" if self.microjoules is None else f", {format_microjoules(self.microjoules)}"
-        return f"{time}{energy}"
 
 
 def read_outcome(job: str, path: Path) -> Outcome:

@@ -53,6 +53,7 @@ def add_commands(commands: Any) -> None:
     sentence = "print the jobs of a fleet, for the matrix of a CI workflow"
     matrix = commands.add_parser("matrix", help=sentence, description=sentence)
     matrix.add_argument("--json", action="store_true", help="print JSON for GitHub's matrix")
+    fleet.add_argument("--json", action="store_true", help="print the results as JSON")
     for parser in (fleet, matrix):
         help = f"a fleet file (default: {FLEET_FILE}), or name=value as with doit"
         parser.add_argument("arguments", nargs="*", metavar="FLEET", help=help)
@@ -69,14 +70,14 @@ def run_command(options: argparse.Namespace) -> int:
             given.append(f"{name}={getattr(options, name)}")
     enter_repository()
     set_variables(given)
-    return print_matrix(options.json) if options.command == "matrix" else run()
+    return print_matrix(options.json) if options.command == "matrix" else run(options.json)
 
 
-def run() -> int:
+def run(as_json: bool = False) -> int:
     # Imported late, because other commands show no fleet.
     from .fleet_run import run_fleet
 
-    return run_fleet(read_jobs)
+    return run_fleet(read_jobs, as_json)
 
 
 class DoitCommand(Command):  # type: ignore[misc]

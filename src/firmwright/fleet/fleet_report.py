@@ -11,25 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from firmwright.bundle.outcome import Outcome
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
-from firmwright.ir.records import encode_record
+from firmwright.ir.records import format_record
+from firmwright.report.outcomes import Outcome, Outcomes
 
-RESULTS = "fleet.json"
-"""The file with the outcomes. The next run reads the file for a comparison."""
+RESULTS, SCHEMA = "fleet.json", "outcomes.schema.json"
+"""The file with the outcomes, and its schema. The next run reads the file for a comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("flash", "ram", "batch", "offload")
 COLUMNS = ("job", "exact?", "time", "flash", "RAM", "batch", "offload", "since the last run")
 UNKNOWN = "\N{EN DASH}"
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """The file ``fleet.json``: the outcomes of a run, in the order of the matrix."""
-
-    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ def read_results(path: Path) -> dict[str, Outcome]:
     Raises UserError if the file is damaged.
     """
     try:
-        results = msgspec.json.decode(path.read_bytes(), type=Results)
+        results = msgspec.json.decode(path.read_bytes(), type=Outcomes)
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
@@ -71,13 +64,13 @@ def write_report(
     made = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in made])
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
-    results = Results(tuple(outcome for outcome in kept if outcome is not None))
+    results = Outcomes(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
     markdown = render_markdown(head, columns, rows).encode()
     if not (is_idle(jobs, outcomes, before) and shows(folder, markdown)):
         write_whole(folder / MARKDOWN, markdown)
         write_whole(folder / PAGE, render_page(head, columns, rows).encode())
-    write_whole(folder / RESULTS, encode_record(results))
+    write_whole(folder / RESULTS, format_record(results, SCHEMA).encode())
 
 
 def is_idle(

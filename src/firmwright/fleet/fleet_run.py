@@ -7,6 +7,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -16,7 +17,6 @@ from types import FrameType
 
 from doit import get_var
 
-from firmwright.bundle.outcome import Outcome
 from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
@@ -30,6 +30,7 @@ from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
 from firmwright.pipeline.snapshot import find_finished_bundle, look_at_always
 from firmwright.process import ENDINGS
+from firmwright.report.outcomes import Outcome
 from firmwright.shared_cache import open_cache
 
 from .fleet_report import PAGE, RESULTS, count, read_results, write_report
@@ -61,15 +62,21 @@ class Fleet:
     before: Mapping[str, Outcome]
 
 
-def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
+def run_fleet(read_jobs: Callable[[], list[FleetJob]], as_json: bool = False) -> int:
     """Build the jobs that ``read_jobs`` returns, and return the exit code.
 
-    Errors of ``read_jobs`` are printed like all other user errors.
+    Errors of ``read_jobs`` are printed like all other user errors. ``as_json`` prints the file
+    ``fleet.json`` on stdout, and the progress on stderr.
     """
     try:
         fleet = read_fleet_arguments(read_jobs())
         open_cache()  # reports an error in the cache settings once, not for each job
-        return build_all(fleet)
+        if not as_json:
+            return build_all(fleet)
+        with redirect_stdout(sys.stderr):
+            code = build_all(fleet)
+        print((fleet.folder / RESULTS).read_text("utf-8"), end="")
+        return code
     except UserError as error:
         print(error, file=sys.stderr)
         return STOPPED

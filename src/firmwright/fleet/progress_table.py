@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from firmwright.bundle.outcome import Outcome
+from firmwright.report.outcomes import Outcome
 from firmwright.terminal.open_screen import open_screen
 from firmwright.terminal.screen import DONE, FAILED
 

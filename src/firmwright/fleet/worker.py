@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from firmwright.bundle.outcome import Outcome, read_outcome
+from firmwright.bundle.outcome import read_outcome
 from firmwright.cluster.order import Order, ReadOutput, run_program
 from firmwright.errors import UserError
+from firmwright.report.outcomes import Outcome
 
 
 def build(order: Order, watched: int) -> Outcome:

@@ -21,6 +21,7 @@ from firmwright.report.inspection import Inspection
 from firmwright.report.layer_text import FollowedLayers
 from firmwright.report.listings import Installed, ResolvedRecipe, TaskList
 from firmwright.report.manifest import NetworksManifest, build_manifest_schema
+from firmwright.report.outcomes import CheckedLocks, Outcomes, TaskInfo, Verification
 from firmwright.report.report import build_report_schema
 
 PACKAGE = Path(firmwright.__file__).parent
@@ -37,6 +38,10 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
         PACKAGE / "report" / "installed.schema.json": build_schema(Installed),
         PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
         PACKAGE / "report" / "networks.schema.json": build_schema(NetworksManifest),
+        PACKAGE / "report" / "locks.schema.json": build_schema(CheckedLocks),
+        PACKAGE / "report" / "outcomes.schema.json": build_schema(Outcomes),
+        PACKAGE / "report" / "task_info.schema.json": build_schema(TaskInfo),
+        PACKAGE / "report" / "verification.schema.json": build_schema(Verification),
         PACKAGE / "report" / "report.schema.json": build_report_schema(),
         PACKAGE / "report" / "resolved_recipe.schema.json": build_schema(ResolvedRecipe),
         PACKAGE / "report" / "tasks.schema.json": build_schema(TaskList),

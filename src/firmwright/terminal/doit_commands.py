@@ -40,6 +40,8 @@ from firmwright.pipeline.profile import DRY_RUN, is_asked
 from firmwright.pipeline.recipe_arguments import TASKS, begin_log
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
+from firmwright.report.outcomes import TaskInfo
+from firmwright.terminal import answers
 from firmwright.terminal.guard import end_with_reader
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
         params.update_defaults({"seek_file": True})
         open_streams()
         self.outstream = sys.stdout  # doit still refers to the earlier stream
-        if params.get("outfile") is sys.__stdout__:
+        if not isinstance(params.get("outfile", ""), str):
             params["outfile"] = sys.stdout
         try:
             code = super().execute(params, args)
@@ -248,10 +250,23 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
         for task in self.task_list:
             in_order = sorted(task.file_dep, key=lambda path: (path.startswith(PREFIXES), path))
             task.file_dep = dict.fromkeys(in_order).keys()  # a dict is a set with an order
+        if answers.are_wanted():
+            return self.collect(pos_args[0])
         self.outstream = Counted(self.outstream)
         code = super()._execute(pos_args, hide_status)
         self.outstream.write_count()
         return code
+
+    def collect(self, name: str) -> int:
+        """Keep the record of a task for ``--json``. Return 1 if the task would run."""
+        tasks = {task.name: task for task in self.task_list}
+        task = tasks[name]
+        status = self.dep_manager.get_status(task, tasks, get_log=True)
+        found = "" if status.status == "up-to-date" else self.get_reasons(status.reasons)
+        reasons = tuple(line.strip(" *-") for line in found.splitlines())
+        lists = (tuple(map(str, each)) for each in (task.task_dep, task.file_dep, task.targets))
+        answers.add(TaskInfo(name, task.doc or "", reasons, *lists))
+        return int(status.status != "up-to-date")
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:

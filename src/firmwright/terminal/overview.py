@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from firmwright.bundle.outcome import Outcome, make_outcome
+from firmwright.bundle.outcome import make_outcome
+from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.snapshot import UpToDate
+from firmwright.report.outcomes import Outcome
 
 COLUMNS = ("outputs", "time", "flash", "RAM")
+NOT_BUILT = "not built"
 NOTHING = "-"
 """The text for an unknown number."""
 
@@ -32,6 +36,22 @@ def format_overview(builds: Sequence[UpToDate], done: Collection[str]) -> Iterat
         yield f"time: {source}"
 
 
+def collect_outcomes(
+    builds: Iterable[UpToDate], done: Collection[str], failures: Mapping[str, str]
+) -> Iterator[Outcome]:
+    """Yield the outcome of each build. ``failures`` are the messages by the builds' titles."""
+    for each in builds:
+        name = each.task.partition(":")[2]
+        if each.task in done:
+            digest = file_digest(each.bundle)
+            found = make_outcome(
+                name, msgspec.json.decode(Path(each.manifest).read_bytes()), digest
+            )
+            yield replace(found, bundle=each.bundle)
+        else:
+            yield Outcome(name, failures.get(each.title, NOT_BUILT))
+
+
 def read_outcome(build: UpToDate) -> Outcome:
     return make_outcome(build.title, msgspec.json.decode(Path(build.manifest).read_bytes()))
 
@@ -39,7 +59,7 @@ def read_outcome(build: UpToDate) -> Outcome:
 def describe(found: Outcome | None) -> tuple[str, ...]:
     """Return the cells of a build after its title. ``found`` is None if it was not built."""
     if found is None:
-        return ("not built", *[""] * (len(COLUMNS) - 1))
+        return (NOT_BUILT, *[""] * (len(COLUMNS) - 1))
     numbers = (found.flash, found.ram)
     return (
         found.exact,

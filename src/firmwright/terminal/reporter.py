@@ -20,8 +20,11 @@ from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import VERBOSE, WHY, Times, is_asked
 from firmwright.pipeline.result_origins import OTHER_JOB
 from firmwright.pipeline.snapshot import UpToDate, list_finished
+from firmwright.recipe.recipe import lock_path
+from firmwright.report.outcomes import CheckedLock
 from firmwright.report.rows import Row, make_row, read_rows
 
+from . import answers
 from .guard import LIBRARY_LOG, guard, keep_library_output
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.up_to_date: list[UpToDate] = []
         self.shown = ""
         self.results: dict[str, tuple[Job, str]] = {}
+        self.messages: dict[str, str] = {}
         self.times: dict[str, dict[str, Times]] = {}
         self.queue: SimpleQueue[progress.Progress] = SimpleQueue()
         self.opened = ExitStack()
@@ -113,6 +117,8 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         title = task.custom_title
         if title and task.name in self.screen.running:
             self.finish(task, title, False, getattr(fail, "notes", ()))
+        if title:
+            self.messages.setdefault(title.job.title, fail.get_msg().rstrip())
         if isinstance(fail, TaskFailed):
             self.outstream.flush()
             run_log.note(fail.get_msg().rstrip())
@@ -166,6 +172,8 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.show_finished()
         self.show_times()
         self.show_overview()
+        if answers.are_wanted():
+            self.collect_answers()
         if "build" in self.tasks and (self.skipped or self.succeeded):
             # Imported late, because a run without a checked stage has no state to store.
             from firmwright.pipeline.snapshot_files import keep_snapshot
@@ -227,20 +235,43 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     def show_overview(self) -> None:
         """Show one row per build if there are several builds."""
-        titles = [task.custom_title for task in self.tasks.values()]
-        builds = [title for title in titles if isinstance(title, UpToDate)]
-        builds += list_finished(title for title in titles if hasattr(title, "stage"))
-        if "build" in self.selected and len(builds) > 1:
+        builds, finished = self.list_builds()
+        if len(builds) > 1:
             # Imported late, because few runs read manifests.
             from .overview import format_overview
 
-            done = list_finished(task.custom_title for task in (*self.skipped, *self.succeeded))
-            finished = {each.task for each in (*self.up_to_date, *done)}
-            for line in format_overview(sorted(builds, key=self.get_position), finished):
+            for line in format_overview(builds, finished):
                 self.screen.print_hanging("", line)
+
+    def collect_answers(self) -> None:
+        """Keep the outcome of each build or lock for ``--json``."""
+        from .overview import collect_outcomes  # imported late, because it reads manifests
+
+        builds, finished = self.list_builds()
+        if "build" in self.selected:
+            answers.add(*collect_outcomes(builds, finished, self.messages))
+        for task in self.tasks.values():
+            if getattr(task.custom_title, "stage", "") in self.selected and task.actions:
+                answers.add(make_checked_lock(task.custom_title.job, self.messages))
+
+    def list_builds(self) -> tuple[list[UpToDate], set[str]]:
+        """Return the builds in the order of the command line, and the names of finished builds."""
+        titles = [task.custom_title for task in self.tasks.values()]
+        builds = [title for title in titles if isinstance(title, UpToDate)]
+        builds += list_finished(title for title in titles if hasattr(title, "stage"))
+        done = list_finished(task.custom_title for task in (*self.skipped, *self.succeeded))
+        finished = {each.task for each in (*self.up_to_date, *done)}
+        asked = "build" in self.selected
+        return sorted(builds, key=self.get_position) if asked else [], finished
 
     def get_position(self, build: UpToDate) -> int:
         return [*self.tasks["build"].task_dep].index(build.task)
+
+
+def make_checked_lock(job: Job, failures: Mapping[str, str]) -> CheckedLock:
+    path = str(lock_path(job.recipe.path))
+    failure = failures.get(job.title, "")
+    return CheckedLock(str(job.recipe.layers), job.platform.name, path, failure)
 
 
 def read_stored(build: UpToDate) -> list[Row]:
