@@ -68,8 +68,9 @@ COMMAND_OPTIONS: dict[str, Options] = {
         **SHOWN_OPTIONS,
         ("--json",): {"action": "store_true", "help": "print JSON; for one recipe and platform"},
         ("--layer",): {
-            "metavar": "NAME",
-            "help": "show one layer in each step, from the model to the lines of C",
+            "metavar": "LAYER",
+            "help": "show the layer with this name, or number in the report, from the model to "
+            "the lines of C",
         },
     },
     "lock": {

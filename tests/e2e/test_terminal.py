@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.report.layer_names import shorten_name
+
 from .conftest import ALL_STAGES, Repository, ran
 from .screenshots import PICTURES, take_pictures
 
@@ -52,7 +54,14 @@ def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> 
     assert f"%  {memory['ram_bytes']:,} of 1,048,576 bytes" in done.stdout
     assert "  MACs       100.0 % on c" in lines
     slowest = max(manifest["timeline"]["layers"], key=lambda x: x["end"] - x["start"])
-    assert f"  layers     {slowest['name']} " in done.stdout
+    layers = {layer["name"]: layer for layer in manifest["layers"]}
+    title = shorten_name(layers[slowest["name"]]["sources"][0])
+    (shown,) = (line for line in lines if line.startswith("  layers  "))
+    number = int(shown.split()[1].rstrip(":"))
+    assert shown.startswith(f"  layers     {number}: {title} ")
+    for name in (str(number), title):
+        followed = copy_of_built.firmwright("explain", "digits.yaml", "--layer", name)
+        assert f": layer {number} of " in followed.stdout
     assert lines[-1].startswith(f"  bundle     {BUNDLE} (")
 
 

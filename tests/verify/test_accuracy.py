@@ -134,6 +134,15 @@ def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
     assert total.quality == SignalQuality(-300, 0.5)
 
 
+def test_labels_can_be_in_an_archive(tmp_path: Path) -> None:
+    np.savez(tmp_path / "test.npz", image=np.zeros(3), labels=np.array([2, 0, 1]))
+    assert list(read_class_labels(tmp_path / "test.npz", 3, 4)) == [2, 0, 1]
+    np.savez(tmp_path / "other.npz", y=np.array([2, 0, 1]))
+    message = r"no array for the labels \(it has: y\); save the array as 'labels'"
+    with pytest.raises(UserError, match=message):
+        read_class_labels(tmp_path / "other.npz", 3, 4)
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -53,8 +53,11 @@ def load_npy(path: Path) -> Array:
     return array
 
 
-def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the named arrays of an ``.npz`` file. Raises UserError if an array is missing."""
+def load_npz(path: Path, names: Sequence[str], role: str = "") -> dict[str, Array]:
+    """Return the named arrays of an ``.npz`` file. Raises UserError if an array is missing.
+
+    ``role`` describes the arrays in the message. The default is the network's input.
+    """
     try:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in names if name in archive}
@@ -70,8 +73,10 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
     if missing:
         raise UserError(
             "\n".join(
-                f"{path}: no array for the network's input '{name}' (it has: {known}); save each "
-                "array under the name of its input"
+                f"{path}: no array for {role} (it has: {known}); save the array as '{name}'"
+                if role
+                else f"{path}: no array for the network's input '{name}' (it has: {known}); save "
+                "each array under the name of its input"
                 for name in missing
             )
         )

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.data.arrays import load_npy
+from firmwright.data.arrays import load_npy, load_npz
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface
 from firmwright.postprocess.boxes import Box
@@ -20,6 +20,9 @@ from firmwright.verify.accuracy import Array
 
 from .job import Job
 from .stage_options import require
+
+LABELS = "labels"
+"""The name of the array with the labels in an ``.npz`` file."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,12 @@ class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
-    """Return the classes of the first ``count`` samples from a ``.npy`` file.
+    """Return the classes of the first ``count`` samples from an ``.npy`` or ``.npz`` file.
 
     ``classes`` is the number of classes, or None if the number is unknown. Raises UserError if the
     labels do not fit.
     """
-    array = load_npy(path)
+    array = load_npz(path, [LABELS], "the labels")[LABELS] if is_archive(path) else load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
             f"{path}: expected whole numbers, one label per sample; found {array.dtype} of shape "
@@ -91,6 +94,10 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
             f"first output has {classes} classes; expected 0 to {classes - 1}"
         )
     return labels.astype("int64")
+
+
+def is_archive(path: Path) -> bool:
+    return path.suffix == ".npz"
 
 
 def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:

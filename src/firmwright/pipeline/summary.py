@@ -9,6 +9,7 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
+from firmwright.report.layer_names import shorten_name
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
 from firmwright.report.timeline import CYCLES
 from firmwright.verify.run_records import RunRecord
@@ -130,9 +131,18 @@ def describe_layers(job: Job) -> Iterator[Row]:
         unit, total = "MACs", partition.macs
         costs = [(region.macs, region.name) for region in partition.regions]
     largest = sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:LARGEST]
-    shown = [f"{name} {100 * cost / total:.1f} %" for cost, name in largest if cost]
+    named = name_layers(job)
+    shown = [f"{named[name]} {100 * cost / total:.1f} %" for cost, name in largest if cost]
     if shown:
         yield make_row("layers", f"{', '.join(shown)} of the {unit}")
+
+
+def name_layers(job: Job) -> dict[str, str]:
+    """Map each region that runs to its number and name in the report, such as ``2: stem``."""
+    regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
+    order = [s.region for s in artifacts.PLAN.read(job).schedule.steps if s.region in regions]
+    titles = {name: (*regions[name].sources, name)[0] for name in order}
+    return {n: f"{number}: {shorten_name(titles[n])}" for number, n in enumerate(order, 1)}
 
 
 def describe_weights(kernels: Kernels) -> Iterator[Row]:

@@ -37,18 +37,19 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    Layers whose names contain this name are returned if no name is equal. Raises UserError if no
-    name contains it.
+    ``wanted`` can also be a number of a layer, or a short name in a table. Layers whose names
+    contain this name are returned if no name is equal. Raises UserError if no name contains it.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]
+    shown = [layer for layer in layers if wanted in (str(layer.number), shorten_name(layer.title))]
     part = [
         layer
         for layer in layers
         if any(wanted.lower() in name.lower() for name in names[layer.number])
     ]
-    if exact or part:
-        return exact or part
+    if exact or shown or part:
+        return exact or shown or part
     known = [layer.title for layer in layers]
     raise UserError(f"no layer has {wanted!r} in its name{suggest_known(wanted, known)}")
 
