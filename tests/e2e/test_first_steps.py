@@ -76,7 +76,7 @@ def check_other_services(folder: Repository, path: str) -> None:
         known = yaml.safe_load((folder.folder / file).read_text())
         steps = known["steps"] if service == "azure" else known["firmware"]["script"]
         workflows[service] = [s if isinstance(s, str) else s.get("script", "") for s in steps]
-    variables = [path, "RECIPE=digits.yaml", "GITHUB_BASE_REF=main", "GITHUB_STEP_SUMMARY=a.md"]
+    variables = [path, "RECIPES=digits.yaml", "GITHUB_BASE_REF=main", "GITHUB_STEP_SUMMARY=a.md"]
     variables += ["CI_MERGE_REQUEST_DIFF_BASE_SHA=HEAD", "SYSTEM_PULLREQUEST_TARGETBRANCHNAME=main"]
     for service, steps in workflows.items():
         run = [step for step in steps if step and "apt-get" not in step and "pip " not in step]

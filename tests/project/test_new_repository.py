@@ -145,6 +145,32 @@ def test_every_workflow_and_the_action_install_both_kinds_of_packages(tmp_path: 
         assert "\n".join(shown.splitlines()[2:]) == pip, service
 
 
+def test_the_action_builds_several_recipes(tmp_path: Path) -> None:
+    """A stand-in prints its arguments. Exit code 2 of the comparison fails the step."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
+    steps = [step["run"] for step in action if "firmwright " in step.get("run", "")]
+    tool = tmp_path / "firmwright"
+    tool.write_text('#!/bin/sh\necho "$@" >> calls\n[ "$1 $3" != "diff bad.yaml" ] || exit 2\n')
+    tool.chmod(0o755)
+    (tmp_path / "a.lock").touch()
+    env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "GITHUB_BASE_REF": "main"}
+    for recipes, code in (("a.yaml b.yaml", 0), ("bad.yaml b.yaml", 2)):
+        env |= {"RECIPES": recipes, "GITHUB_STEP_SUMMARY": "summary.md"}
+        codes = [
+            subprocess.run(["bash", "-ec", s], cwd=tmp_path, env=env).returncode for s in steps
+        ]
+        assert codes[:2] == [0, 0]
+        assert bool(codes[2]) == bool(code)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[:4] == [
+        "lock a.yaml --check",
+        "build a.yaml b.yaml",
+        "diff origin/main:a.yaml a.yaml --markdown",
+        "diff origin/main:b.yaml b.yaml --markdown",
+    ]
+    assert calls[4:] == ["build bad.yaml b.yaml", "diff origin/main:bad.yaml bad.yaml --markdown"]
+
+
 def test_a_recipe_gets_a_workflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ WORKFLOWS = {
 }
 """Maps each service to the path and the template of its workflow."""
 CONSTRAINTS = "constraints.txt"
-IGNORED = "/build/\n__pycache__/\n"
+IGNORED = "/build/\n/.cache/\n__pycache__/\n"
 PLAIN = re.compile(r"(?!.*(^|/)\.\.(/|$))[A-Za-z0-9._][A-Za-z0-9._/-]*\.yaml")
 """Matches a path without special characters for shells, YAML and patterns of files."""
 
