@@ -33,6 +33,7 @@ AFTER = {
     "broken": Outcome("broken", "my|net.yaml:1:1: <b>wrong</b>\nand more"),
     "mended": Outcome("mended", "", "99", "exact"),
 }
+PLACES = {name: (name, "") for name in JOBS}
 TABLE = """\
 # Fleet
 
@@ -58,7 +59,7 @@ RAM 60 → 64 (+6.7 %); offload 75.0 % → 50.0 % |
 def test_a_job_links_its_report_and_unknown_columns_are_omitted(tmp_path: Path) -> None:
     (tmp_path / "same").mkdir()
     (tmp_path / "same/a-host.html").write_text("a report")
-    write_report(tmp_path, ("same", "broken"), AFTER, BEFORE)
+    write_report(tmp_path, ("same", "broken"), AFTER, BEFORE, PLACES)
     page = (tmp_path / "fleet.html").read_text("utf-8")
     assert '<a href="same/a-host.html"><bdi>same</bdi></a>' in page
     assert ">offload<" not in page and ">RAM<" in page
@@ -66,23 +67,41 @@ def test_a_job_links_its_report_and_unknown_columns_are_omitted(tmp_path: Path) 
 
 
 def test_the_table_and_what_changed(tmp_path: Path) -> None:
-    write_report(tmp_path, JOBS, AFTER, BEFORE)
+    write_report(tmp_path, JOBS, AFTER, BEFORE, PLACES)
     assert (tmp_path / "fleet.md").read_text("utf-8") == TABLE
     page = (tmp_path / "fleet.html").read_text("utf-8")
     assert "&lt;b&gt;wrong&lt;/b&gt;" in page
     assert "cycles 1,000 → 1,100 (+10.0 %)" in page
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_report(tmp_path, JOBS, dict(reversed(AFTER.items())), BEFORE)
+    write_report(tmp_path, JOBS, dict(reversed(AFTER.items())), BEFORE, PLACES)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_recipes_and_platforms_have_a_table(tmp_path: Path) -> None:
+    places = {"slower": ("kws", "m4"), "broken": ("kws", "avr"), "new": ("vww", "m4")}
+    (tmp_path / "slower").mkdir()
+    (tmp_path / "slower/kws.html").write_text("a report")
+    write_report(tmp_path, [*places], AFTER, BEFORE, places)
+    assert (
+        "| recipe | m4 | avr |\n| --- | --- | --- |\n"
+        "| kws | exact, 0.550 ms, 38.4 µJ | failed |\n"
+        "| vww | within the tolerance, 12,345 instructions |  |\n\n| job |"
+    ) in (tmp_path / "fleet.md").read_text("utf-8")
+    page = (tmp_path / "fleet.html").read_text("utf-8")
+    assert '<a href="slower/kws.html">exact, 0.550 ms, 38.4 µJ</a>' in page
+    assert "url=fleet.html" in (tmp_path / "index.html").read_text("utf-8")
+    same = dict.fromkeys(places, ("kws", "m4"))  # the jobs differ in another option
+    write_report(tmp_path, [*places], AFTER, BEFORE, same)
+    assert "| recipe |" not in (tmp_path / "fleet.md").read_text("utf-8")
 
 
 def test_the_next_run_compares_with_this_one(tmp_path: Path) -> None:
     assert read_results(tmp_path / "fleet.json") == {}
-    write_report(tmp_path, JOBS, AFTER, BEFORE)
+    write_report(tmp_path, JOBS, AFTER, BEFORE, PLACES)
     # A job that did not run keeps its result.
     assert read_results(tmp_path / "fleet.json") == {**AFTER, "late": BEFORE["late"]}
     other = replace(AFTER["same"], sha256="00")
-    write_report(tmp_path, ["same"], {"same": other}, AFTER)
+    write_report(tmp_path, ["same"], {"same": other}, AFTER, PLACES)
     assert "| other bytes |" in (tmp_path / "fleet.md").read_text("utf-8")
 
 

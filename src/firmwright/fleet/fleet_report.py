@@ -19,6 +19,11 @@ from firmwright.report.outcomes import Outcome, Outcomes
 RESULTS, SCHEMA = "fleet.json", "outcomes.schema.json"
 """The file with the outcomes, and its schema. The next run reads the file for a comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
+START = "index.html"
+"""The page that a web server shows for the folder. It leads to PAGE."""
+REDIRECT = (
+    f'<!DOCTYPE html><title>Fleet</title><meta http-equiv="refresh" content="0; url={PAGE}">\n'
+)
 
 MEASURES = ("flash", "ram", "batch", "offload")
 COLUMNS = ("job", "exact?", "time", "flash", "RAM", "batch", "offload", "since the last run")
@@ -35,6 +40,36 @@ class Row:
     cells: tuple[str, ...]
     failure: str
     page: str = ""
+
+
+Places = Mapping[str, tuple[str, str]]
+"""Maps each job to its recipe and its platform."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The second table: a line per recipe, and a column per platform. A missing build is None."""
+
+    platforms: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Row | None, ...]], ...]
+
+
+def make_grid(places: Places, rows: Sequence[Row]) -> Grid | None:
+    """Return the table, or None if it is not larger than a list.
+
+    Jobs that differ in other options have no place in the table.
+    """
+    recipes, platforms = ([*dict.fromkeys(names)] for names in zip(*places.values(), strict=True))
+    by_place = {places[row.cells[0]]: row for row in rows}
+    if min(len(recipes), len(platforms)) < 2 or len(by_place) < len(rows):
+        return None
+    lines = ((r, tuple(by_place.get((r, p)) for p in platforms)) for r in recipes)
+    return Grid(tuple(platforms), tuple(lines))
+
+
+def summarize(row: Row | None) -> str:
+    """Return the result and the time of a job, or the result alone if the time is unknown."""
+    return "" if row is None else ", ".join(c for c in row.cells[1:3] if c not in ("", UNKNOWN))
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
@@ -56,20 +91,23 @@ def write_report(
     jobs: Sequence[str],
     outcomes: Mapping[str, Outcome],
     before: Mapping[str, Outcome],
+    places: Places,
 ) -> None:
     """Write the results as JSON, Markdown and a page into a folder.
 
-    A job without an outcome keeps its result from ``before``.
+    A job without an outcome keeps its result from ``before``. ``places`` has all jobs.
     """
     made = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in made])
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Outcomes(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
-    markdown = render_markdown(head, columns, rows).encode()
+    grid = make_grid(places, rows)
+    markdown = render_markdown(head, grid, columns, rows).encode()
     if not (is_idle(jobs, outcomes, before) and shows(folder, markdown)):
         write_whole(folder / MARKDOWN, markdown)
-        write_whole(folder / PAGE, render_page(head, columns, rows).encode())
+        write_whole(folder / PAGE, render_page(head, grid, columns, rows).encode())
+        write_whole(folder / START, REDIRECT.encode())
     write_whole(folder / RESULTS, format_record(results, SCHEMA).encode())
 
 
@@ -175,8 +213,16 @@ def drop_unknown(
     return tuple(columns[number] for number in kept), tuple(shown)
 
 
-def render_markdown(head: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
-    lines = ["# Fleet", "", f"{head}.", "", make_line(columns), make_line(["---"] * len(columns))]
+def render_markdown(
+    head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[Row]
+) -> str:
+    lines = ["# Fleet", "", f"{head}.", ""]
+    if grid:
+        names = ("recipe", *grid.platforms)
+        lines += [make_line(names), make_line(["---"] * len(names))]
+        lines += [make_line([recipe, *map(summarize, found)]) for recipe, found in grid.lines]
+        lines.append("")
+    lines += [make_line(columns), make_line(["---"] * len(columns))]
     lines += [make_line(row.cells) for row in rows]
     for row in rows:
         if row.failure:
@@ -190,10 +236,11 @@ def make_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-def render_page(head: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
+def render_page(head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the page: one file, in the style of a build's report."""
     # Imported late, because a fleet without changes writes no page.
     from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
     page = make_page_environment().get_template(f"{FOLDER}/fleet.html.j2")
-    return page.render(head=head, columns=columns, rows=rows, css=read_asset("report.css.j2"))
+    shown = {"head": head, "grid": grid, "columns": columns, "rows": rows, "summarize": summarize}
+    return page.render(**shown, css=read_asset("report.css.j2"))

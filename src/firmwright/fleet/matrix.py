@@ -34,6 +34,13 @@ class FleetJob:
     recipe: str
     overrides: dict[str, str]
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Return the names of recipe and platform. The platform is '' if the recipe states it."""
+        layers = parse_layers(self.recipe, Path())
+        recipe = ":".join(file.stem for file in layers.files)
+        return recipe, Path(self.overrides.get("platform", "")).stem
+
     def list_files(self) -> list[Path]:
         return list_chain(parse_layers(self.recipe, Path()))
 
