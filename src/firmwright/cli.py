@@ -89,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
         listing.add_argument("--json", action="store_true", help="print JSON")
     sentence = "print a script for a shell that completes commands, recipes and names"
     completion = commands.add_parser("completion", help=sentence, description=sentence)
-    completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the name of the shell")
     sentence = "print the manual page, for man: firmwright man > firmwright.1"
     commands.add_parser("man", help=sentence, description=sentence)
     return main

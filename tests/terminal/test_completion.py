@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from firmwright.cli import make_parser
 from firmwright.terminal.completion import render_completion
 
@@ -61,6 +63,30 @@ def test_bash_completes_commands_recipes_and_names(tmp_path: Path) -> None:
     )
     assert dict(zip(LINES, done.stdout.splitlines(), strict=True)) == LINES
     assert done.stderr == ""
+
+
+FISH_LINES = {
+    "firmwright expl": ["explain"],
+    "firmwright new b": ["board"],
+    "firmwright build mi": ["mine.yaml"],
+    "firmwright build yo": ["yolo"],
+    "firmwright build yolo --jo": ["--jobs"],
+    "firmwright build yolo --platform cortex-m4": ["cortex-m4-bare"],
+    "doit inf": ["info"],
+    "doit build platform=rv32": ["platform=rv32-bare"],
+}
+
+
+@pytest.mark.needs("fish")
+def test_fish_completes_commands_recipes_and_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/yolo.yaml").touch()
+    (tmp_path / "completion").write_text(render_completion("fish", make_parser()))
+    for line, offered in FISH_LINES.items():
+        command = ["fish", "--no-config", "-c", f"source completion; complete -C '{line}'"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert [each.split("\t")[0] for each in done.stdout.splitlines()] == offered, line
 
 
 def test_zsh_gets_the_same_through_its_emulation() -> None:

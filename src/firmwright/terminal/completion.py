@@ -1,4 +1,4 @@
-"""Completes the command line: renders a script for bash or zsh from the installed names."""
+"""Completes the command line: renders the script of a shell from the installed names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from firmwright.recipe.editor_schema import (
 from firmwright.toolchain import toolchain_names
 from firmwright.toolchain.emulator_names import emulator_names
 
-SHELLS = ("bash", "zsh")
+SHELLS = {"bash": "bash", "zsh": "bash", "fish": "fish"}
+"""The template of each shell."""
 
 DOIT_COMMANDS = (
     "build",
@@ -42,7 +43,7 @@ def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
         "values": list_values(),
         "doit_commands": DOIT_COMMANDS,
     }
-    return render(make_environment(), "completion/bash.j2", variables)
+    return render(make_environment(), f"completion/{SHELLS[shell]}.j2", variables)
 
 
 def list_values() -> dict[str, list[str]]:
