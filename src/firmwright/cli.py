@@ -33,6 +33,7 @@ from firmwright.pipeline.recipe_arguments import begin_log, enter_repository, fi
 from firmwright.recipe.overrides import list_overrides
 from firmwright.report.outcomes import CheckedLocks, Outcomes
 from firmwright.task_options import COMMAND_OPTIONS, EXCLUSIVE
+from firmwright.terminal.annotations import annotate_errors
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import end_with_reader, guard_output
 
@@ -153,6 +154,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     guard_output()
+    annotate_errors()
     options = make_parser().parse_args(arguments)
     for commands, run in OTHERS:
         if options.command in commands:

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from firmwright.terminal.annotations import AnnotatedStream
-from firmwright.terminal.guard import guard_output
+from firmwright.terminal.annotations import AnnotatedStream, annotate_errors
 
 
 def test_a_place_gets_an_annotation() -> None:
@@ -27,6 +26,5 @@ def test_only_workflows_of_github_get_annotations(monkeypatch: pytest.MonkeyPatc
     for value, annotated in (("", False), ("true", True)):
         monkeypatch.setenv("GITHUB_ACTIONS", value)
         monkeypatch.setattr(sys, "stderr", io.StringIO())
-        monkeypatch.setattr(sys, "stdout", io.StringIO())
-        guard_output()
+        annotate_errors()
         assert isinstance(sys.stderr, AnnotatedStream) is annotated

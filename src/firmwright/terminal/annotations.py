@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import Any
 
-from .guard import GuardedStream
+from .guard import GuardedStream, find_unguarded
 
 PLACE = re.compile(
     r"(?:[a-z-]+:[^ ]+: )?(?P<file>[^:]+):(?P<line>[0-9]+):(?P<column>[0-9]+): (?P<text>.+)"
@@ -27,6 +29,12 @@ class AnnotatedStream(GuardedStream):
             if found := PLACE.fullmatch(line):
                 super().write(format_annotation(**found.groupdict()))
         return count
+
+
+def annotate_errors() -> None:
+    """Annotate the messages on stderr in a workflow of GitHub."""
+    if os.environ.get("GITHUB_ACTIONS") == "true" and sys.stderr is not None:
+        sys.stderr = AnnotatedStream(find_unguarded(sys.stderr))
 
 
 def format_annotation(file: str, line: str, column: str, text: str) -> str:

@@ -42,12 +42,7 @@ def find_unguarded(stream: Any) -> Any:
 
 
 def guard_output() -> None:
-    """Guard both streams, and annotate the messages in a workflow of GitHub."""
     sys.stdout, sys.stderr = guard(sys.stdout), guard(sys.stderr)
-    if os.environ.get("GITHUB_ACTIONS") == "true" and sys.stderr is not None:
-        from .annotations import AnnotatedStream  # imported late, because it is rarely needed
-
-        sys.stderr = AnnotatedStream(find_unguarded(sys.stderr))
 
 
 def end_with_reader() -> None:
