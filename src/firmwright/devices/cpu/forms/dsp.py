@@ -95,6 +95,12 @@ def pack_product(product: MatrixProduct) -> Packing:
     )
 
 
+WORTH_PAIRS = Condition(
+    "two output channels or more, or a window of several pixels",
+    lambda layer: layer.out_channels >= 2 or layer.kernel != (1, 1),
+)
+"""The condition under which pairs of channels are faster than plain C."""
+
 FORMS = (
     Form(
         name="dsp_depthwise_conv2d",
@@ -127,7 +133,7 @@ FORMS = (
         name="dsp_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"armv7e-m-dsp"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, WORTH_PAIRS),
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
         sentence="A halfword has two channels' weights, so one SMLAD computes four products.",

@@ -182,6 +182,14 @@ class Form:
             tiles.sort(key=lambda tile: self.cycles[feature](layer, tile))
         return tiles
 
+    def order_tiles(self, layer: KnownLayer, features: Collection[str]) -> Form:
+        """Return the form with the fastest tile of a layer first, if the core has known cycles."""
+        known = [cycles for feature, cycles in self.cycles.items() if feature in features]
+        if not known or len(self.tiles) < 2:
+            return self
+        tiles = sorted(self.list_tiles(layer), key=lambda tile: known[0](layer, tile))
+        return replace(self, tiles=tuple(tiles))
+
     def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
         """Return the approximate cycles of a layer on a core, or None if they are unknown."""
         tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
@@ -234,7 +242,11 @@ def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[F
     The best form is the first form in the table, or the fastest form if the cycles of the first
     form are known.
     """
-    fitting = [f for f in forms if f.is_for(layer, features) and not f.find_broken(layer)]
+    fitting = [
+        f.order_tiles(layer, features)
+        for f in forms
+        if f.is_for(layer, features) and not f.find_broken(layer)
+    ]
     known = [(cycles, f) for f in fitting if (cycles := f.predict_cycles(layer, features))]
     if known and known[0][1] is fitting[0]:
         _, best = min(known, key=lambda pair: pair[0])

@@ -14,14 +14,21 @@ from firmwright.devices.cpu.forms import (
     wide,
 )
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
-from firmwright.devices.cpu.forms.form import BlockCosts, Form, Tile
-from firmwright.ir.layer import LayerKind
+from firmwright.devices.cpu.forms.form import BlockCosts, Form, Tile, shrink_tile
+from firmwright.ir.layer import Layer, LayerKind
 
 TILES = (
     Tile(plain.PIXELS, plain.CHANNELS),
     Tile(plain.LARGE_BLOCK, plain.LARGE_BLOCK),
     Tile(2, 2),
 )
+
+
+def fit_block(layer: Layer, tile: Tile) -> Tile:
+    """Return a tile for a layer. A single channel needs few registers, so its tile is longer."""
+    longer = Tile(plain.LARGE_BLOCK, 1) if layer.out_channels == 1 else tile
+    return shrink_tile(layer, longer)
+
 
 DENSE_ON_RV32 = BlockCosts(gather=0, read=2.12, load=0, product=3.09, result=23.5, block=6.6)
 """The cycles of ``portable_dense`` according to the table of CV32E40P, fitted to 40 layers."""
@@ -36,6 +43,7 @@ FORMS = (
         sentence="Two pixels by four channels at once.",
         headers=("multiply.h",),
         tiles=TILES,
+        fit_tile=fit_block,
     ),
     Form(
         name="portable_grouped_conv2d",
