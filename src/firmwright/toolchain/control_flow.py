@@ -47,7 +47,7 @@ class Move:
     number: Number = ()
     signed: bool = False
     registers: int = 0
-    bytes: int = 0
+    bytes: int | None = None
     expanded: bool = False
 
 
@@ -182,7 +182,7 @@ def read_offset(flow: Flow, word: int) -> int:
 
 def read_move(move: Move, word: int) -> int | None:
     """Return the change of the stack pointer in bytes, or None if the change is unknown."""
-    if not move.bytes:
+    if move.bytes is None:
         return None
     if move.registers:
         return move.bytes * (word & move.registers).bit_count()
