@@ -36,6 +36,7 @@ from firmwright.task_options import COMMAND_OPTIONS, EXCLUSIVE
 from firmwright.terminal.annotations import annotate_errors
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import end_with_reader, guard_output
+from firmwright.terminal.help_pages import describe_page
 
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
@@ -76,9 +77,10 @@ def make_parser() -> argparse.ArgumentParser:
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
-        group = command.add_mutually_exclusive_group()
+        exclusive = EXCLUSIVE.get(name, ())
+        group = command.add_mutually_exclusive_group() if exclusive else command
         for flags, settings in COMMAND_OPTIONS.get(name, {}).items():
-            parent = group if flags[0] in EXCLUSIVE.get(name, ()) else command
+            parent = group if flags[0] in exclusive else command
             parent.add_argument(*flags, **settings)
     first_commands.add_commands(commands)
     bundle_parsers.add_commands(commands)
@@ -93,6 +95,8 @@ def make_parser() -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the name of the shell")
     sentence = "print the manual page, for man: firmwright man > firmwright.1"
     commands.add_parser("man", help=sentence, description=sentence)
+    for name, command in commands.choices.items():
+        command.epilog = describe_page(name, command.epilog)
     return main
 
 

@@ -25,6 +25,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the name of the new platform and board")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="a built-in platform")
+    overwrite = "overwrite the files of an existing board with this name"
+    board.add_argument("--force", action="store_true", help=overwrite)
     sentence = "write a Python package with a device: its class, rules, driver and a test"
     device = new.add_parser("device", help=sentence, description=sentence)
     device.add_argument("name", metavar="NAME", help="the name of the device, as in `target`")
@@ -68,7 +70,7 @@ def begin_board(options: argparse.Namespace) -> list[str]:
     ready = load_platform(options.like) if options.like in platform_names() else None
     if ready and ready.is_bare_metal and "unicorn" not in ready.emulators:
         print(f"note: {describe_emulation(ready)}", file=sys.stderr)
-    written = write_new_board(name, options.like, Path())
+    written = write_new_board(name, options.like, Path(), options.force)
     use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
     return [*(f"wrote {path}" for path in written), use]
 

@@ -101,9 +101,11 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         folder = tmp_path / path.partition("/")[0]
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text("mine")
-        with pytest.raises(UserError, match=r"acme(\.yaml)? already exists; remove it, or"):
+        with pytest.raises(UserError, match=r"acme(\.yaml)? already exists; remove it, "):
             write_new_board("acme", "rv32-bare", folder)
         assert [p.read_text() for p in folder.rglob("*") if p.is_file()] == ["mine"]
+        assert write_new_board("acme", "rv32-bare", folder, force=True)
+        assert (folder / path).read_text() != "mine"
 
 
 @pytest.mark.parametrize(

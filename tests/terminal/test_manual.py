@@ -10,7 +10,9 @@ import pytest
 
 from firmwright.cli import main, make_parser
 from firmwright.terminal.completion import list_candidates, list_commands
+from firmwright.terminal.help_pages import PAGES
 from firmwright.terminal.manual import escape
+from tests.quality.test_repository import ROOT
 
 
 @pytest.fixture
@@ -25,6 +27,13 @@ def test_each_command_and_option_is_in_the_page(page: str) -> None:
         for word in {*list_candidates(command)} - {"--help"}:
             assert escape(word) in page, (name, word)
     assert "%(" not in page
+
+
+def test_each_help_names_a_page_of_the_repository() -> None:
+    assert PAGES.keys() <= {name for name, _ in list_commands(make_parser())}
+    for _, command in list_commands(make_parser()):
+        found = re.search(r"page: (\S+) in the repository", " ".join(command.format_help().split()))
+        assert found and (ROOT / found[1]).is_file(), command.prog
 
 
 def test_lines_are_texts_or_known_commands_of_roff(page: str) -> None:

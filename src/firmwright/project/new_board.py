@@ -62,11 +62,11 @@ _INCLUDE = re.compile(r'{% include "(.+?)" %}\n')
 _REMARK = re.compile(r"{#.*?#}\n", re.S)
 
 
-def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
+def write_new_board(name: str, like: str, folder: Path, force: bool = False) -> list[Path]:
     """Write the platform ``<name>.yaml`` and the board's folder. Return the written files.
 
     ``like`` names the built-in platform from which both are copied. Raises UserError if the name is
-    invalid or exists, or if the platform is unknown. No file is overwritten.
+    invalid or exists, or if the platform is unknown. No file is overwritten, except with ``force``.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a name for a board; use letters, digits and . _ -")
@@ -76,11 +76,12 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
         raise UserError(f"a platform '{name}' comes with firmwright; choose another name")
     platform, board = folder / f"{name}.yaml", folder / BOARDS / name
     for path in (platform, board):
-        if path.exists():
-            raise UserError(f"{path} already exists; remove it, or choose another name")
+        if path.exists() and not force:
+            hint = "remove it, choose another name, or overwrite it with --force"
+            raise UserError(f"{path} already exists; {hint}")
     files = {board / file: text for file, text in make_board(name, load_platform(like).board)}
     files[platform] = make_platform(name, like)
-    board.mkdir(parents=True)
+    board.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         path.write_text(text, encoding="utf-8", newline="\n")
     return [*files]
