@@ -120,14 +120,18 @@ AREAS: Mapping[str, Callable[[Manifest], Values]] = {
     "batch": read_key("batch"),
     "run": read_key("run", "not_run", "not_built"),
     "packages and tools": read_key("versions"),
-    "inputs": read_key("inputs"),
-    "files": read_files,
     "other": read_key(
         "manifest_version", "stages", "arithmetic", "detection", "quantization", "accuracy",
         "comparison", "mapping", "stand_ins", "artifacts",
     ),
+    "inputs": read_key("inputs"),
+    "files": read_files,
 }  # fmt: skip
 """The values of a manifest that each area compares."""
+
+
+FOLDED = ("inputs", "files")
+"""The areas that contain digests. In Markdown, the reader opens their tables."""
 
 
 def format_difference(found: Difference) -> str:
@@ -156,10 +160,13 @@ def format_markdown(found: Difference) -> str:
         lines += ["", "The contents are equal; the archives were compressed differently."]
     changes = (*found.verdict, *found.changes)
     for area, each in groupby(changes, key=lambda change: change.area):
+        folded = area in FOLDED
+        lines += ["", f"<details><summary>{area}</summary>"] if folded else []
         lines += ["", f"| {area} | before | after | |", "|---|--:|--:|--:|"]
         for c in each:
             cells = (escape(c.name), escape(show(c.before)), escape(show(c.after)), rate(c))
             lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", "</details>"] if folded else []
     return "\n".join(lines)
 
 
