@@ -132,7 +132,9 @@ def describe_layers(job: Job) -> Iterator[Row]:
         costs = [(region.macs, region.name) for region in partition.regions]
     largest = sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:LARGEST]
     named = name_layers(job)
-    shown = [f"{named[name]} {100 * cost / total:.1f} %" for cost, name in largest if cost]
+    shown = [
+        f"{named.get(name, name)} {100 * cost / total:.1f} %" for cost, name in largest if cost
+    ]
     if shown:
         yield make_row("layers", f"{', '.join(shown)} of the {unit}")
 
