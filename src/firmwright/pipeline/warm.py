@@ -28,7 +28,7 @@ from .command_line import load_jobs, make_catalog, set_variables
 from .job import Job
 from .recipe_arguments import find_recipes
 from .stage import Stage
-from .stage_cache import find_cached
+from .stage_cache import find_cached, load_cache
 from .task import (
     collect_configuration,
     find_deciding_packages,
@@ -111,9 +111,11 @@ def rehearse(
 def is_cached(job: Job, stage: Stage) -> bool:
     """Return whether the user's cache has the result of a stage that reads no other stage."""
     configuration = collect_configuration(job, stage)
-    with suppress(CacheError):
+    try:
         return bool(find_cached(job, stage, configuration, list_dependencies(job, stage), {}))
-    return False
+    except CacheError:
+        load_cache.cache_clear()  # each job opens the cache again, and notes the error
+        return False
 
 
 def learn_records() -> None:
