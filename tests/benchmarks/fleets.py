@@ -4,8 +4,8 @@
 
 The jobs are six built-in recipes for the processor alone on six platforms. The cold runs have no
 shared cache, or an empty shared cache for each command. The warm run has a new build folder and
-this cache. The digests of all bundles must be equal. The
-processor's time is more reliable than the elapsed time if other programs run.
+this cache. The digests of all bundles must be equal. The processor time is more reliable than the
+elapsed time if other programs run.
 """
 
 from __future__ import annotations
