@@ -44,7 +44,7 @@ from firmwright.verify.run_records import RunRecord
 from firmwright.verify.several_emulators import run_side_by_side
 
 MIN_LIMIT = 2_000_000_000
-"""The limit of a run without work, about ten seconds in unicorn."""
+"""The limit of a run without work. Unicorn needs about 20 seconds for these instructions."""
 PER_MAC, PER_ELEMENT = 2_000, 20_000
 """The instructions that the limit adds per multiply-accumulate and per element of a tensor.
 

@@ -1,7 +1,7 @@
 """Builds the simulator: Verilator translates the RTL to C++, and g++ compiles the C++.
 
-A build needs about 15 seconds of CPU time. The user's cache stores the result under a digest of all
-inputs.
+A build needs 5 to 15 seconds of processor time. The user's cache stores the result under a digest
+of all inputs.
 """
 
 from __future__ import annotations
