@@ -4,9 +4,9 @@
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] --platform cv32e40p-bare
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] --emulator ibex
 
-Each firmware runs one sample in unicorn and one on the RTL. Only CV32E40P has a table, without
-CORE-V instructions. The other columns by the table are empty. With wait states, the flash provides
-lines of 16 bytes. The rows are CSV.
+Each firmware runs one sample in unicorn and one on the RTL. Only CV32E40P without CORE-V
+instructions has a table. For other cores, the columns by the table are empty. With wait states,
+the flash provides lines of 16 bytes. The rows are CSV.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.host [--rounds 101] [--without-amx] FILE.tflite …
 
 Both engines use one thread on one pinned core, in turn and in a random order. Before that, the
-results must equal LiteRT's reference kernels on 20 random inputs. Without AMX, XNNPACK uses its
-kernels for AVX-512 on machines that have both.
+results must equal LiteRT's reference kernels on 20 random inputs. `--without-amx` makes
+XNNPACK use its kernels for AVX-512 on machines with AMX.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ RECIPE = "name: {name}\nmodel: {model}\nplatform: host\n"
 
 
 ARCH_PRCTL, REQUEST_FEATURE = 158, 0x1023
-"""The number of Linux's system call on x86-64, and the argument that asks for AMX."""
+"""The number of Linux's system call on x86-64, and the argument that requests AMX."""
 
 
 def reject_amx() -> None:
-    """Make the system call that asks for AMX fail in this process. Raises OSError."""
+    """Make the system call that requests AMX fail in this process.
+
+    Raises OSError if the kernel does not accept the filter.
+    """
     load, equal, result = 0x20, 0x15, 0x06
     statements = (
         (load, 0, 0, 0), (equal, 0, 3, ARCH_PRCTL),

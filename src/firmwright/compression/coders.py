@@ -86,10 +86,10 @@ JOIN_INSTRUCTIONS = 12
 """The approximate number of instructions per byte that join the digits of an integer."""
 
 JOIN_BYTES = 290
-"""The approximate size of the C function that joins digits, and a call on a Cortex-M4."""
+"""The approximate bytes of the C function that joins digits, and of a call, on a Cortex-M4."""
 
 DIGITS = (2, 4)
-"""The sizes of integers that are split into digits. A word may have two halfwords of weights."""
+"""The bytes of integers that are split into digits. A word may have two halfwords of weights."""
 
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
@@ -103,7 +103,7 @@ LANES = (1, 2, 4)
 """The numbers of channels whose weights forms store alternately."""
 
 BLOCK_LANES = (1, 2, 4, 8)
-"""The numbers of alternating bytes that may have separate factors. A word may have two taps."""
+"""The numbers of lanes (alternating bytes) in a row of blocks. A word may have two taps."""
 
 LEAST_ROW = 32
 """The minimum number of bytes in a row with separate tables."""
@@ -209,11 +209,11 @@ def pack_indices(numbers: npt.NDArray[np.int64], bits: int) -> Bytes:
 
 
 def encode_blocks(data: Bytes) -> Bytes | None:
-    """Return the smallest code with a factor per block of weights, or None.
+    """Return the smallest code with a factor per block of weights, or None if no code is possible.
 
     The signed bytes of a block are multiples of the block's factor. The quotients have 4 bits. A
-    row has blocks of one or several channels, whose bytes are in neighboring lanes. A code begins
-    with the size of a row and the number of lanes. Each row has its factors, then the quotients.
+    row has one block per lane, and the bytes of the lanes alternate. A code begins with the size of
+    a row and the number of lanes. Each row has its factors, then the quotients.
     """
     best: tuple[int, int, int] | None = None
     for rows, lanes in list_shapes(data.size, BLOCK_LANES):
@@ -228,7 +228,7 @@ def encode_blocks(data: Bytes) -> Bytes | None:
 
 
 def has_factors(shaped: npt.NDArray[np.int8]) -> bool:
-    """Return whether the quotients of all blocks have 4 bits; (rows, bytes, lanes)."""
+    """Return whether the quotients of all blocks have 4 bits. Shape: (rows, bytes, lanes)."""
     wide = shaped.astype(np.int64)
     factors = np.maximum(np.gcd.reduce(wide, axis=1), 1)
     return bool((wide.min(1) >= -8 * factors).all() and (wide.max(1) <= 7 * factors).all())
@@ -310,8 +310,8 @@ def split_digits(array: Array, size: int) -> Bytes:
 def list_encoded(array: Array, more: Sequence[Encoded] = ()) -> list[Encoded]:
     """Return the useful encodings of integers, from the fewest instructions to the fewest bytes.
 
-    ``more`` are the encodings that are possible in addition to the encodings by coders. The list is
-    empty for other types, and for arrays that no coder makes smaller.
+    ``more`` are additional possible encodings. The list is empty for other types, and for arrays
+    that no encoding makes smaller.
     """
     if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
         return []

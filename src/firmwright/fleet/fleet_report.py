@@ -20,7 +20,7 @@ RESULTS, SCHEMA = "fleet.json", "outcomes.schema.json"
 """The file with the outcomes, and its schema. The next run reads the file for a comparison."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 START = "index.html"
-"""The page that a web server shows for the folder. It leads to PAGE."""
+"""The page that a web server shows for the folder. It redirects to PAGE."""
 REDIRECT = (
     f'<!DOCTYPE html><title>Fleet</title><meta http-equiv="refresh" content="0; url={PAGE}">\n'
 )
@@ -48,16 +48,16 @@ Places = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Grid:
-    """The second table: a line per recipe, and a column per platform. A missing build is None."""
+    """The first table: a row per recipe, and a column per platform. A missing build is None."""
 
     platforms: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Row | None, ...]], ...]
 
 
 def make_grid(places: Places, rows: Sequence[Row]) -> Grid | None:
-    """Return the table, or None if it is not larger than a list.
+    """Return the table, or None if there is only one recipe or one platform.
 
-    Jobs that differ in other options have no place in the table.
+    Also None if two jobs have the same recipe and platform, and differ in other options.
     """
     recipes, platforms = ([*dict.fromkeys(names)] for names in zip(*places.values(), strict=True))
     by_place = {places[row.cells[0]]: row for row in rows}

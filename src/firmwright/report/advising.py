@@ -74,7 +74,7 @@ class Network:
     def estimates(self) -> Mapping[str, tuple[int | None, Sequence[Suggestion]]]:
         """Return the cycles of each layer on its device, if known, and the device's suggestions.
 
-        The two questions follow each other, so a device can recognize each layer only once.
+        Both calls for a layer are adjacent, so that a device recognizes each layer only once.
         """
         found = {}
         for region in self.layers:

@@ -67,7 +67,7 @@ def list_tables(kernels: Kernels, arrays: Mapping[str, Array]) -> Encodings:
 
 
 def find_looked_up(kernels: Kernels, encodings: Encodings) -> dict[str, Encoded]:
-    """Return the encodings of the regions that shall read their weights from a table."""
+    """Return the encodings of the regions whose C reads weights from a table."""
     return {
         kernel.region: found
         for kernel in kernels.kernels
@@ -79,7 +79,7 @@ def find_looked_up(kernels: Kernels, encodings: Encodings) -> dict[str, Encoded]
 def use_tables(
     mix: Sequence[Device], kernels: Kernels, regions: Collection[str]
 ) -> tuple[Device, ...]:
-    """Return the devices, which choose the variants of these regions that read tables."""
+    """Return devices that choose the variants that read tables, for these regions."""
     names = {k.region: k.table.name for k in kernels.kernels if k.table and k.region in regions}
     contexts = (replace(d.context, variants={**d.context.variants, **names}) for d in mix)
     return tuple(replace(d, context=c) for d, c in zip(mix, contexts, strict=True))

@@ -16,7 +16,7 @@ PLACE = re.compile(
 
 
 class AnnotatedStream(GuardedStream):
-    """Writes a workflow command after each line that names a place in a file."""
+    """Writes a workflow command after each line that names a position in a file."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def draw_resize(generator: np.random.Generator) -> Resize:
-    """Return a random resize; half of them have weights with few bits."""
+    """Return a random resize. Half of the resizes have weights with few bits."""
     mode = str(generator.choice(MODES))
     sizes = generator.integers(1, 9, 2).tolist()
     if generator.random() < 0.5:

@@ -146,7 +146,7 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
     return any(operator_name(value) in wanted for value in values)
 
 
-@lru_cache(1)  # advice asks twice about a region
+@lru_cache(1)  # advice reads each region twice
 def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     """Return the layer that a function computes, or None if no form supports such layers."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)

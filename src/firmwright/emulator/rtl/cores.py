@@ -93,8 +93,8 @@ IBEX = Core(
     },
 )  # fmt: skip
 
-# The parameters of the Dhrystone benchmark in the core's README. ENABLE_PCPI accepts the write of
-# mtvec in firmware's start-up code, because the core has no such register.
+# The parameters of the Dhrystone benchmark in the core's README. The core has no register
+# mtvec. With ENABLE_PCPI, the simulator accepts the write to mtvec in the start-up code.
 PICORV32_DHRYSTONE = ("ENABLE_FAST_MUL=1", "ENABLE_DIV=1", "BARREL_SHIFTER=1")
 
 PICORV32 = Core(

@@ -58,8 +58,8 @@ def bound_offset(
 ) -> tuple[int, int]:
     """Return the smallest and the largest offset for which all results are exact.
 
-    ``sums`` are for all ``pairs`` of bytes. A result at a limit of the clamp bounds the offset only
-    on one side.
+    ``sums`` has the sum of each pair of bytes in ``pairs``. A result at a limit of the clamp bounds
+    the offset only on one side.
     """
     results = layer.results[pairs]
     begins = results << shift

@@ -51,7 +51,7 @@ class Digits:
 def split_weights(weights: Array, least: int = 1) -> Digits:
     """Return weights (channel, tap) in the fewest bits, but at least ``least`` bits.
 
-    The result has no bases if possible.
+    If possible, the result has no bases.
     """
     matrix = weights.astype(np.int64)
     for bits in (width for width in WIDTHS if width >= least):

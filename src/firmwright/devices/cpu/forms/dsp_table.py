@@ -21,8 +21,8 @@ from firmwright.ir.layer import Layer, LayerKind
 LEVELS = 1 << BITS
 
 MOST_FOURS = 5
-"""The maximum groups of four taps between two branches. C99 limits the length of a string, which
-contains the assembly.
+"""The maximum number of groups of four taps between two branches. C99 limits the length of the
+string literal that contains the assembly.
 """
 
 

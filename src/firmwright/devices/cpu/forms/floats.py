@@ -62,7 +62,7 @@ MOST_CHANNELS = 64
 
 
 LEAST_WIDTH = 4
-"""The minimum pixels of a row for which the C computes the pixels of each row separately."""
+"""The minimum number of pixels in a row, so that the C computes each row separately."""
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:

@@ -64,7 +64,7 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
 
 
 def count_row_elements(layer: LinearLayer) -> int:
-    """Return the elements of the input's rows below the kernel, with their borders."""
+    """Return the number of elements in the input rows that the kernel covers, with borders."""
     rows, columns = ((k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True))
     return rows * ((layer.out_width - 1) * layer.strides[1] + columns) * layer.channels
 

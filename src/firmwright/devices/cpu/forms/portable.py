@@ -178,7 +178,7 @@ FORMS = (
         conditions=(),
         pack=resize.pack_resize,
         cost=0.0,
-        sentence="Two rows are weighed, and then two columns of the sums.",
+        sentence="The C adds two weighted rows, then two weighted columns of the sums.",
     ),
     Form(
         name="float_conv2d",

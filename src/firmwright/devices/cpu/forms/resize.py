@@ -1,4 +1,4 @@
-"""Packs a bilinear resize: the positions and the weights of each row and column."""
+"""Packs the positions and weights of the rows and columns of a bilinear resize."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def pack_resize(layer: Resize) -> Packing:
 
 
 def pack_line(line: Line, elements: int) -> Array:
-    """Return (result, 3) numbers. A neighbor has ``elements`` elements."""
+    """Return both offsets and the weight of each result, (results, 3), int32.
+
+    ``elements`` is the number of elements in a neighbor: a row or a pixel.
+    """
     places = [[n * elements for n in neighbors] for neighbors in (line.before, line.after)]
     return np.array([*places, line.share], "int32").T.reshape(-1)

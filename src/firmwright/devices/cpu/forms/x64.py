@@ -42,7 +42,7 @@ The sums need 12 to 24 of 32 registers.
 """
 
 ROW_PIXELS = {1: 16, 2: 12, 3: 8, 4: 6}
-"""The most pixels of a row per step with AVX-512, by the number of blocks."""
+"""The maximum number of pixels of a row per step with AVX-512, by the number of blocks."""
 
 
 COPIED = 16
@@ -93,7 +93,7 @@ def pack_convolution(layer: Layer, most_pixels: int = PIXELS) -> Packing:
 
 
 def find_run(layer: Layer) -> int:
-    """Return the adjacent taps in a row of the input."""
+    """Return the number of adjacent taps in a row of the input."""
     return layer.channels * (layer.kernel[1] if layer.dilation[1] == 1 else 1)
 
 
@@ -109,7 +109,7 @@ def fits_rows(layer: Layer) -> bool:
 
 
 def choose_row_pixels(most: int, width: int) -> int:
-    """Return the pixels per step that compute the fewest pixels of a row twice."""
+    """Return the number of pixels per step, so that the C computes the fewest pixels twice."""
     most = min(most, width)
     return min(range(most, most // 2, -1), key=lambda n: -(-width // n) * n)
 
@@ -207,7 +207,7 @@ FORMS = (
         conditions=(),
         pack=resize.pack_resize,
         cost=0.0,
-        sentence="Two rows are weighed, and then two columns of the sums, with AVX2.",
+        sentence="With AVX2, the C adds two weighted rows, then two weighted columns of the sums.",
     ),
     Form(
         name="x64_float_conv2d",
