@@ -30,7 +30,7 @@ def test_a_number_of_jobs_with_which_nothing_would_be_built(
         ("build net.yaml --platfrm host", "unknown option '--platfrm'; did you mean '--platform'?"),
         ("inspect net.elf --josn=1", "unknown option '--josn'; did you mean '--json'?"),
         ("new bord acme", "argument KIND: unknown 'bord'; did you mean 'board'?"),
-        ("completion fish", "argument shell: unknown 'fish'; known: bash, zsh"),
+        ("completion pwsh", "argument shell: unknown 'pwsh'; known: bash, fish, zsh"),
     ],
 )
 def test_an_unknown_word_gets_the_nearest(
