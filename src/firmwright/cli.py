@@ -34,7 +34,7 @@ from firmwright.recipe.overrides import list_overrides
 from firmwright.report.outcomes import CheckedLocks, Outcomes
 from firmwright.task_options import COMMAND_OPTIONS, EXCLUSIVE
 from firmwright.terminal.annotations import annotate_errors
-from firmwright.terminal.arguments import Parser
+from firmwright.terminal.arguments import Parser, list_commands
 from firmwright.terminal.guard import end_with_reader, guard_output
 from firmwright.terminal.help_pages import describe_page
 
@@ -95,8 +95,10 @@ def make_parser() -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the name of the shell")
     sentence = "print the manual page, for man: firmwright man > firmwright.1"
     commands.add_parser("man", help=sentence, description=sentence)
-    for name, command in commands.choices.items():
+    for name, command in list_commands(main):
         command.epilog = describe_page(name, command.epilog)
+        for kind, inner in list_commands(command):
+            inner.epilog = describe_page(f"{name} {kind}", inner.epilog)
     return main
 
 

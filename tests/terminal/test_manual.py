@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from firmwright.cli import main, make_parser
-from firmwright.terminal.completion import list_candidates, list_commands
+from firmwright.terminal.arguments import list_commands
+from firmwright.terminal.completion import list_candidates
 from firmwright.terminal.help_pages import PAGES
 from firmwright.terminal.manual import escape
 from tests.quality.test_repository import ROOT
@@ -30,10 +31,13 @@ def test_each_command_and_option_is_in_the_page(page: str) -> None:
 
 
 def test_each_help_names_a_page_of_the_repository() -> None:
-    assert PAGES.keys() <= {name for name, _ in list_commands(make_parser())}
-    for _, command in list_commands(make_parser()):
+    commands = dict(list_commands(make_parser()))
+    for name, command in list(commands.items()):
+        commands |= {f"{name} {kind}": inner for kind, inner in list_commands(command)}
+    assert PAGES.keys() <= commands.keys()
+    for name, command in commands.items():
         found = re.search(r"page: (\S+) in the repository", " ".join(command.format_help().split()))
-        assert found and (ROOT / found[1]).is_file(), command.prog
+        assert found and (ROOT / found[1]).is_file(), name
 
 
 def test_lines_are_texts_or_known_commands_of_roff(page: str) -> None:

@@ -1,9 +1,9 @@
-"""Parses arguments, and suggests the nearest known argument in its messages."""
+"""Parses arguments, lists subcommands, and suggests the nearest known argument in messages."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from firmwright.errors import did_you_mean
@@ -32,3 +32,12 @@ class Parser(argparse.ArgumentParser):
         if isinstance(value, str) and known is not None and value not in known:
             raise argparse.ArgumentError(action, f"unknown '{value}'{did_you_mean(value, known)}")
         super()._check_value(action, value)
+
+
+def list_commands(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the name and the parser of each subcommand."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()

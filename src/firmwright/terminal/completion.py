@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.pipeline.command_line import VARIABLES
@@ -11,6 +10,7 @@ from firmwright.recipe.editor_schema import (
     list_platforms,
     list_targets,
 )
+from firmwright.terminal.arguments import list_commands
 from firmwright.toolchain import toolchain_names
 from firmwright.toolchain.emulator_names import emulator_names
 
@@ -57,14 +57,6 @@ def list_values() -> dict[str, list[str]]:
         "compile_for_device": ["true", "false"],
     }
     return {name: [value.replace(" ", "") for value in values] for name, values in found.items()}
-
-
-def list_commands(
-    parser: argparse.ArgumentParser,
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
 
 
 def list_candidates(command: argparse.ArgumentParser) -> list[str]:

@@ -17,6 +17,8 @@ PAGES = {
     "matrix": "docs/howto/fleets.md",
     "measure": "docs/measurements/index.md",
     "new": "docs/howto/own-board.md",
+    "new board": "docs/howto/own-board.md",
+    "new device": "docs/howto/own-device.md",
     "pull": "docs/howto/ship-a-bundle.md",
     "push": "docs/howto/ship-a-bundle.md",
     "rebuild": "docs/howto/check-a-bundle.md",

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from firmwright import __version__
-from firmwright.terminal.completion import list_commands
+from firmwright.terminal.arguments import list_commands
 
 NAME = "firmwright \\- build firmware from a trained neural network"
 FOOTER = """\
