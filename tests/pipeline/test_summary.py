@@ -22,9 +22,11 @@ from firmwright.pipeline.summary import (
     describe_run,
     describe_weights,
 )
+from firmwright.planning import Plan
+from firmwright.planning.schedule import Schedule, ScheduleStep
 from firmwright.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
-from firmwright.report.timeline import Counted, TimedLayer, Timeline
+from firmwright.report.timeline import NO_TIME, Counted, TimedLayer, Timeline
 from firmwright.verify.run_records import RunRecord
 
 
@@ -54,6 +56,8 @@ def make_job(
     partition = Partition(("t0",), (f"t{len(devices)}",), tensors, regions)
     artifacts.PARTITION.write(folder, partition)
     artifacts.KERNELS.write(folder, Kernels(()))
+    schedule = Schedule(tuple(ScheduleStep(r.name, (), i) for i, r in enumerate(regions, 1)), ())
+    artifacts.PLAN.write(folder, Plan(schedule, 0, 0, (), {}, ()))
     recipe = SimpleNamespace(target=[SimpleNamespace(name=n) for n in target], path=Path("r.yaml"))
     job = SimpleNamespace(recipe=recipe, folder=lambda _: folder, has_stage=lambda _: False)
     return cast(Job, cast(Any, job))
@@ -88,7 +92,7 @@ def test_what_runs_where_it_should_is_no_fallback(tmp_path: Path) -> None:
 def test_the_three_largest_layers_come_first(tmp_path: Path) -> None:
     job = make_job(tmp_path, ("c",) * 4, ("c",))
     (layers,) = describe_layers(job)
-    assert str(layers) == "region_3 40.0 %, region_2 30.0 %, region_1 20.0 % of the MACs"
+    assert str(layers) == "4: region_3 40.0 %, 3: region_2 30.0 %, 2: region_1 20.0 % of the MACs"
 
 
 RECORD = RunRecord(
@@ -128,6 +132,12 @@ def test_a_firmware_of_several_networks_that_is_not_built_says_why() -> None:
     job = cast(Job, cast(Any, SimpleNamespace(members=("one", "two"), not_built="no SDK")))
     (row,) = describe_run(job)
     assert (row.label, str(row)) == ("outputs", "no firmware was compiled or run: no SDK")
+
+
+def test_a_platform_without_an_emulator_has_no_time() -> None:
+    stated = SimpleNamespace(not_built="", has_stage=lambda _: False)
+    _, row = describe_run(cast(Job, cast(Any, stated)))
+    assert (row.label, str(row)) == ("time", NO_TIME)
 
 
 def test_layers_in_float32_show_their_share_of_the_cycles(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
     """
     name, remedy = job.platform.name, "remove the key"
     if not job.is_run:
-        return f"no firmware runs on '{name}'", remedy
+        return f"no emulator or board runs the firmware of '{name}'", remedy
     if job.recipe.run.board and job.unmeasured_by and key != "instructions":
         return f"a board measures no cycles with `{job.unmeasured_by}`", remedy
     if not job.counts_instructions and (key == "instructions" or not job.measures_cycles):

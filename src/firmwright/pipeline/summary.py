@@ -11,7 +11,7 @@ from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
 from firmwright.report.layer_names import shorten_name
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
-from firmwright.report.timeline import CYCLES
+from firmwright.report.timeline import CYCLES, NO_TIME
 from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
@@ -38,6 +38,7 @@ def describe_run(job: Job) -> Iterator[Row]:
         return
     if not job.has_stage("run"):
         yield make_row("outputs", ("nothing was run: the platform has no emulator", WARNING))
+        yield make_row("time", NO_TIME)
         return
     if job.members:
         yield from describe_networks(job)

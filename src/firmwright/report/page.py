@@ -32,6 +32,7 @@ from firmwright.report.page_templates import (
     read_asset,
 )
 from firmwright.report.report import Report
+from firmwright.report.timeline import NO_TIME
 
 NAMED_LAYERS = 3
 """The maximum number of layers that one advice on the page names."""
@@ -137,7 +138,8 @@ def tell_speed(report: Report) -> Card:
     if total is None:
         estimated = [layer.estimated_us for layer in report.layers]
         if not estimated or None in estimated:
-            return Card("How fast is it?", "not counted", (f"{macs:,} multiply-accumulates",))
+            reasons = () if report.proof else (NO_TIME,)
+            return Card("How fast is it?", "not counted", (*reasons, f"{macs:,} MACs"))
         spent = sum(time for time in estimated if time is not None)
         source = "estimated from the platform's numbers, not measured"
         return Card("How fast is it?", f"{spent:,.0f} µs", (source, f"{macs:,} MACs"))

@@ -24,6 +24,9 @@ from firmwright.planning.schedule import Schedule, Wait
 from firmwright.toolchain.cycle_tables import CycleBound
 from firmwright.verify.run_records import RunRecord
 
+NO_TIME = "unknown: only an emulator or a board counts instructions and cycles"
+"""The time of a firmware that did not run."""
+
 HEADER = """\
 # The {unit} of one inference of {name} on {platform}, layer by layer in order of execution.
 # In all: {time}.
