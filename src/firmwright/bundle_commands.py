@@ -195,7 +195,7 @@ def run_measure(options: argparse.Namespace) -> int:
     measured = log.read(content.decode("utf-8", "replace"))
     found = Measurement(
         board=options.board,
-        clock=read_clock(options.clock) if options.clock else None,
+        clock=None if options.clock is None else read_clock(options.clock),
         passes=log.passes,
         build_id=bundle.manifest["build_id"],
         bundle_sha256=bundle.sha256,

@@ -52,6 +52,7 @@ def test_passes_and_lines_of_other_programs() -> None:
         ("y: 0 of 10 elements differ\n", "", "log.txt:4: the pass does not compare 'y'"),
         ("conv: 90 cycles\ndense: 20 cycles\n", "", "log.txt:3: .*; build with `demo: {profile: i"),
         ("conv: 90", f"conv: {'9' * 5000}", "log.txt:5: the network ends; expected the cycles"),
+        (PASS.format(conv=90), "", "log.txt:1: the log has no complete pass"),
         (PASS.format(conv=90), "hello\n", "log.txt:1: the log has no complete pass, which begins"),
         (f"build: {BUILD}\n", "", "log.txt:2: 'conv' is outside of a pass; record the log from"),
     ],

@@ -64,7 +64,7 @@ class CycleLog:
         if not self._passes:
             first = f"build: {self._build_id}"
             problem = f"the log has no complete pass, which begins with the line `{first}`"
-            self._fail(len(lines), f"{problem}; record the log from a reset")
+            self._fail(max(1, len(lines)), f"{problem}; record the log from a reset")
         return [
             MeasuredCycles(name, sum(found) // len(found), min(found), max(found))
             for name in self._names
