@@ -20,12 +20,14 @@ from firmwright.pipeline.command_line import make_catalog
 
 FILES = Path(__file__).parent / "files"
 RECIPES = Path(__file__).parent / "recipes"
+ROOT = Path(__file__).parents[2]
 TFLITE = b"\x1c\0\0\0TFL3" + bytes(range(8))
 ARRAY = ", ".join(f"{byte:#04x}" for byte in TFLITE)
 SOURCES = {
     "afe": "afe.py",
     "array": "array.cc",
     "deeploy": "deeploy.sh",
+    "htvm": "htvm.py",
     "impulse": "impulse",
     "mlconf": "kws.mlconf",
     "onnx2c": "onnx2c.sh",
@@ -67,7 +69,7 @@ def read(source: str, **stated: str) -> Mapping[str, Any]:
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_recipe_keeps_all_settings(name: str) -> None:
     """Compare with tests/migration/recipes: each setting is a key or a comment there."""
-    stated = {"model": "net.onnx"} if name == "platformio" else {}
+    stated = {"model": "net.onnx"} if name in ("htvm", "platformio") else {}
     assert convert(SOURCES[name], **stated) == (RECIPES / f"{name}.txt").read_text()
 
 
@@ -179,10 +181,22 @@ def test_options_of_htvm_keep_their_names() -> None:
     assert device["options"].keys() == {"layout_transform"}
 
 
+def test_the_script_of_the_page_about_afe_is_recognized() -> None:
+    page = (ROOT / "docs/migration/sima.md").read_text("utf-8")
+    script = page.partition("```python\n")[2].partition("```")[0]
+    Path("page.py").write_text(script)
+    found = read("page.py")
+    assert (found["model"], found["platform"], found["batch"]) == ("net.onnx", "modalix", 16)
+    assert not found["quantize"]["bias_correction"]
+
+
 BAD: Mapping[str, tuple[str, bytes, str]] = {
     "binary": ("a.sh", b"\x7fELF\xff", "a.sh:1: not a text file in UTF-8"),
     "zero byte": ("a.sh", b"x\ny\0", "a.sh:2: not a text file in UTF-8"),
     "unknown": ("a.txt", b"hello\n", "a.txt: unknown format; expected "),
+    "no model for HTVM": (
+        "a.py", b"tvmc_compile_and_unpack(mod, target='c')\n", "a.py: names no model (a.py:1: a T",
+    ),
     "a model": ("a.onnx", b"\0", "a.onnx: this is a model; write `firmwright init a.onnx`"),
     "syntax": ("a.py", b"import afe\nx = = 1\n", "a.py:2: not Python: invalid syntax"),
     "deep": ("a.py", b"import afe\nx = " + b"(" * 5000 + b"1" + b")" * 5000, "a.py:"),
@@ -246,6 +260,12 @@ def test_commands_of_other_tools_name_their_page(
     assert cli.main(["init", "--from", command]) == 1
     tool = command.split()[0]
     assert f"; {tool}: `firmwright init MODEL` writes a recipe; see " in capsys.readouterr().err
+
+
+def test_a_notebook_is_saved_as_a_script_first(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.ipynb").write_text('{"cells": [], "nbformat": 4}')
+    assert cli.main(["init", "--from", "a.ipynb"]) == 1
+    assert "jupyter nbconvert --to script" in capsys.readouterr().err
 
 
 def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,9 +19,10 @@ from firmwright.migration.command_lines import (
 )
 from firmwright.migration.documents import read_document, read_options, read_platformio
 from firmwright.migration.python_scripts import Calls, read_script
+from firmwright.migration.source import Setting
 
 if TYPE_CHECKING:
-    from firmwright.migration.source import Setting, Source
+    from firmwright.migration.source import Source
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,39 @@ TIDL_MAPPINGS = (
 )
 """The functions and the dicts of options in scripts for TI's tools."""
 
+HTVM_CALLS: Calls = {
+    "tvmc_compile_and_unpack": ("model", "target", "fuse_layers", "build_path"),
+    "create_demo_file": ("mod", "path"),
+}
+"""The functions of HTVM's ``utils.py`` and their parameters, as in its notebook."""
+
+AFE_NAMES = r"^\s*(?:from|import)\s+afe\b|\b(?:default_quantization|gen[12]_target)\b"
+"""The import of afe, and names that scripts in SiMa's pages use without the import."""
+
 TIDL_KEYS = r"^\s*(?:(?:compile|runtime)_options|session_name)\s*:"
 """Keys that occur only in TI's YAML files."""
 
 
 def read_afe(source: Source) -> list[Setting]:
-    """Return the settings of a script. SiMa's model zoo passes a dict ``args`` to the importer."""
-    return read_script(source, AFE_CALLS, ("args",))
+    """Return the settings of a script. SiMa's model zoo passes a dict ``args`` to the importer.
+
+    Afe corrects no biases by default, but a recipe with samples does.
+    """
+    settings = read_script(source, AFE_CALLS, ("args",))
+    given = {setting.name: setting for setting in settings}
+    name = "with_bias_correction.value"
+    if name not in given and "quantize.quantization_config" in given:
+        quantized = given["quantize.quantization_config"]
+        settings.append(Setting(name, False, source.shown, quantized.line))
+    return settings
 
 
 def read_ti_script(source: Source) -> list[Setting]:
     return read_script(source, TIDL_CALLS, TIDL_MAPPINGS)
+
+
+def read_htvm_script(source: Source) -> list[Setting]:
+    return read_script(source, HTVM_CALLS, ())
 
 
 def is_yaml(source: Source) -> bool:
@@ -117,7 +140,7 @@ FORMATS = (
     ),
     Format(
         *("afe", "a script for SiMa's afe"),
-        lambda s: s.suffix == ".py" and re.search(r"^\s*(?:from|import)\s+afe\b", s.text, re.M),
+        lambda s: s.suffix == ".py" and re.search(AFE_NAMES, s.text, re.M),
         read_afe,
         "sima.md",
         ("mla",),
@@ -128,6 +151,12 @@ FORMATS = (
         read_ti_script,
         "ti.md",
         ("tidl",),
+    ),
+    Format(
+        *("htvm", "a script for HTVM"),
+        lambda s: s.suffix == ".py" and re.search(r"\btvmc_compile_and_unpack\(", s.text),
+        read_htvm_script,
+        "htvm.md",
     ),
     Format(
         *("mlconf", "an .mlconf file of Silicon Labs"),
@@ -176,11 +205,15 @@ FORMATS = (
 
 
 PAGES = {
+    "soma_dory": "`firmwright init MODEL --platform diana` writes a recipe; see "
+    "docs/migration/htvm.md",
     "stedgeai": "`firmwright init MODEL` writes a recipe; see docs/migration/stm32cube-ai.md",
     "stm32ai": "`firmwright init MODEL` writes a recipe; see docs/migration/stm32cube-ai.md",
     "vela": "`firmwright init MODEL` writes a recipe; see packages/ethos_u/README.md",
 }
-"""The tools whose commands are not converted, with the way to a recipe."""
+"""The names of tools and devices whose files are not converted, with the way to a recipe."""
+
+NOTEBOOK = "save the notebook as a script: `jupyter nbconvert --to script`"
 
 
 def find_format(source: Source) -> Format:
@@ -191,4 +224,5 @@ def find_format(source: Source) -> Format:
     titles = ", ".join(dict.fromkeys(each.title for each in FORMATS))
     tool = next((name for name in PAGES if re.search(rf"\b{name}\b", source.text)), "")
     hint = f"; {tool}: {PAGES[tool]}" if tool else ""
+    hint = f"; {NOTEBOOK}" if source.suffix == ".ipynb" else hint
     raise UserError(f"{source.shown}: unknown format; expected {titles}{hint}")
