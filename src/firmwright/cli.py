@@ -95,9 +95,9 @@ def make_parser() -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the name of the shell")
     sentence = "print the manual page, for man: firmwright man > firmwright.1"
     commands.add_parser("man", help=sentence, description=sentence)
-    for name, command in list_commands(main):
-        command.epilog = describe_page(name, command.epilog)
-        for kind, inner in list_commands(command):
+    for name, each in list_commands(main):
+        each.epilog = describe_page(name, each.epilog)
+        for kind, inner in list_commands(each):
             inner.epilog = describe_page(f"{name} {kind}", inner.epilog)
     return main
 
