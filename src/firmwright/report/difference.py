@@ -179,11 +179,16 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return the change of a count in percent, "=" for equal values, '' for other values."""
+    """Return the change of a number, "=" for equal values, '' for other values.
+
+    The change is in percent, or in points for a number that is itself in percent.
+    """
     before, after = change.before, change.after
     if before == after:
         return "="
-    numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in (before, after))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after))
+    if numbers and change.name.endswith(", %"):
+        return f"{after - before:+.2f} points"
     return f"{100 * (after - before) / before:+.1f} %" if numbers and before else ""
 
 
