@@ -192,7 +192,8 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
         write = partial(update_lock, platforms=alike)
         yield {**make_task(job, "lock", write, read, False), "task_dep": before}
-        yield make_task(job, "locked", check_all, read, False)
+        # A missing lock is an error before the stages run.
+        yield make_task(job, "locked", check_all, read if job.lock_files else [], False)
         if job.lock_files:
             files = [*build_inputs.user_files(job), *job.recipe.bases, *job.lock_files]
             decisive = {"tools": build_inputs.stamp_tools(job), "overrides": job.overrides}
