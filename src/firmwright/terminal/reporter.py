@@ -10,6 +10,7 @@ from multiprocessing import SimpleQueue
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
@@ -276,10 +277,14 @@ def make_checked_lock(job: Job, failures: Mapping[str, str]) -> CheckedLock:
 
 def read_stored(build: UpToDate) -> list[Row]:
     """Return the rows of a finished build without its bundle."""
-    folder = Path(build.manifest).parent
-    exports = folder.with_name(artifacts.EXPORTS.stage)
-    rows = read_rows(folder / artifacts.SUMMARY.file)
-    return [*rows, *(describe_exports(exports) if exports.is_dir() else ())]
+    manifest = Path(build.manifest)
+    rows = read_rows(manifest.with_name(artifacts.SUMMARY.file))
+    # The folder of the exports can be from an earlier build, so the manifest decides.
+    stage = artifacts.EXPORTS.stage
+    files = msgspec.json.decode(manifest.read_bytes())["files"]
+    if any(file["path"].startswith(f"{stage}/") for file in files):
+        rows += describe_exports(manifest.parent.with_name(stage))
+    return rows
 
 
 def describe_exports(folder: Path) -> Iterator[Row]:
