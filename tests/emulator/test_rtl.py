@@ -227,6 +227,17 @@ def test_an_interrupt_ends_the_simulator(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_a_message_of_a_failed_simulator_is_shown(build: BuildFirmware, tmp_path: Path) -> None:
+    """Memories of a platform can be larger than the memory of this machine."""
+    firmware = read_firmware(build("known_count.c", "rv32-bare"))
+    simulator = tmp_path / "simulator"
+    simulator.write_text("#!/bin/sh\necho 7 >&2\necho '  what():  std::bad_alloc' >&2\nexit 3\n")
+    simulator.chmod(0o700)
+    run = Run(firmware, RV32, b"", "counted", (), 9)
+    with pytest.raises(UserError, match=r"Ibex ended with exit code 3: what\(\):  std::bad_alloc$"):
+        run_simulator(simulator, "Ibex", tmp_path, run, 100)
+
+
 @pytest.fixture
 def listen() -> object:
     """Return a function that sets the listener of progress reports during a test."""

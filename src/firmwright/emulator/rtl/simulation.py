@@ -114,8 +114,11 @@ def write_line(keyword: str, *numbers: int) -> str:
 
 
 def run_simulator(simulator: Path, core: str, folder: Path, run: Run, total: int | None) -> None:
-    """Run the simulator to its end, and report progress if the ``total`` instructions are known."""
-    command = [simulator, folder]
+    """Run the simulator to its end, and report progress if the ``total`` instructions are known.
+
+    Raises UserError with the last message of the C++ library if the simulator fails.
+    """
+    command, message = [simulator, folder], ""
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -123,14 +126,16 @@ def run_simulator(simulator: Path, core: str, folder: Path, run: Run, total: int
         try:
             with end_with_copies(process):
                 for line in process.stderr:
-                    if total is not None:
+                    if not line.strip().isdigit():
+                        message = f": {line.strip()}"
+                    elif total is not None:
                         report("instructions", min(int(line), total), total)
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
         ended = describe_exit(process.returncode)
-        raise UserError(f"{run.firmware.path}: the simulator of {core} ended with {ended}")
+        raise UserError(f"{run.firmware.path}: the simulator of {core} ended with {ended}{message}")
 
 
 def read_counts(run: Run, file: Path) -> Counts:
