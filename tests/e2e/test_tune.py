@@ -65,13 +65,14 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     for name, layer in layers.items():
         assert layer.instructions == run.instructions_by_region[name] // run.samples
         # The address of the code decides the cycles of misaligned instructions.
-        assert layer.cycles == pytest.approx(run.cycles_by_region[name] / run.samples, rel=0.02)
+        assert layer.cycles == pytest.approx(run.cycles_by_region[name] / run.samples, rel=0.03)
         assert layer.cycles is not None and layer.default_cycles is not None
         assert layer.cycles <= layer.default_cycles
-    assert layers[DENSE].variant == "portable_dense separate tile=1x2"
-    assert layers[DENSE].default == "portable_dense separate"
-    assert layers[DENSE].instructions < layers[DENSE].default_instructions
-    assert layers[CONVOLUTION].variant == "rv32m_conv2d separate tile=4x2"
+    tuned = layers[CONVOLUTION]
+    assert tuned.variant == "rv32m_conv2d separate tile=4x2"
+    assert tuned.default == "rv32m_conv2d shared"
+    assert tuned.instructions < tuned.default_instructions
+    assert layers[DENSE].variant == layers[DENSE].default == "portable_dense separate"
 
     bundle = "build/digits/digits-rv32-bare.tar.gz"
     with tarfile.open(changed.folder / bundle) as archive:
@@ -79,10 +80,10 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     assert "digits.tuned" in changed.manifest(bundle)["inputs"]["files"]
     source = changed.folder / "build/digits/rv32-bare/sources/network/network_regions.c"
     message = " ".join(source.read_text().replace("\n *", " ").split())
-    assert "Form portable_dense: " in message
-    assert f"Tuned: {layers[DENSE].variant}, {layers[DENSE].cycles:,} cycles" in message
+    assert "Form rv32m_conv2d: " in message
+    assert f"Tuned: {tuned.variant}, {tuned.cycles:,} cycles" in message
     explained = changed.firmwright("explain", "digits.yaml").stdout
-    assert f"{layers[DENSE].variant}, tuned" in explained
+    assert f"{tuned.variant}, tuned" in explained
 
 
 def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
@@ -180,8 +181,8 @@ def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
     said = search(changed)
     assert "trial 1 is not used: firmware:digits-small: firmware.elf: the linker failed" in said
     platforms = read_tuned(changed.folder / "digits.tuned").platforms
-    unchanged = platforms["rv32-bare"].layers[DENSE]
-    assert unchanged.variant == "portable_dense separate tile=1x2"
+    unchanged = platforms["rv32-bare"].layers[CONVOLUTION]
+    assert unchanged.variant == "rv32m_conv2d separate tile=4x2"
     assert all(layer.variant == layer.default for layer in platforms["small"].layers.values())
 
 
