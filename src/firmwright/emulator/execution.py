@@ -116,7 +116,7 @@ class Emulator(ABC):
 
 
 def time_limit(budget: int) -> int:
-    """Return the seconds to wait for an emulator that counts no instructions.
+    """Return the seconds to wait for an emulator that cannot stop at a number of instructions.
 
     Every such emulator executes more than twenty million instructions per second. The limit
     includes one minute for the start.
