@@ -72,18 +72,19 @@ def test_a_memory_ends_where_the_platform_says(
 # Not a write on rv32, because QEMU's machine `virt` ignores a write to an address without memory.
 # Nor on Cortex-M55, whose board has memory there.
 @pytest.mark.parametrize(
-    ("platform", "mistake"),
+    ("platform", "mistake", "cause"),
     [
-        ("rv32-bare", "i"),
-        ("cortex-m4-bare", "i"),
-        ("cortex-m4-bare", "w"),
-        ("cortex-m55-bare", "i"),
+        ("rv32-bare", "i", "0x2 (illegal instruction)"),
+        ("cortex-m4-bare", "i", "0x10000 (undefined instruction)"),
+        ("cortex-m4-bare", "w", "0x8200 (access to an address without memory)"),
+        ("cortex-m55-bare", "i", "0x10000 (undefined instruction)"),
     ],
 )
 def test_trap_handler_reports_to_the_console_in_qemu(
-    build: BuildFirmware, run: RunFirmware, platform: str, mistake: str
+    build: BuildFirmware, run: RunFirmware, platform: str, mistake: str, cause: str
 ) -> None:
-    with pytest.raises(UserError, match=rf"processor exception, cause 0x[0-9a-f]+, .*; {PLACE}"):
+    message = rf"processor exception, cause {re.escape(cause)}, address 0x[0-9a-f]+; {PLACE}"
+    with pytest.raises(UserError, match=message):
         run(build("mistakes.c", platform), platform, mistake.encode(), emulator="qemu")
 
 

@@ -26,6 +26,21 @@ DEBIAN_PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
+FAULT_BITS = {
+    0: "fetch that the memory protection rejects",
+    1: "access that the memory protection rejects",
+    8: "fetch from an address without memory",
+    9: "access to an address without memory",
+    10: "earlier access to an address without memory",
+    12: "stack outside the memory",
+    16: "undefined instruction",
+    17: "jump to an address without the Thumb bit",
+    19: "instruction of a coprocessor that is off or missing",
+    20: "stack overflow",
+    24: "unaligned access",
+    25: "division by zero",
+}
+"""The bits of the Configurable Fault Status Register of Arm's Armv7-M and Armv8-M manuals."""
 _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9a-f]+)")
 
 
@@ -122,8 +137,8 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
     if process.returncode == EXIT_TRAP and trap:
         cause, pc, address = (int(number, 16) for number in trap.groups())
         raise UserError(
-            f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
-            f"at {run.firmware.symbols.describe_address(pc)}"
+            f"{path}: processor exception, cause {cause:#x}{name_faults(run.platform, cause)}, "
+            f"address {address:#010x}; at {run.firmware.symbols.describe_address(pc)}"
         )
     # QEMU itself failed. Code 1 without a message is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
@@ -134,6 +149,17 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
             f"{path}: QEMU failed with {describe_exit(process.returncode)}: {message}\n"
             f"{advise_on_memories(run.platform)}"
         )
+
+
+def name_faults(platform: Platform, cause: int) -> str:
+    """Return the names of the causes in parentheses after a space, or '' without known causes."""
+    if platform.architecture.startswith("cortex-m"):
+        named = [name for bit, name in FAULT_BITS.items() if cause >> bit & 1]
+    else:
+        from firmwright.emulator.qemu_virt_rv32 import CAUSES
+
+        named = [CAUSES[cause]] if cause in CAUSES else []
+    return f" ({', '.join(named)})" if named else ""
 
 
 def advise_on_memories(platform: Platform) -> str:
