@@ -16,7 +16,7 @@ from firmwright.emulator.execution import Run
 from firmwright.emulator.loaded_firmware import read_firmware
 from firmwright.emulator.rtl.cores import CV32E40P, IBEX, PICORV32, Core
 from firmwright.emulator.rtl.simulation import make_notes, run_simulator
-from firmwright.emulator.rtl.simulator import ask, list_rtl
+from firmwright.emulator.rtl.simulator import ask, build_simulator, list_rtl
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 
@@ -188,6 +188,18 @@ def test_a_program_that_does_not_work_is_named(
         f"`{program} --version` ended with exit code 3: no licence; install it again: "
         f"apt-get install --reinstall {program}"
     )
+
+
+def test_rtl_that_verilator_rejects_is_named_with_the_tested_version(tmp_path: Path) -> None:
+    rtl = tmp_path / "core.sv"
+    rtl.write_text("module core(input clock) endmodule\n")
+    (tmp_path / "observed.vlt").write_text("`verilator_config\n")
+    core = replace(CV32E40P, version="0.9")
+    with pytest.raises(UserError) as raised:
+        build_simulator(core, [rtl], ["--cc"], tmp_path)
+    found = f"pythondata-cpu-cv32e40p {version(core.package)}: %Error: {rtl}:1:"
+    assert f"cannot build the simulator of {found}" in str(raised.value)
+    assert str(raised.value).endswith("python -m pip install pythondata-cpu-cv32e40p==0.9")
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)

@@ -102,8 +102,9 @@ def build_simulator(core: Core, rtl: list[Path], arguments: list[str], work: Pat
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
         first = lines[0] if lines else "no message"
         raise UserError(
-            f"Verilator cannot build the simulator of {core.name}: {first}; use Verilator 5 and "
-            "the package versions of the extra 'rtl'"
+            f"Verilator {read_verilator_version()} cannot build the simulator of {core.package} "
+            f"{version(core.package)}: {first}; use Verilator 5, and install the tested RTL: "
+            f"python -m pip install {core.package}=={core.version}"
         )
     return work / "made/simulator"
 
