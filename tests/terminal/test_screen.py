@@ -148,6 +148,8 @@ def test_progress_is_shown_after_two_seconds_with_the_time_left() -> None:
     assert running.describe(11.0) == "10 of 40 files, 30.0 s left"
     running.progress = Progress("objects:x", "bytes", 1, 3)
     assert running.describe(11.0) == "33 %, 20.0 s left"
+    running.progress = Progress("run:x", "instructions", 1_000_000, 2_000_000)
+    assert running.describe(11.0) == "1,000,000 of 2,000,000 instructions, 10.0 s left"
     running.progress = Progress("objects:x", "files", 40, 40)
     assert running.describe(11.0) == "40 of 40 files"
 

@@ -42,7 +42,9 @@ class Running:
         if known is None or not known.total or now - self.started < SHOW_AFTER:
             return self.sentence
         share = f"{100 * known.done // known.total} %"
-        counted = share if known.unit == BYTES else f"{known.done} of {known.total} {known.unit}"
+        counted = (
+            share if known.unit == BYTES else f"{known.done:,} of {known.total:,} {known.unit}"
+        )
         if not 0 < known.done < known.total:
             return counted
         left = (now - self.since) * (known.total - known.done) / known.done
