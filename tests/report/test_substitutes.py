@@ -184,6 +184,6 @@ def test_what_a_layer_saves_is_not_promised_of_another() -> None:
     unknown = Advice("do", ("b",), "npu", moves=True, saves=None, unit="cycles", costs=7)
     merged = merge_alike([saving, unknown, saving, unknown])
     assert {(advice.layers, advice.gain) for advice in merged} == {
-        (("a", "a"), "saves about 10 cycles"),
-        (("b", "b"), "needs about 14 cycles now; the saving is unknown (no cost model)"),
+        (("a", "a"), "saves about 10 modeled cycles"),
+        (("b", "b"), "needs about 14 modeled cycles now; the saving is unknown (no cost model)"),
     }

@@ -36,7 +36,8 @@ class Advice:
     crossings: int = 0
 
     def __str__(self) -> str:
-        """Return a text such as ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
+        """Return a text such as ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 modeled
+        cycles``."""
         first, *others = (shorten_name(name, LONGEST_NAME) for name in self.layers)
         named = f"{first} and {len(others)} more" if others else first
         where = f"{named} to {self.device}" if self.moves else f"{named} on {self.device}"
@@ -63,8 +64,10 @@ class Advice:
         return f"needs about {self.format(self.costs)}{passed}"
 
     def format(self, amount: float) -> str:
-        digits = 0 if self.unit == "cycles" else 1
-        return f"{amount:,.{digits}f} {self.unit}"
+        """Return a text such as ``5 modeled cycles``. Only a cost model knows these cycles."""
+        if self.unit == "cycles":
+            return f"{amount:,.0f} modeled cycles"
+        return f"{amount:,.1f} {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
