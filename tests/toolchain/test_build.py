@@ -209,6 +209,28 @@ def test_an_undefined_symbol_is_named(tmp_path: Path, compiler_cache: Path) -> N
         link_firmware(build, compiler, project, [tmp_path / "x.o"], elf, compiler_cache)
 
 
+@pytest.mark.parametrize(
+    "toolchain",
+    [
+        "zig",
+        pytest.param("riscv64-unknown-elf-gcc", marks=pytest.mark.needs("riscv64-unknown-elf-gcc")),
+    ],
+)
+def test_a_program_that_exceeds_the_memory_gets_a_hint(
+    toolchain: str, tmp_path: Path, compiler_cache: Path
+) -> None:
+    build, compiler = load_build("rv32-bare", toolchain)
+    (tmp_path / "freestanding").mkdir()
+    (tmp_path / "x.c").write_text("char store[70000];\nvoid start(void) { store[0] = 1; }\n")
+    script = "ENTRY(start)\nMEMORY { ram : ORIGIN = 0x80000000, LENGTH = 64K }\n"
+    sections = "SECTIONS { .text : { *(.text*) } > ram .bss : { *(.bss*) } > ram }\n"
+    write_linker_script(tmp_path, script + sections)
+    compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
+    elf = tmp_path / "out" / "firmware.elf"
+    with pytest.raises(UserError, match=r"overflowed by \d+ bytes(\n.*)*too little memory: correct"):
+        link_firmware(build, compiler, tmp_path, [tmp_path / "x.o"], elf, compiler_cache)
+
+
 def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache: Path) -> None:
     build, compiler = load_build("rv32-bare", "zig")
     (tmp_path / "freestanding").mkdir()

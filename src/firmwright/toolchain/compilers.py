@@ -52,6 +52,12 @@ ERROR_LINE = re.compile(
     r"^>>> |\berror( #\d+)?: |undefined (reference|symbol)|overflowed by|\bld: ", re.IGNORECASE
 )
 
+TOO_LITTLE_MEMORY = (
+    "the platform has too little memory: correct `memories` in its file, or reduce the network and "
+    "the data of `libraries`"
+)
+"""The hint for a section that does not fit, which GNU's linker and LLD report in equal words."""
+
 
 class ToolError(UserError):
     """A failure of a compiler or linker, and the important lines of the ``output``.
@@ -62,7 +68,9 @@ class ToolError(UserError):
     def __init__(self, failure: str, output: str, log: Path) -> None:
         self.output = output
         shown = [f"  {line}" for line in find_errors(output)]
-        super().__init__("\n".join([f"{failure}:", *shown, f"command and whole output: {log}"]))
+        hints = [TOO_LITTLE_MEMORY] if "overflowed by" in output else []
+        log_line = f"command and whole output: {log}"
+        super().__init__("\n".join([f"{failure}:", *shown, *hints, log_line]))
 
 
 def find_errors(output: str) -> list[str]:
