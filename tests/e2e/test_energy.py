@@ -37,5 +37,5 @@ def test_a_platform_states_the_energy_of_a_cycle(copy_of_built: Repository) -> N
     energies = [f"{round(timeline['total'] * each / 1e6, 3)}" for each in (20, 40)]
     found = repository.firmwright("diff", "old.tar.gz", str(bundle)).stdout.splitlines()
     shown = [line.split() for line in found if line.startswith("  microjoules ")]
-    expected = ["microjoules", energies[0], "→", energies[1]]
+    expected = ["microjoules", energies[0], "→", energies[1], "+100.0", "%"]
     assert shown == [expected, expected]  # in the verdict, and in the table of times
