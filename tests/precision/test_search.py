@@ -96,6 +96,39 @@ def test_without_a_limit_of_flash_the_firmware_becomes_small(
     assert len(made.tried) <= MOST_TRIALS
 
 
+def test_the_most_exact_types_may_be_less_accurate_than_mixed_types(
+    make_search: Callable[..., Search],
+) -> None:
+    """The errors are estimates: a trial with a larger error may lose less accuracy."""
+
+    def prefer_mixed(found: Precision) -> float:
+        types = [layer.weights for layer in found.layers.values()]
+        return 0.5 if types[0] == "int4" and types[1] == "int8" else 2.0
+
+    made = make_search(prefer_mixed, accuracy=1.0)
+    assert name_types(made.find())[:2] == ["int4", "int8"]
+    assert name_types(next(iter(made.tried))) == ["int8"] * 3
+    assert len(made.tried) <= MOST_TRIALS
+
+
+@pytest.mark.parametrize(
+    ("types", "advice"),
+    [
+        (("int4", "int8"), "raise a limit, or add int16 or float32 to `types`"),
+        (("int8", "int16"), "raise a limit, or add float32 to `types`"),
+        (("int8", "int16", "float32"), "raise a limit"),
+    ],
+)
+def test_a_loss_of_accuracy_names_the_types_to_add(
+    make_search: Callable[..., Search], types: tuple[str, ...], advice: str
+) -> None:
+    made = make_search(lambda _: 9.0, accuracy=1.0)
+    made.limits = SearchOptions(types, accuracy=1.0)
+    with pytest.raises(DiagnosticError, match=rf"\); {advice}$"):
+        made.find()
+    assert len(made.tried) == MOST_TRIALS
+
+
 @pytest.mark.parametrize(
     ("limits", "message"),
     [

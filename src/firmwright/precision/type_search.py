@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import onnx
 
@@ -36,6 +37,9 @@ from firmwright.recipe.quantize_keys import QuantizeOptions, SearchOptions
 from firmwright.recipe.recipe import precision_path
 from firmwright.tune import variant_trials
 
+WIDE_TYPES = ("int16", "float32")
+"""The types that are more accurate than int8. A search tries them only if the recipe states them.
+"""
 MOST_TRIALS = 8
 """The maximum number of assignments that a search builds."""
 CLOSE_ENOUGH = 0.01
@@ -118,13 +122,19 @@ class Search:
         return (each for each in list_assignments(self.choices, limit) if each not in self.tried)
 
     def find_smallest(self) -> Assignment | None:
-        """Return an accurate assignment with few bytes, found by bisection of the bytes."""
-        low = sum(each[0].bytes for each in self.choices)
-        best = tuple(each[-1] for each in self.choices)  # the minimum error: see remove_inferior
-        high = count_bytes(best)
-        if not self.is_accurate(self.build(best)):
+        """Return an accurate assignment with few bytes, found by bisection of the bytes.
+
+        The bisection begins at the first accurate assignment in the order of the errors. The errors
+        are estimates, so an assignment with a larger error may lose less accuracy.
+        """
+        low, most = (sum(each[end].bytes for each in self.choices) for end in (0, -1))
+        # Rounded bytes exceed no limit that is twice the maximum, so no assignment is missing.
+        ordered = islice(list_assignments(self.choices, 2 * most), MOST_TRIALS)
+        best = next((each for each in ordered if self.is_accurate(self.build(each))), None)
+        if best is None:
             return None
-        enough = max(1, round(high * CLOSE_ENOUGH))
+        high = count_bytes(best)
+        enough = max(1, round(most * CLOSE_ENOUGH))
         while high - low > enough and len(self.tried) < MOST_TRIALS:
             limit = (low + high) // 2
             assignment = next(list_assignments(self.choices, limit), None)
@@ -147,9 +157,13 @@ class Search:
         types, best = min(fitting, key=lambda each: each[1].loss or 0)
         message = (
             f"the best trial loses {best.loss:g} points with {best.flash:,} bytes of flash "
-            f"({count_types(types)}); raise a limit, or add larger `types`"
+            f"({count_types(types)}); {self.advise_accuracy()}"
         )
         return ("quantize", "search", "accuracy"), message
+
+    def advise_accuracy(self) -> str:
+        wider = " or ".join(dtype for dtype in WIDE_TYPES if dtype not in self.limits.types)
+        return f"raise a limit, or add {wider} to `types`" if wider else "raise a limit"
 
 
 def count_types(assignment: Assignment) -> str:
