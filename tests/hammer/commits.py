@@ -48,8 +48,11 @@ TOKEN = re.compile(
 )
 NUMBERS = re.compile(r"= \{([-+{}, \d.xXa-fA-FuUlLpP]*)\} ;")
 """An initializer of numbers alone, in tokens that spaces separate."""
-DIGEST = re.compile(r"(?<=_)([0-9a-f]{8}|[0-9A-F]{8})(?![0-9a-zA-Z])|[0-9a-f]{40}")
-"""A digest in the name of a C function or file, or the id of a build."""
+DIGEST = re.compile(
+    r"(?<=_)(?:[0-9a-f]{8}|[0-9A-F]{8})(?![0-9a-zA-Z])"
+    r"|[0-9a-f]{64}|[0-9a-f]{40}|(?<=\.byte )(?:0x[0-9a-f]{2}(?:, )?){20}"
+)
+"""A digest in the name of a C function or file, of a recipe or model, or the id of a build."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +240,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("recipes", nargs="*", help="default: all of recipes and examples")
     parser.add_argument("--with", dest="other", help="commit to compare instead of this checkout")
     parser.add_argument("--cache", type=Path, help="folder that keeps the builds of commits")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     with tempfile.TemporaryDirectory(prefix="firmwright-commits-") as name:
         cache = given.cache.resolve() if given.cache else Path(name)
         old = Checkout(given.commit, cache)

@@ -10,12 +10,16 @@ import pytest
 
 from tests.hammer.commits import OUTPUTS, Build, Checkout, compare
 
-SOURCE = """\
+DIGEST = "0a" * 32
+BUILD_ID = ", ".join(["0x0a"] * 20)
+SOURCE = f"""\
 /* Adds. */
-const int32_t added[2] = {
+const int32_t added[2] = {{
     305419896, -2 /* 0x12345678 */
-};
-int network_add_0011aabb(int a) { return a + added[0]; }
+}};
+int network_add_0011aabb(int a) {{ return a + added[0]; }}
+const char *recipe_sha256 = "{DIGEST}";
+__asm__(".byte {BUILD_ID}\\n");
 """
 FILES = {"src/network_add_0011aabb.c": SOURCE, "manifest.json": '{"run": {"samples": 1}}'}
 
@@ -34,6 +38,8 @@ def change(old: str, new: str) -> dict[str, str]:
     [
         pytest.param(FILES, set(), id="same"),
         pytest.param(change("0011aabb", "ccdd2233"), set(), id="digest of a name"),
+        pytest.param(change(DIGEST, "1b" * 32), set(), id="digest of a recipe"),
+        pytest.param(change("0x0a", "0x1b"), set(), id="build id"),
         pytest.param(change("Adds.", "Sums"), {"comments"}, id="comment"),
         pytest.param(change(" + ", " +\n"), {"comments"}, id="white space"),
         pytest.param(change("a + added", "a - added"), {"code"}, id="code"),
