@@ -67,8 +67,8 @@ def add_commands(commands: Any) -> None:
     sentence = "download a bundle and its signatures from a registry, and check them"
     pull = commands.add_parser("pull", help=sentence, description=sentence)
     example = "HOST/NAME:TAG, such as registry.example/team/digits:1.2"
-    push.add_argument("reference", metavar="PLACE", help=example)
-    pull.add_argument("reference", metavar="PLACE", help=f"{example}, or HOST/NAME@sha256:DIGEST")
+    push.add_argument("reference", metavar="ADDRESS", help=example)
+    pull.add_argument("reference", metavar="ADDRESS", help=f"{example}, or HOST/NAME@sha256:DIGEST")
     pull.add_argument(
         "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: ."
     )

@@ -74,12 +74,12 @@ def test_formats_are_read_unchanged(formats: FormatHammer) -> None:
         for name, content in target.bases:
             path = Path(tempfile.mkdtemp(dir=formats.folder), name)
             path.write_bytes(content)
-            if formats.read(target, path, UpToDateCheck()) == "read":
+            if formats.read(target, path, UnchangedDraws()) == "read":
                 unread.discard(target.name)
     assert not unread
 
 
-class UpToDateCheck(random.Random):
+class UnchangedDraws(random.Random):
     """A source of random numbers that changes no answer."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:

@@ -37,14 +37,14 @@ class CompiledTemplates(jinja2.BytecodeCache):
         self._environment = environment
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        code = read_checked(self._place(bucket))
+        code = read_checked(self._find_file(bucket))
         if code is not None:
             bucket.bytecode_from_string(code)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        write_checked(self._place(bucket), bucket.bytecode_to_string())
+        write_checked(self._find_file(bucket), bucket.bytecode_to_string())
 
-    def _place(self, bucket: Bucket) -> Path:
+    def _find_file(self, bucket: Bucket) -> Path:
         decisive = f"{self._settings}\0{bucket.key}\0{bucket.checksum}"
         name = DIGEST(decisive.encode()).hexdigest()
         folder = find_cache_folder() or Path(os.devnull)  # no cache without a home folder

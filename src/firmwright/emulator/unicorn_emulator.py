@@ -117,8 +117,8 @@ class _Session:
             if self._counter.over_budget:
                 happened = f"did not exit within {self._run.budget:,} instructions"
                 remedy = "; check custom code for an endless loop"
-            place = describe(self._counter.last_block)
-            raise self._make_error(f"the firmware {happened}; last at {place}{remedy}")
+            location = describe(self._counter.last_block)
+            raise self._make_error(f"the firmware {happened}; last at {location}{remedy}")
         address = self._program_counter() if stopped.address is None else stopped.address
         if stopped.fault:
             raise self._make_error(f"{stopped.fault}; at {describe(address)}")

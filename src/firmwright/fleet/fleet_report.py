@@ -42,7 +42,7 @@ class Row:
     page: str = ""
 
 
-Places = Mapping[str, tuple[str, str]]
+Pairs = Mapping[str, tuple[str, str]]
 """Maps each job to its recipe and its platform."""
 
 
@@ -54,16 +54,16 @@ class Grid:
     lines: tuple[tuple[str, tuple[Row | None, ...]], ...]
 
 
-def make_grid(places: Places, rows: Sequence[Row]) -> Grid | None:
+def make_grid(pairs: Pairs, rows: Sequence[Row]) -> Grid | None:
     """Return the table, or None if there is only one recipe or one platform.
 
     Also None if two jobs have the same recipe and platform, and differ in other options.
     """
-    recipes, platforms = ([*dict.fromkeys(names)] for names in zip(*places.values(), strict=True))
-    by_place = {places[row.cells[0]]: row for row in rows}
-    if min(len(recipes), len(platforms)) < 2 or len(by_place) < len(rows):
+    recipes, platforms = ([*dict.fromkeys(names)] for names in zip(*pairs.values(), strict=True))
+    by_pair = {pairs[row.cells[0]]: row for row in rows}
+    if min(len(recipes), len(platforms)) < 2 or len(by_pair) < len(rows):
         return None
-    lines = ((r, tuple(by_place.get((r, p)) for p in platforms)) for r in recipes)
+    lines = ((r, tuple(by_pair.get((r, p)) for p in platforms)) for r in recipes)
     return Grid(tuple(platforms), tuple(lines))
 
 
@@ -91,18 +91,18 @@ def write_report(
     jobs: Sequence[str],
     outcomes: Mapping[str, Outcome],
     before: Mapping[str, Outcome],
-    places: Places,
+    pairs: Pairs,
 ) -> None:
     """Write the results as JSON, Markdown and a page into a folder.
 
-    A job without an outcome keeps its result from ``before``. ``places`` has all jobs.
+    A job without an outcome keeps its result from ``before``. ``pairs`` has all jobs.
     """
     made = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     columns, rows = drop_unknown(COLUMNS, [replace(r, page=find_page(folder, r)) for r in made])
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Outcomes(tuple(outcome for outcome in kept if outcome is not None))
     head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
-    grid = make_grid(places, rows)
+    grid = make_grid(pairs, rows)
     markdown = render_markdown(head, grid, columns, rows).encode()
     if not (is_idle(jobs, outcomes, before) and shows(folder, markdown)):
         write_whole(folder / MARKDOWN, markdown)

@@ -113,8 +113,8 @@ def build_all(fleet: Fleet) -> int:
         print(error, file=sys.stderr)
         code = stop.code or STOPPED
     names = [job.name for job in fleet.jobs]
-    places = {job.name: job.place for job in fleet.jobs}
-    write_report(fleet.folder, names, outcomes, fleet.before, places)
+    pairs = {job.name: job.pair for job in fleet.jobs}
+    write_report(fleet.folder, names, outcomes, fleet.before, pairs)
     watch.screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
     failed = any(outcome.failure for outcome in outcomes.values())
     return code or (FAILED if failed else BUILT)

@@ -35,7 +35,7 @@ class FleetJob:
     overrides: dict[str, str]
 
     @property
-    def place(self) -> tuple[str, str]:
+    def pair(self) -> tuple[str, str]:
         """Return the names of recipe and platform. The platform is '' if the recipe states it."""
         layers = parse_layers(self.recipe, Path())
         recipe = ":".join(file.stem for file in layers.files)

@@ -125,8 +125,8 @@ class Parts:
         lines = [f"    for (int32_t part = 0; part < {self.count}; ++part) {{"]
         for p in (p for p in weights if p.name in self.split):
             share = f"const {p.c_type} *const {name_part(p)} = {p.name}"
-            own = [f"{share} + part * {p.elements // self.count};"]
-            lines += [f"        {line}" for line in decoders.get(p.name, own)]
+            plain = [f"{share} + part * {p.elements // self.count};"]
+            lines += [f"        {line}" for line in decoders.get(p.name, plain)]
         return "\n".join([*lines, "", self.body, "    }"])
 
 

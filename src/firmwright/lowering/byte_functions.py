@@ -81,8 +81,8 @@ def make_line(
     )
     if steps is None:
         return None
-    place = int(stored[0]) - int(np.iinfo(dtype_of(constant.data)).min)
-    results = np.clip(np.take(steps, place, position) + params.zero_point, params.low, params.high)
+    index = int(stored[0]) - int(np.iinfo(dtype_of(constant.data)).min)
+    results = np.clip(np.take(steps, index, position) + params.zero_point, params.low, params.high)
     slope = float(source.scale[0]) / float(params.scale)
     if signs is None:
         slope *= float(constant.scale[0]) * (int(stored[0]) - int(constant.zero_point[0]))

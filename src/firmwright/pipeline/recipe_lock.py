@@ -180,10 +180,10 @@ def preceding_tasks(job: Job) -> list[str]:
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the tasks that write each job's lock or compare inputs with the lock."""
-    own = [job for job in jobs if not job.members]  # members have separate locks
-    yield from make_groups(own)
+    single = [job for job in jobs if not job.members]  # members have separate locks
+    yield from make_groups(single)
     platforms: dict[Path, list[Job]] = {}
-    for job in own:
+    for job in single:
         alike = platforms.setdefault(job.outdir, [])
         # The tasks run one after the other, because they write one file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []

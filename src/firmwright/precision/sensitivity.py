@@ -118,20 +118,20 @@ class Sensitivity:
             report("measurements", done, len(kept))
             for key, choice in zip(missing, found, strict=True):
                 kept[key] = choice
-                write_whole(self.place(*key), msgspec.json.encode(choice))
+                write_whole(self.find_file(*key), msgspec.json.encode(choice))
                 done += 1
                 report("measurements", done, len(kept))
         choices = {name: [kept[name, dtype] for dtype in types] for name in self.weights}
         return [Measured(name, tuple(filter(None, each))) for name, each in choices.items()]
 
-    def place(self, layer: str, dtype: str) -> Path:
+    def find_file(self, layer: str, dtype: str) -> Path:
         name = hashlib.sha256(self.digest + repr((layer, dtype)).encode()).hexdigest()
         return self.folder / f"{name}.json"
 
     def read_kept(self, layer: str, dtype: str) -> Choice | None:
         """Return the result of an earlier search, or None if there is no result."""
         try:
-            return msgspec.json.decode(self.place(layer, dtype).read_bytes(), type=Choice)
+            return msgspec.json.decode(self.find_file(layer, dtype).read_bytes(), type=Choice)
         except (OSError, msgspec.MsgspecError):
             return None
 

@@ -90,8 +90,8 @@ def round_layer(
     for group, moment in enumerate(moments):
         first = group * rows.shape[1]
         row_params = by_channel[first : first + rows.shape[1]]
-        own = None if of_blocks is None else of_blocks[group]
-        rows[group] = round_with_compensation(rows[group], moment, row_params, clusters, own)
+        of_group = None if of_blocks is None else of_blocks[group]
+        rows[group] = round_with_compensation(rows[group], moment, row_params, clusters, of_group)
     return rows_to_weights(node, rows, weights.shape).astype("float32")
 
 
@@ -136,8 +136,8 @@ def round_with_compensation(
     left, result = weights.copy(), np.empty_like(weights)
     for k in range(weights.shape[1]):
         column = left[:, k]
-        own = None if factors is None else factors[:, k]
-        result[:, k] = round_to_values(column / scales, params_of[0], clusters, own) * scales
+        of_column = None if factors is None else factors[:, k]
+        result[:, k] = round_to_values(column / scales, params_of[0], clusters, of_column) * scales
         errors = (column - result[:, k]) / spread[k, k]
         left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
     return result

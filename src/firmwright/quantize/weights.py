@@ -160,14 +160,14 @@ def clamp_weights(
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     for weight in weights:
-        own, factor = clusters.get(weight.name), factors.get(weight.name)
-        is_rounded = is_narrow(weight.dtype) or own is not None or factor is not None
+        cluster_values, factor = clusters.get(weight.name), factors.get(weight.name)
+        is_rounded = is_narrow(weight.dtype) or cluster_values is not None or factor is not None
         if weight.name not in params_of or not is_rounded:
             continue
         params = params_of[weight.name]
         values = onnx.numpy_helper.to_array(constants[weight.name]).astype("float64")
         scales = spread_scales(values.ndim, weight.axis, params)
-        values = round_to_values(values / scales, params[0], own, factor) * scales
+        values = round_to_values(values / scales, params[0], cluster_values, factor) * scales
         tensor = onnx.numpy_helper.from_array(values.astype("float32"), weight.name)
         constants[weight.name].CopyFrom(tensor)
     return result

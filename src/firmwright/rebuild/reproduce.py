@@ -57,7 +57,7 @@ OTHER = Variation(
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "tr_TR.UTF-8",  # in Turkish, the capital of i is not I
         "PYTHONHASHSEED": "4242",
-        "HOME": "{place}/home",  # without caches
+        "HOME": "{scratch}/home",  # without caches
         "XDG_CACHE_HOME": None,
         "FIRMWRIGHT_CACHE": "",
         "SOURCE_DATE_EPOCH": "1",
@@ -125,7 +125,7 @@ def build(job: Job, scratch: Path, variation: Variation) -> Path:
     for name, value in variation.variables.items():
         environment.pop(name, None)
         if value is not None:
-            environment[name] = value.format(place=scratch)
+            environment[name] = value.format(scratch=scratch)
     if variation.installation:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))

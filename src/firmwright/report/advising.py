@@ -323,8 +323,8 @@ End = Literal["start", "end"]
 class Substitute:
     """A substitute for operators of some ``kinds``, on devices that support all of ``needs``.
 
-    ``when`` has conditions on the operator's facts. ``at`` is the required place in the network, or
-    None.
+    ``when`` has conditions on the operator's facts. ``at`` is the required position in the
+    network, or None.
     """
 
     kinds: tuple[str, ...]

@@ -12,7 +12,7 @@ from firmwright.documents.quantities import parse_size
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
-from .settings import LIMIT, PLACE, ROLE, read_settings
+from .settings import ADDRESS, LIMIT, ROLE, read_settings
 from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 
 DEFAULT_LIMIT = "10 GiB"
@@ -94,35 +94,35 @@ def open_cache() -> SharedCache | None:
     Raises UserError if the cache cannot be opened.
     """
     said = read_settings()
-    if not said.get(PLACE):
+    if not said.get(ADDRESS):
         return None
     role = said.get(ROLE) or ROLES[0]
     if role not in ROLES:
         raise refuse(ROLE, f"'{role}' is not a role; expected {', '.join(ROLES)}")
-    return SharedCache(open_store(said[PLACE], said.get(LIMIT) or DEFAULT_LIMIT), role)
+    return SharedCache(open_store(said[ADDRESS], said.get(LIMIT) or DEFAULT_LIMIT), role)
 
 
 def open_store(address: str, size: str) -> Store:
     """Return the store at an address. ``size`` limits a folder, as in ``10 GiB``."""
     scheme, separator, rest = address.partition("://")
     if ONE_SLASH.match(address):
-        raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
+        raise refuse(ADDRESS, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
     if scheme in ("http", "https") and separator:
         if not is_address(address):
             raise refuse(
-                PLACE, f"'{address}' is not an address such as http://cache.example:8080/team"
+                ADDRESS, f"'{address}' is not an address such as http://cache.example:8080/team"
             )
         return WebStore(address)
     if separator and not rest:
         raise refuse(
-            PLACE,
+            ADDRESS,
             f"the address '{address}' is not complete; expected an address such as {scheme}://team",
         )
     if separator:
         try:
             return BucketStore(address)
         except UserError as error:
-            raise refuse(PLACE, str(error)) from None
+            raise refuse(ADDRESS, str(error)) from None
     try:
         limit = parse_size(size)
     except ValueError as error:
@@ -130,7 +130,7 @@ def open_store(address: str, size: str) -> Store:
     folder = Path(address).expanduser()
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
-            raise refuse(PLACE, f"'{path}' is not a folder; choose another location")
+            raise refuse(ADDRESS, f"'{path}' is not a folder; choose another location")
     return FolderStore(folder, limit)
 
 

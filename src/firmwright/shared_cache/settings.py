@@ -10,14 +10,14 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.user_folders import find_config_folder
 
-PLACE = "FIRMWRIGHT_CACHE"
+ADDRESS = "FIRMWRIGHT_CACHE"
 """A folder, or an address such as ``http://…`` or ``s3://…``."""
 ROLE = "FIRMWRIGHT_CACHE_ROLE"
 """``both`` (the default), ``read`` (only use results) or ``write`` (only store results)."""
 LIMIT = "FIRMWRIGHT_CACHE_SIZE"
 """The maximum size of a folder, as in ``10 GiB``."""
 
-KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
+KEYS = {"cache": ADDRESS, "cache_role": ROLE, "cache_size": LIMIT}
 """The keys of the file, and the corresponding variables."""
 
 
@@ -29,7 +29,7 @@ def read_settings() -> dict[str, str]:
     """
     said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
     file = find_file()
-    return said if PLACE in said or file is None else {**read_file(file), **said}
+    return said if ADDRESS in said or file is None else {**read_file(file), **said}
 
 
 def find_file() -> Path | None:
@@ -48,7 +48,7 @@ def read_file(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        hint = f"make the file readable, or set {PLACE}"
+        hint = f"make the file readable, or set {ADDRESS}"
         raise UserError(f"{path}: {error.strerror}; {hint}") from None
     # Imported late, because most users have no such file.
     from firmwright.documents.document import load_document
@@ -56,6 +56,6 @@ def read_file(path: Path) -> dict[str, str]:
     schema = files("firmwright.shared_cache").joinpath("config.schema.json").read_text("utf-8")
     data = load_document(path, json.loads(schema)).data
     said = {KEYS[key]: str(value) for key, value in data.items()}
-    if "://" not in said[PLACE]:  # a folder, relative to the file's folder
-        said[PLACE] = str(path.parent / Path(said[PLACE]).expanduser())
+    if "://" not in said[ADDRESS]:  # a folder, relative to the file's folder
+        said[ADDRESS] = str(path.parent / Path(said[ADDRESS]).expanduser())
     return said

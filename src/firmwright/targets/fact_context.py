@@ -88,7 +88,7 @@ def locate_axis(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return the axis along which an operator runs, and its position from the end of NCHW."""
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
-    return {"axis": axis, "place_from_end": count - network.nchw_position(axis, count)}
+    return {"axis": axis, "position_from_end": count - network.nchw_position(axis, count)}
 
 
 def to_ints(values: Any) -> list[int]:

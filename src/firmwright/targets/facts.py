@@ -59,7 +59,7 @@ def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """
     data, index = call.args
     flat = call.attrs.axis is None
-    axis_facts: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
+    axis_facts: Facts = {"axis": 0, "position_from_end": 0} if flat else locate_axis(call, network)
     return {
         "index": constant_or_computed([index], network),
         "index_axes": len(static_shape(index)),
@@ -94,13 +94,13 @@ def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
     stated = call.attrs.axes
     order = list(range(count))[::-1] if stated is None else [a % count for a in to_ints(stated)]
-    return {"place_of_last": order.index(count - 1), "keeps_batch": order[0] == 0}
+    return {"position_of_last": order.index(count - 1), "keeps_batch": order[0] == 0}
 
 
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return the facts about an operator of its kind. Every kind has ``kind`` and ``axes``.
 
-    An ``axis`` is an axis of the model. A ``place`` is the position of an image's axis in NCHW.
+    An ``axis`` is an axis of the model. A ``position`` is the position of an image's axis in NCHW.
     """
     kind = kind_of(call)
     shape = static_shape(first_tensor(call))
@@ -192,7 +192,7 @@ def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     plane = shape[axes[0]] * shape[axes[1]] if whole else 0
     return {
         "reduced": axes,
-        "reduced_places": positions,
+        "reduced_positions": positions,
         "keeps_axes": bool(call.attrs.keepdims),
         "whole_image": whole,
         "plane": plane,
@@ -238,7 +238,7 @@ def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axes = [axis % count for axis in to_ints(call.attrs.axes)]
     return {
         "normalized": axes,
-        "normalized_places": [network.nchw_position(axis, count) - count for axis in axes],
+        "normalized_positions": [network.nchw_position(axis, count) - count for axis in axes],
         "scales": constant_or_computed(call.args[1:], network),
     }
 
@@ -247,7 +247,7 @@ def instance_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axis, count = int(call.attrs.channel_axis), len(static_shape(call.args[0]))
     return {
         "channel_axis": axis,
-        "channel_place": network.nchw_position(axis, count),
+        "channel_position": network.nchw_position(axis, count),
         "scales": constant_or_computed(call.args[1:], network),
     }
 

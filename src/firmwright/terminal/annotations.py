@@ -9,7 +9,7 @@ from typing import Any
 
 from .guard import GuardedStream, find_unguarded
 
-PLACE = re.compile(
+LOCATION = re.compile(
     r"(?:[a-z-]+:[^ ]+: )?(?P<file>[^:]+):(?P<line>[0-9]+):(?P<column>[0-9]+): (?P<text>.+)"
 )
 """Matches a line of a message, after the name of the failed task."""
@@ -26,7 +26,7 @@ class AnnotatedStream(GuardedStream):
         *lines, self.pending = (self.pending + text).split("\n")
         count = super().write(text)
         for line in lines:
-            if found := PLACE.fullmatch(line):
+            if found := LOCATION.fullmatch(line):
                 super().write(format_annotation(**found.groupdict()))
         return count
 

@@ -115,7 +115,7 @@ def write_single(
     ]
     texts.append(render_function(form, "compute", given))
     name = f"{form}_{digest(*texts, record)}"
-    texts.append(render_file("own", {**given, "name": name, "values": list_values(record)}))
+    texts.append(render_file("single", {**given, "name": name, "values": list_values(record)}))
     header = make_header(name, f"void {name}({variables['ports']});")
     return LayerFunction(name, (header, make_source(name, texts)))
 

@@ -27,7 +27,7 @@ KINDS = (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.WIDE_CONV2D, LayerKind.WID
 BLOCKS = (16, 4)
 """The divisors of a part's number of channels, the best first. Forms compute blocks of channels."""
 
-PLACE = "place_channels"
+PLACE_CHANNELS = "place_channels"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SplitLayer:
             size = self.part.out_channels * output.bytes // output.elements
             numbers = f"{self.part.pixels}, {size}, {self.count * size}"
             offset = f"output + part * {self.part.out_channels}"
-            lines.append(f"{PLACE}(output_part, {offset}, {numbers});")
+            lines.append(f"{PLACE_CHANNELS}(output_part, {offset}, {numbers});")
         return Parts(self.count, self.split, "\n".join(f"        {line}" for line in lines))
 
     def make_scratch(self, region: Region, output: Parameter) -> tuple[Parameter, ...]:
@@ -73,10 +73,13 @@ class SplitLayer:
         """The files of the function that copies results into the output."""
         if self.part.pixels == 1:
             return ()
-        source = render_file(f"{PLACE}.c", {})
+        source = render_file(f"{PLACE_CHANNELS}.c", {})
         prototype = next(line for line in source.splitlines() if line.startswith("void "))
-        header = render_file("header", {"name": PLACE, "text": f"{prototype};"})
-        return (SourceFile(f"{PLACE}.h", f"{header}\n"), SourceFile(f"{PLACE}.c", f"{source}\n"))
+        header = render_file("header", {"name": PLACE_CHANNELS, "text": f"{prototype};"})
+        return (
+            SourceFile(f"{PLACE_CHANNELS}.h", f"{header}\n"),
+            SourceFile(f"{PLACE_CHANNELS}.c", f"{source}\n"),
+        )
 
 
 def split_layer(layer: AnyLayer, form: Form) -> SplitLayer | None:
@@ -95,8 +98,8 @@ def split_layer(layer: AnyLayer, form: Form) -> SplitLayer | None:
         return None
     packings = [form.pack_layer(part) for part in parts]
     if any(
-        describe(p, own) != describe(parts[0], packings[0])
-        for p, own in zip(parts, packings, strict=True)
+        describe(p, packing) != describe(parts[0], packings[0])
+        for p, packing in zip(parts, packings, strict=True)
     ):
         return None
     arrays, split = dict[str, Array](), []

@@ -104,6 +104,6 @@ def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert
     """Convert each element in a function that has the name of a cast."""
 
     def compute(tensor: te.Tensor) -> te.Tensor:
-        return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))
+        return te.compute(tensor.shape, lambda *position: convert(tensor(*position)))
 
     return builder.emit_te(compute, data, primfunc_name_hint="cast")

@@ -41,8 +41,10 @@ def make_dense(sparse: onnx.SparseTensorProto, node: str = "") -> onnx.TensorPro
     except (onnx.checker.ValidationError, ValueError) as error:
         raise UserError(f"{label}: {first_line(error)}; export the model again") from None
     array = np.zeros(tuple(sparse.dims), values.dtype)
-    place = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), array.shape)
-    array.reshape(-1)[place] = values
+    positions = (
+        indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), array.shape)
+    )
+    array.reshape(-1)[positions] = values
     return numpy_helper.from_array(array, sparse.values.name)
 
 

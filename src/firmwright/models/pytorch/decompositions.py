@@ -291,16 +291,16 @@ def choose_storage(low: int, high: int) -> torch.dtype:
 def scatter_to_diagonal(
     x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    places = torch.arange(x.numel()).reshape(x.shape).diagonal(offset, dim1, dim2)
-    return x.reshape(-1).index_put([places.reshape(-1)], source.reshape(-1)).reshape(x.shape)
+    positions = torch.arange(x.numel()).reshape(x.shape).diagonal(offset, dim1, dim2)
+    return x.reshape(-1).index_put([positions.reshape(-1)], source.reshape(-1)).reshape(x.shape)
 
 
 def reduce_by_index(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     lengths = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
-    places = index.long().reshape(lengths).expand(source.shape)
-    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+    positions = index.long().reshape(lengths).expand(source.shape)
+    return x.scatter_reduce(dim, positions, source, reduce, include_self=include_self)
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {

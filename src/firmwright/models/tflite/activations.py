@@ -84,8 +84,8 @@ def look_up(
     scaled = real.astype("float32") * (np.float32(1) / read_scale(target))
     whole = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)) + read_zero_point(target)
     table = relax.const(np.clip(whole, -128, 127).astype("int8"))
-    places = relax.op.add(relax.op.astype(data, "int32"), relax.const(128, "int32"))
-    return relax.op.take(table, places, axis=0, mode="fast")
+    positions = relax.op.add(relax.op.astype(data, "int32"), relax.const(128, "int32"))
+    return relax.op.take(table, positions, axis=0, mode="fast")
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:

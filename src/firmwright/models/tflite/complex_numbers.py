@@ -52,8 +52,8 @@ def convert_rfft(converter: Any, op: Any) -> relax.Expr:
 def transform_rows(data: te.Tensor, circle: te.Tensor) -> te.Tensor:
     """Return the spectrum (rows, length / 2 + 1, 2) of rows of real numbers.
 
-    ``circle`` (length, 2) contains the powers of e^(-2πi / length). A position is place · columns +
-    column. Therefore length / places frequencies use each sum over all places.
+    ``circle`` (length, 2) contains the powers of e^(-2πi / length). A position is turn · columns +
+    column. Therefore length / turns frequencies use each sum over all turns.
     """
     (count, width), length = (int(d) for d in data.shape), int(circle.shape[0])
     turns = 2 ** ((length.bit_length() - 1) // 2)

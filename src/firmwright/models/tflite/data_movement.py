@@ -204,7 +204,7 @@ def replace_diagonals(
     matrix: relax.Expr, diagonal: relax.Expr, rows: int, columns: int
 ) -> relax.Expr:
     """Replace the diagonals (..., smaller length) of matrices (..., rows, columns)."""
-    places = np.minimum(np.arange(rows), min(rows, columns) - 1).astype("int64")
-    per_row = relax.op.take(diagonal, relax.const(places), axis=-1)
+    positions = np.minimum(np.arange(rows), min(rows, columns) - 1).astype("int64")
+    per_row = relax.op.take(diagonal, relax.const(positions), axis=-1)
     is_diagonal = relax.const(np.eye(rows, columns, dtype=bool))
     return relax.op.where(is_diagonal, relax.op.expand_dims(per_row, -1), matrix)

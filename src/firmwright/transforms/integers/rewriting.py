@@ -194,12 +194,12 @@ class IntegerNetwork:
         stored = [self.read_stored(term) for term in terms]
         if dtype is None or any(s is None for s in stored):
             return None, None
-        place = call.args[0], axes[0]
-        if place not in self.joined:
+        key = call.args[0], axes[0]
+        if key not in self.joined:
             joined = relax.op.concat([self.cast(s, dtype) for s in stored], axes[0])
-            self.joined[place] = self.builder.emit(joined)
+            self.joined[key] = self.builder.emit(joined)
         columns = [weights * factor for factor in terms.values()]
-        return self.joined[place], np.concatenate(columns, axes[1])
+        return self.joined[key], np.concatenate(columns, axes[1])
 
     def is_term(self, variable: relax.Var) -> bool:
         return choose_type(self.ranges.get(variable)) is not None

@@ -72,9 +72,9 @@ def list_axes(layer: Layer) -> list[tuple[int, int]]:
 def list_words(taps: int, odd: int) -> list[Word]:
     """Return the words of a row of taps that begins in the lower half, or in the upper half if
     ``odd``."""
-    places: list[int | None] = [*[None] * odd, *range(taps)]
-    places += [None] * (len(places) % 2)
-    return list(zip(places[::2], places[1::2], strict=True))
+    slots: list[int | None] = [*[None] * odd, *range(taps)]
+    slots += [None] * (len(slots) % 2)
+    return list(zip(slots[::2], slots[1::2], strict=True))
 
 
 def make_plan(layer: Layer, axes: tuple[int, int], results: int) -> Plan:

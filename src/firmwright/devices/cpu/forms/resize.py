@@ -40,5 +40,5 @@ def pack_line(line: Line, elements: int) -> Array:
 
     ``elements`` is the number of elements in a neighbor: a row or a pixel.
     """
-    places = [[n * elements for n in neighbors] for neighbors in (line.before, line.after)]
-    return np.array([*places, line.share], "int32").T.reshape(-1)
+    offsets = [[n * elements for n in neighbors] for neighbors in (line.before, line.after)]
+    return np.array([*offsets, line.share], "int32").T.reshape(-1)

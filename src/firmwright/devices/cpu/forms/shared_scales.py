@@ -47,12 +47,12 @@ def find_shared_scales(
     products = mantissas.astype(object) * upper + (mantissas.astype(object) * lower >> 32)
     above = (products >> 63).astype("int64")
     found = np.array([round_product(int(p)) for p in products.reshape(-1)]).reshape(products.shape)
-    own = exponents.max() - exponents + moves
-    common = np.unique(shifts + above - own)
-    if not np.array_equal(found, multipliers) or common.size != 1 or own.max() > 255:
+    differences = exponents.max() - exponents + moves
+    common = np.unique(shifts + above - differences)
+    if not np.array_equal(found, multipliers) or common.size != 1 or differences.max() > 255:
         return None
     words = np.array([upper, lower], "uint32").view("int32").tolist()
-    return SharedScales(mantissas | own, (words[0], words[1], int(common[0])))
+    return SharedScales(mantissas | differences, (words[0], words[1], int(common[0])))
 
 
 def round_product(product: int) -> int:

@@ -134,10 +134,10 @@ class Taps:
         sums = (table.sum_groups(order) for table in tables)
         if not any(sum_excess(each, self.limit).any() for each in sums):
             return order
-        order = self.place(groupings[0].size).copy()
+        order = self.arrange(groupings[0].size).copy()
         return order if exchange_taps(tables, order, self.reach) else None
 
-    def place(self, size: int) -> Array:
+    def arrange(self, size: int) -> Array:
         if size not in self.placed:
             span = self.reach + 1
             starts = range(0, len(self.magnitudes), span)
