@@ -7,6 +7,7 @@ import io
 import pickle
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -202,25 +203,36 @@ def damaged(data: bytes, place: bytes, content: bytes) -> bytes:
     return data[:first] + content + data[first + len(content) :]
 
 
-WHOLE = exported(MLP, torch.zeros(1, 12))
-NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
+@pytest.fixture(scope="module")
+def whole() -> bytes:
+    return exported(MLP, torch.zeros(1, 12))
+
+
+def drop_graph(data: bytes) -> bytes:
+    return archive(data, **{"models/model.json": b'{"graph_module": 3}'})
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("write", "message"),
     [
-        (b"hello", "m.pt2: not an exported program but a damaged file; save it as a program"),
-        (pickle.dumps({"a": 1}), "not an exported program but weights or a module, pickled"),
-        (pickled({"w": torch.zeros(2)}), "not an exported program but pickled weights"),
-        (scripted(), "not an exported program but TorchScript"),
-        (WHOLE[:2000], "not an exported program but a damaged file"),
-        (WHOLE.replace(b"archive/", b"\x80rchive/"), "not an exported program but a damaged file"),
-        (damaged(WHOLE, b'"graph_module"', b"?"), "a damaged archive: .*; fetch the file again"),
+        (lambda _: b"hello", "m.pt2: not an exported program but a damaged file; save it as a"),
+        (lambda _: pickle.dumps({"a": 1}), "an exported program but weights or a module, pickled"),
+        (lambda _: pickled({"w": torch.zeros(2)}), "not an exported program but pickled weights"),
+        (lambda _: scripted(), "not an exported program but TorchScript"),
+        (lambda data: data[:2000], "not an exported program but a damaged file"),
+        (lambda data: data.replace(b"archive/", b"\x80rchive/"), "program but a damaged file"),
         (
-            add_outside(WHOLE),
+            lambda data: damaged(data, b'"graph_module"', b"?"),
+            "a damaged archive: .*; fetch the file again",
+        ),
+        (
+            add_outside,
             "its archive lacks a member of an exported program, or has a member outside",
         ),
-        (NO_GRAPH, r"is damaged, or from another version of torch \(\w+: .*; fetch the file again"),
+        (
+            drop_graph,
+            r"is damaged, or from another version of torch \(\w+: .*; fetch the file again",
+        ),
     ],
     ids=[
         "text",
@@ -234,13 +246,15 @@ NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
         "description",
     ],
 )
-def test_what_is_no_exported_program(data: bytes, message: str) -> None:
+def test_what_is_no_exported_program(
+    write: Callable[[bytes], bytes], message: str, whole: bytes
+) -> None:
+    data = write(whole)
     with pytest.raises(UserError, match=message):
         FORMATS["pt2"].load().import_model(data, "m.pt2", {})
 
 
-def test_no_pickle_of_the_file_is_executed(capfd: pytest.CaptureFixture[str]) -> None:
-    whole = exported(MLP, torch.zeros(1, 12))
+def test_no_pickle_of_the_file_is_executed(capfd: pytest.CaptureFixture[str], whole: bytes) -> None:
     (inputs,) = [n for n in zipfile.ZipFile(io.BytesIO(whole)).namelist() if "sample_inputs" in n]
     bomb = archive(whole, **{inputs.partition("/")[2]: pickled((Bomb(),))})
     with pytest.raises(UserError, match="cannot read the program"):
@@ -251,8 +265,7 @@ def test_no_pickle_of_the_file_is_executed(capfd: pytest.CaptureFixture[str]) ->
         FORMATS["pt2"].load().import_model(hidden, "m.pt2", {})
 
 
-def test_operators_that_torch_does_not_have_are_named() -> None:
-    whole = exported(MLP, torch.zeros(1, 12))
+def test_operators_that_torch_does_not_have_are_named(whole: bytes) -> None:
     (program,) = [n for n in zipfile.ZipFile(io.BytesIO(whole)).namelist() if "models/" in n]
     text = zipfile.ZipFile(io.BytesIO(whole)).read(program)
     assert b"torch.ops.aten.linear.default" in text

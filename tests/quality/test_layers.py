@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from graphlib import TopologicalSorter
 
 import pytest
 
-from tests.quality.layers import LAYERS, Graph, find_folder, find_wrong_arrows, group, read_imports
+from tests.quality.layers import (
+    LAYERS,
+    Graph,
+    find_folder,
+    find_package,
+    find_wrong_arrows,
+    group,
+    read_imports,
+)
 from tests.quality.picture import PICTURE, draw
 
-IMPORTS = read_imports()
-PACKAGES = group(IMPORTS)
+
+@pytest.fixture(scope="module")
+def imports() -> Graph:
+    """Return the imports of each module; reading them needs seconds."""
+    return read_imports()
 
 
-def test_every_package_has_a_layer() -> None:
+@pytest.fixture(scope="module")
+def packages(imports: Graph) -> Graph:
+    return group(imports)
+
+
+def test_every_package_has_a_layer(packages: Graph) -> None:
     named = [package for layer in LAYERS for package in layer]
-    assert sorted(named) == sorted(PACKAGES)
+    assert sorted(named) == sorted(packages)
 
 
-def test_no_import_goes_up() -> None:
-    upward = find_wrong_arrows(PACKAGES)
+def test_no_import_goes_up(packages: Graph) -> None:
+    upward = find_wrong_arrows(packages)
     print(*("  ".join(layer) for layer in LAYERS), f"upward imports: {len(upward)}", sep="\n")
     assert upward == []
 
 
-@pytest.mark.parametrize(
-    "graph", [PACKAGES, group(IMPORTS, find_folder), IMPORTS], ids=["packages", "folders", "files"]
-)
-def test_no_circle(graph: Graph) -> None:
-    TopologicalSorter(graph).prepare()
+@pytest.mark.parametrize("find_group", [find_package, find_folder, str])
+def test_no_circle(imports: Graph, find_group: Callable[[str], str]) -> None:
+    TopologicalSorter(group(imports, find_group)).prepare()
 
 
-def test_picture_is_fresh() -> None:
-    is_fresh = PICTURE.read_text(encoding="utf-8") == draw(PACKAGES)
+def test_picture_is_fresh(packages: Graph) -> None:
+    is_fresh = PICTURE.read_text(encoding="utf-8") == draw(packages)
     assert is_fresh, "architecture.svg is stale; `python -m nox -s refresh` writes it"
