@@ -30,7 +30,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def fast(session: nox.Session) -> None:
-    """Run the tests that need at most a second each (``tests/slow.txt`` lists the slower tests)."""
+    """Run most tests of each package, in about a minute; ``tests/slow.txt`` lists the others."""
     others = (f"--deselect=tests/quality/test_repository.py::{name}" for name in CHECKS)
     session.run(*PYTEST, "-m", "not slow", *others, *session.posargs)
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 SLOW = frozenset((TESTS / "slow.txt").read_text(encoding="utf-8").splitlines())
-"""Files, functions and cases that need more than a second; ``tests/quality/slow.py`` lists them."""
+"""Files, functions and cases that are slow; ``tests/quality/slow.py`` lists them."""
 
 # Two runs of CI try the same examples; `--hypothesis-profile=default` draws new ones. The time
 # of an example depends on the other programs of the machine, so no test fails for it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import ceil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,8 +19,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests/slow.txt"
 
-LIMIT = 1.0
-"""Maximum seconds of a test that is not slow, including its fixtures."""
+LIMIT = 0.1
+"""Seconds, including fixtures: a test that needs less is never slow."""
+
+COMPILER = ("devices", "lowering", "partition", "quantize", "targets", "transforms")
+SHARE = 0.7
+"""The share of fast tests in the folders of the compiler."""
+
+Durations = Mapping[str, Mapping[str, float]]
+"""The seconds of each case, by the file of the tests."""
 
 
 def read_durations(report: Path) -> Iterator[tuple[str, str, float]]:
@@ -30,25 +38,54 @@ def read_durations(report: Path) -> Iterator[tuple[str, str, float]]:
             yield file, case.get("name", ""), float(case.get("time", 0))
 
 
-def list_slow(durations: Iterable[tuple[str, str, float]]) -> list[str]:
-    """Return the slow tests: a file or a function if all its tests are slow, or single cases."""
-    files: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+def group_durations(durations: Iterable[tuple[str, str, float]]) -> Durations:
+    """Return the durations of each file. The longest of several durations of a case counts."""
+    files: dict[str, dict[str, float]] = defaultdict(dict)
     for file, name, seconds in durations:
-        cases = files[file][name.partition("[")[0]]
-        cases[name] = max(seconds, cases.get(name, 0))
+        files[file][name] = max(seconds, files[file].get(name, 0))
+    return files
+
+
+def find_limits(files: Durations) -> dict[str, float]:
+    """Return the maximum seconds of a fast test, for each folder of tests."""
+    folders: dict[str, list[float]] = defaultdict(list)
+    for file, cases in files.items():
+        folders[find_folder(file)] += cases.values()
+    limits = dict.fromkeys(folders, LIMIT)
+    for folder in folders.keys() & COMPILER:
+        seconds = sorted(folders[folder])
+        limits[folder] = max(LIMIT, seconds[ceil(len(seconds) * SHARE) - 1])
+    return limits
+
+
+def find_folder(file: str) -> str:
+    """Return the folder in ``tests`` of a test file, whose path begins with ``tests/``."""
+    return Path(file).parts[1]
+
+
+def list_slow(files: Durations) -> list[str]:
+    """Return the slow tests: a file or a function if all its tests are slow, or single cases."""
+    limits = find_limits(files)
     return sorted(
-        line for file, functions in files.items() for line in list_of_file(file, functions)
+        line
+        for file, cases in files.items()
+        for line in list_of_file(file, cases, limits[find_folder(file)])
     )
 
 
-def list_of_file(file: str, functions: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    slow = {name: {c for c, s in cases.items() if s > LIMIT} for name, cases in functions.items()}
-    if all(slow[name] == cases.keys() for name, cases in functions.items()):
+def list_of_file(file: str, cases: Mapping[str, float], limit: float) -> Iterator[str]:
+    functions: dict[str, list[str]] = defaultdict(list)
+    for case in cases:
+        functions[case.partition("[")[0]].append(case)
+    slow = {case for case, seconds in cases.items() if seconds > limit}
+    if len(slow) == len(cases):
         yield file
         return
-    for name, cases in slow.items():
-        is_whole = cases == functions[name].keys()
-        yield from [f"{file}::{name}"] if is_whole else (f"{file}::{case}" for case in cases)
+    for function, its_cases in functions.items():
+        if slow.issuperset(its_cases):
+            yield f"{file}::{function}"
+        else:
+            yield from (f"{file}::{case}" for case in its_cases if case in slow)
 
 
 def replace_lines(
@@ -68,7 +105,7 @@ class ShareCounter:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
-            folder = item.path.relative_to(ROOT / "tests").parts[0]
+            folder = find_folder(item.path.relative_to(ROOT).as_posix())
             self.cases[folder] += 1
             self.fast[folder] += item.get_closest_marker("slow") is None
 
@@ -87,13 +124,12 @@ def print_shares() -> int:
 def main(arguments: list[str]) -> int:
     if not arguments:
         return print_shares()
-    durations = [each for name in arguments for each in read_durations(Path(name))]
-    if not durations:
+    files = group_durations(each for name in arguments for each in read_durations(Path(name)))
+    if not files:
         print("no tests of this project are in these files", file=sys.stderr)
         return 2
     lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
-    measured = {file for file, _, _ in durations}
-    written = replace_lines(lines, list_slow(durations), measured)
+    written = replace_lines(lines, list_slow(files), files.keys())
     FILE.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     return 0
 

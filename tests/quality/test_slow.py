@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.quality.slow import FILE, ROOT, list_slow, read_durations, replace_lines
+from tests.quality.slow import (
+    FILE,
+    ROOT,
+    find_limits,
+    group_durations,
+    list_slow,
+    read_durations,
+    replace_lines,
+)
 
 REPORT = """<testsuites><testsuite>
-<testcase classname="tests.quality.test_slow" name="test_one[a]" time="1.5"/>
-<testcase classname="tests.quality.test_slow" name="test_one[b]" time="0.9"/>
-<testcase classname="tests.quality.test_slow" name="test_two[a]" time="1.5"/>
-<testcase classname="tests.quality.test_slow" name="test_two[b]" time="1.1"/>
+<testcase classname="tests.quality.test_slow" name="test_one[a]" time="0.6"/>
+<testcase classname="tests.quality.test_slow" name="test_one[b]" time="0.1"/>
+<testcase classname="tests.quality.test_slow" name="test_two[a]" time="0.7"/>
+<testcase classname="tests.quality.test_slow" name="test_two[b]" time="0.8"/>
 <testcase classname="tests.quality.test_layers" name="test_three" time="9"/>
 <testcase classname="tests.quality.test_gone" name="test_four" time="9"/>
 </testsuite></testsuites>"""
@@ -22,11 +30,25 @@ REPORT = """<testsuites><testsuite>
 def test_durations_decide(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(REPORT)
-    assert list_slow(read_durations(report)) == [
+    assert list_slow(group_durations(read_durations(report))) == [
         "tests/quality/test_layers.py",
         "tests/quality/test_slow.py::test_one[a]",
         "tests/quality/test_slow.py::test_two",
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "seconds", "limit"),
+    [
+        ("lowering", [0.05] * 10, 0.1),
+        ("lowering", [0.2] * 7 + [0.3] * 3, 0.2),
+        ("lowering", [0.2] * 6 + [0.3] * 4, 0.3),
+        ("e2e", [0.2] * 10, 0.1),
+    ],
+)
+def test_a_folder_has_a_limit(folder: str, seconds: list[float], limit: float) -> None:
+    cases = {f"test_{number}": each for number, each in enumerate(seconds)}
+    assert find_limits({f"tests/{folder}/test_a.py": cases}) == {folder: limit}
 
 
 def test_lines_of_files_that_were_not_measured_stay() -> None:
@@ -40,7 +62,7 @@ def test_lines_of_files_that_were_not_measured_stay() -> None:
 def test_the_longest_of_several_durations_counts() -> None:
     """Several reports may contain one test."""
     durations = [("tests/a.py", "test_one", 2.0), ("tests/a.py", "test_one", 0.1)]
-    assert list_slow([*durations, ("tests/a.py", "test_two", 0.1)]) == ["tests/a.py::test_one"]
+    assert group_durations(durations) == {"tests/a.py": {"test_one": 2.0}}
 
 
 def test_slow_tests_exist() -> None:
