@@ -17,7 +17,10 @@ from firmwright.compression.choice import LimitError, choose_for_limit, choose_s
 from firmwright.compression.coders import (
     CODERS,
     DIGITS,
+    JOIN,
+    JOIN_BYTES,
     LONGEST,
+    LOOK_UP,
     Encoded,
     encode,
     find_lengths,
@@ -29,7 +32,7 @@ from firmwright.compression.decoding import make_files, make_state
 COUNT = int(os.environ.get("FIRMWRIGHT_CODED_ARRAYS", "60"))
 """The number of random arrays; set the variable to 2000 after a change of coders."""
 
-FUNCTIONS = sorted({coder.name for coder in CODERS} | {"join_digits"})
+FUNCTIONS = sorted({coder.name for coder in CODERS} | {JOIN})
 GUARD = 16
 
 Array = npt.NDArray[Any]
@@ -176,6 +179,43 @@ def test_a_function_that_saves_less_than_its_code_is_not_used() -> None:
     assert not any(
         e.coder.name == "decode_huffman" for e in choose_smallest({"w": geometric}).values()
     )
+
+
+def make_words(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+    """Return words of two weights each. Their digits have few values, but their bytes have many."""
+    low, high = values.reshape(2, -1)
+    return (low + 256 * high).astype("int16")
+
+
+def test_all_coders_share_the_function_that_joins_digits() -> None:
+    """Each array saves more than its coder, and both save more than the coders and the join."""
+    random = np.random.default_rng(0)
+    arrays = {
+        "four": make_words(random.integers(-8, 8, 600)),
+        "two": make_words(random.integers(-2, 2, 480)),
+    }
+    four, two = (list_encoded(array)[-1] for array in arrays.values())
+    assert {four.coder.name, two.coder.name} == {"decode_blocks", "decode_table_2"}
+    for each in (four, two):
+        assert each.joined == 2
+        assert each.coder.code_bytes < each.saved < each.coder.code_bytes + JOIN_BYTES
+    assert four.saved + two.saved > four.coder.code_bytes + two.coder.code_bytes + JOIN_BYTES
+    chosen = choose_smallest(arrays)
+    assert {name: each.coder for name, each in chosen.items()} == {
+        "four": four.coder,
+        "two": two.coder,
+    }
+    for name, array in arrays.items():
+        alone = choose_smallest({name: array})
+        assert not any(each.joined for each in alone.values())
+
+
+def test_a_step_without_additional_instructions_is_the_best() -> None:
+    """A tuned form may need as many instructions as the form that reads a table."""
+    array = np.random.default_rng(0).integers(-8, 8, 4000).astype("int8")
+    for instructions in (0, -400):
+        free = Encoded(LOOK_UP, np.zeros(0, "uint8"), instructions, 1900, 0)
+        assert choose_for_limit({"w": array}, 1000, {"w": free})["w"] is free
 
 
 def test_a_limit_selects_the_codes_that_save_most_per_instruction() -> None:

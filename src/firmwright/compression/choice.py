@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from math import inf
 from types import MappingProxyType
 
-from firmwright.compression.coders import JOIN_BYTES, Array, Encoded, list_encoded
+from firmwright.compression.coders import Array, Encoded, list_encoded
 
 Encodings = Mapping[str, Encoded]
 """Maps the names of arrays to their encodings. Arrays that are not encoded are missing."""
@@ -26,22 +26,31 @@ NO_TABLES: Encodings = MappingProxyType({})
 def choose_smallest(arrays: Mapping[str, Array], tables: Encodings = NO_TABLES) -> Encodings:
     """Return the smallest encoding of each array that a coder makes smaller.
 
-    ``tables`` are the encodings of layers that can read their weights from a table. A coder is not
-    used if it saves fewer bytes than its C function needs.
+    ``tables`` are the encodings of layers that can read their weights from a table. A C function is
+    not used if the arrays that need it save fewer bytes than the function, and than the other
+    functions that only these arrays need.
     """
     found = list_all(arrays, tables)
     while True:
         chosen = {name: each[-1] for name, each in found.items() if each}
-        saved, needed = Counter[str](), dict[str, int]()
-        for each in chosen.values():
-            coder = each.coder
-            saved[coder.name] += each.saved
-            joining = JOIN_BYTES if each.joined else 0
-            needed[coder.name] = max(needed.get(coder.name, 0), coder.code_bytes + joining)
-        wasted = [name for name in sorted(saved) if saved[name] <= needed[name]]
-        if not wasted:
+        wasted = find_wasted(chosen.values())
+        if wasted is None:
             return chosen
-        found = {n: [e for e in each if e.coder.name != wasted[0]] for n, each in found.items()}
+        found = {n: [e for e in each if wasted not in e.functions] for n, each in found.items()}
+
+
+def find_wasted(chosen: Collection[Encoded]) -> str | None:
+    """Return the first C function that is larger than the bytes that it saves, or None."""
+    sizes = {name: size for each in chosen for name, size in each.functions.items()}
+    for name in sorted(sizes):
+        users = [each for each in chosen if name in each.functions]
+        rest = (each for each in chosen if name not in each.functions)
+        others = {other for each in rest for other in each.functions}
+        only_here = {other for each in users for other in each.functions} - others
+        needed = sum(sizes[other] for other in only_here)
+        if sum(each.saved for each in users) <= needed:
+            return name
+    return None
 
 
 def list_all(arrays: Mapping[str, Array], tables: Encodings) -> dict[str, list[Encoded]]:
@@ -57,8 +66,9 @@ def choose_for_limit(
     """Return encodings that save at least ``excess`` bytes.
 
     Each step replaces the encoding of one array by a smaller encoding. The chosen step saves the
-    most bytes per instruction. The array's name decides between equal steps. The number of
-    instructions is not always minimal. Raises LimitError if all steps together save fewer bytes.
+    most bytes per instruction. A step without additional instructions is the best step. The array's
+    name decides between equal steps. The number of instructions is not always minimal. Raises
+    LimitError if all steps together save fewer bytes.
     """
     found = list_all(arrays, tables)
     chosen = dict[str, Encoded]()
@@ -67,7 +77,8 @@ def choose_for_limit(
         name, encoded = step
         before = chosen.get(name)
         saved, instructions = (before.saved, before.instructions) if before else (0, 0)
-        return (encoded.saved - saved) / (encoded.instructions - instructions)
+        added = encoded.instructions - instructions
+        return (encoded.saved - saved) / added if added > 0 else inf
 
     while excess > sum(each.saved for each in chosen.values()):
         steps = [

@@ -85,6 +85,9 @@ Array = npt.NDArray[Any]
 JOIN_INSTRUCTIONS = 12
 """The approximate number of instructions per byte that join the digits of an integer."""
 
+JOIN = "join_digits"
+"""The C function that joins digits."""
+
 JOIN_BYTES = 290
 """The approximate bytes of the C function that joins digits, and of a call, on a Cortex-M4."""
 
@@ -137,6 +140,15 @@ class Encoded:
     instructions: int
     saved: int
     joined: int
+
+    @property
+    def functions(self) -> dict[str, int]:
+        """The C functions that decode the array, with their approximate sizes in bytes.
+
+        All coders share the function that joins digits.
+        """
+        joining = {JOIN: JOIN_BYTES} if self.joined else {}
+        return {self.coder.name: self.coder.code_bytes, **joining}
 
 
 def encode_table(data: Bytes, bits: int) -> Bytes | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.compression.choice import Encodings
-from firmwright.compression.coders import Array, Encoded
+from firmwright.compression.coders import JOIN, Array, Encoded
 from firmwright.ir.kernels import (
     Kernel,
     Parameter,
@@ -17,7 +17,6 @@ from firmwright.ir.kernels import (
 )
 
 FOLDER = "c/compression"
-JOIN = "join_digits"
 STATE = "struct code_position "
 STATE_FILE = "code_position"
 
@@ -38,8 +37,7 @@ def decode_in_kernel(kernel: Kernel, encodings: Encodings) -> Kernel:
     calls = {p.name: write_calls(kernel, p, encodings[p.tensor]) for p in encoded}
     states = [f"struct code_position {p.name}_from = {{.code = {p.name}_coded}};" for p in encoded]
     sentences = [describe(p, encodings[p.tensor]) for p in encoded]
-    functions = {encodings[p.tensor].coder.name for p in encoded}
-    functions |= {JOIN for p in encoded if encodings[p.tensor].joined}
+    functions = {name for p in encoded for name in encodings[p.tensor].functions}
     files = [make_state(), *(file for name in sorted(functions) for file in make_files(name))]
     decoded = (make_scratch(kernel, p) for p in encoded)
     return replace(
