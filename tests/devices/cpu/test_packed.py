@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.forms.dsp_packed import FORMS
-from firmwright.devices.cpu.forms.dsp_table import FORMS as FORMS_OF_TABLES
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.ir.layer import Layer, LayerKind
 from tests.devices.cpu.layers import make_layer, make_network, narrow_weights
 from tests.devices.cpu.shapes import Shape
@@ -26,7 +25,7 @@ def make_sensitive_layer(inputs: int) -> Layer:
 
 @pytest.mark.needs("gcc")
 def test_the_last_word_of_inputs_may_be_partly_empty(tmp_path: Path, cache: Path) -> None:
-    (form,) = (form for form in FORMS if form.kind is LayerKind.DENSE)
+    (form,) = (form for form in FORMS if form.name == "dsp_packed_dense")
     layers = [make_sensitive_layer(inputs) for inputs in (33, 34, 35)]
     network = make_network(layers, [form] * len(layers), shared=True)
     run_layers(network, layers, tmp_path, cache, "host", "gcc", ())
@@ -34,7 +33,7 @@ def test_the_last_word_of_inputs_may_be_partly_empty(tmp_path: Path, cache: Path
 
 @pytest.mark.needs("gcc")
 def test_any_16_values_are_read_from_a_table(tmp_path: Path, cache: Path) -> None:
-    (form,) = FORMS_OF_TABLES
+    (form,) = (form for form in FORMS if form.looked_up)
     random = np.random.default_rng(0)
     layers = list[Layer]()
     for inputs, outputs in ((64, 16), (67, 9), (600, 5)):

@@ -8,13 +8,11 @@ import numpy as np
 
 from firmwright.devices.c7x.cost import Core
 from firmwright.devices.c7x.strips import CHANNELS, Strips
-from firmwright.devices.cpu.forms.addition import pack_addition
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS
+from firmwright.devices.cpu.forms.addition import FACTORS, pack_addition
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing
-from firmwright.devices.cpu.forms.layer_numbers import describe_geometry
-from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.devices.cpu.forms.vectors import fill_lanes
-from firmwright.ir.layer import Addition, Array, Layer, LayerKind
+from firmwright.devices.cpu.forms.layer_numbers import describe_geometry, fill_lanes
+from firmwright.devices.cpu.forms.requantize import INTEGERS, make_requantization
+from firmwright.ir.layer import Addition, Array, Layer
 
 UNDILATED = Condition("a kernel without gaps in its rows", lambda layer: layer.dilation[1] == 1)
 
@@ -47,37 +45,29 @@ def make_forms(core: Core) -> tuple[Form, ...]:
     return (
         Form(
             name="c7x_conv2d",
-            kind=LayerKind.CONV2D,
             conditions=(*conditions, UNDILATED),
             pack=pack,
-            cost=0.0,
             folder=LAYERS,
             sentence=f"{SUMS} A vector has the products of four taps with each channel.",
         ),
         Form(
             name="c7x_depthwise_conv2d",
-            kind=LayerKind.DEPTHWISE_CONV2D,
             conditions=conditions,
             pack=pack,
-            cost=0.0,
             folder=LAYERS,
             sentence=f"{SUMS} A vector has one tap of each channel.",
         ),
         Form(
             name="c7x_dense",
-            kind=LayerKind.DENSE,
             conditions=conditions,
             pack=pack,
-            cost=0.0,
             folder=LAYERS,
             sentence=f"{SUMS} A vector has the products of four inputs with each channel.",
         ),
         Form(
             name="c7x_add",
-            kind=LayerKind.ADD,
             conditions=(FACTORS,),
             pack=pack_pair,
-            cost=0.0,
             folder=LAYERS,
             sentence="Two multiplications and a shift in vectors; the streaming engines deliver "
             "both inputs.",

@@ -27,7 +27,7 @@ from firmwright.devices.cpu.forms.requantize import (
     make_requantization,
 )
 from firmwright.ir.kernels import Cycles
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.lowering.kernels.float_steps import FloatScaling, are_usual, find_begins
 
 LARGEST_SCALE, LARGEST_SHIFT = 127, 31
@@ -290,10 +290,8 @@ def make_matrix_forms(core: Core, mode: str) -> tuple[Form, ...]:
     return (
         Form(
             name=MMALIB_FORM,
-            kind=LayerKind.CONV2D,
             conditions=(*rules, Condition(describe_exactness(mode), partial(is_usable, mode))),
             pack=partial(pack_calls, core),
-            cost=0.0,
             folder="c7x/layers",
             headers=(MMALIB_HEADER, "fw_mmalib.c"),
             sentence=SENTENCE,

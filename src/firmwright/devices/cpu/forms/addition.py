@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Packing
+from firmwright.devices.cpu.forms.form import Condition, Packing
 from firmwright.ir.byte_function import ByteFunction
-from firmwright.ir.layer import Addition, Array, Pair, Product
+from firmwright.ir.layer import Addition, Array, Pair, Product, WrappedSum
 
 MULTIPLIER_BITS = (23, 22, 21)
 """The candidates for the bits of the larger multiplier. The sums must stay below 2^31."""
@@ -66,6 +66,12 @@ def bound_offset(
     low = np.where(results > layer.low, begins - sums, -(2**40)).max()
     high = np.where(results < layer.high, begins + (1 << shift) - 1 - sums, 2**40).min()
     return int(low), int(high)
+
+
+FACTORS = Condition(
+    "scales for which two multiplications and a shift are exact for all bytes",
+    lambda layer: find_factors(layer) is not None,
+)
 
 
 def pack_addition(layer: Addition) -> Packing:
@@ -170,6 +176,12 @@ def try_two_roundings(layer: Product, products: Array) -> Multiplier | None:
     return Multiplier(multiplier, offset, shift, twice=True) if low <= high and fits else None
 
 
+MULTIPLIER = Condition(
+    "scales for which a multiplication and a shift are exact for all bytes",
+    lambda layer: find_multiplier(layer) is not None,
+)
+
+
 def pack_product(layer: Product) -> Packing:
     found = find_multiplier(layer)
     assert found is not None
@@ -201,3 +213,7 @@ def pack_vector_product(layer: Product) -> Packing:
     record = dict(packing.record)
     record["offset"] += layer.low << record["shift"]
     return replace(packing, record=record)
+
+
+def pack_wrapped_sum(layer: WrappedSum) -> Packing:
+    return Packing({}, {"elements": layer.elements}, {"subtracts": layer.sign < 0})

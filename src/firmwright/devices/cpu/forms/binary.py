@@ -10,7 +10,7 @@ import numpy as np
 
 from firmwright.devices.cpu.forms.form import Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_geometry
-from firmwright.ir.layer import Array, BinaryLayer, LayerKind
+from firmwright.ir.layer import Array, BinaryLayer
 
 WORD = 32
 
@@ -45,8 +45,6 @@ def pack_layer(layer: BinaryLayer) -> Packing:
 FORMS = (
     Form(
         name="portable_binary",
-        kind=LayerKind.BINARY,
-        conditions=(),
         pack=pack_layer,
         cost=0.5,
         sentence="A word has 32 signs. XOR and a count of bits compute 32 products.",

@@ -13,19 +13,19 @@ from functools import cached_property
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record
-from firmwright.devices.cpu.forms.vectors import (
+from firmwright.devices.cpu.forms.layer_numbers import (
     arrange_scales,
     choose_lanes,
     compute_shifted_zero_point,
     compute_signed_bias,
     describe_depthwise,
+    describe_record,
     fill_lanes,
     pad_channels,
 )
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.devices.cpu.forms.requantize import INTEGERS, ROUNDED
+from firmwright.ir.layer import Array, Layer, LayerRounding
 
 STEP = 16
 """The bytes of a vector. A load may read as many bytes after the last pixel of a row."""
@@ -201,8 +201,6 @@ TWO_PIXELS = Condition("two output pixels in a row", lambda layer: layer.out_wid
 FORMS = (
     Form(
         name="mmla_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"i8mm"}),
         conditions=(
             INTEGERS,
             ROUNDED,
@@ -214,8 +212,6 @@ FORMS = (
     ),
     Form(
         name="dot_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"dotprod"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
@@ -223,8 +219,6 @@ FORMS = (
     ),
     Form(
         name="dot_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"dotprod"}),
         conditions=(
             INTEGERS,
             ROUNDED,
@@ -236,8 +230,6 @@ FORMS = (
     ),
     Form(
         name="dot_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"dotprod"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.11,

@@ -5,14 +5,21 @@ activations share a word. A product of two activations subtracts the zero point 
 the right operand and stores the differences as halfwords. Both kinds of layers use SXTB16, which
 widens bytes 0 and 2 of a word, then bytes 1 and 3. Therefore the middle two of four weights, or of
 four rows, are swapped.
+
+A product with few different weights reads them from a table of 16 values in the inner loop. A byte
+of flash has the numbers of two weights of a channel. When the layer runs, the C first writes a
+table in RAM: the word of two weights for each of the 256 bytes. Then two loads replace the load and
+the unpacking of two weights. The weights of layers with several pixels are cheaper if the C decodes
+them once.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from firmwright.devices.cpu.forms import dsp_bytes, dsp_depthwise, matrices, wide
-from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms import addition, dsp_bytes, dsp_depthwise, matrices, wide
 from firmwright.devices.cpu.forms.dsp_bytes import (
     MOST_STEPS,
     choose_channels,
@@ -20,9 +27,10 @@ from firmwright.devices.cpu.forms.dsp_bytes import (
     scale_channels,
 )
 from firmwright.devices.cpu.forms.form import BlockCosts, Condition, Form, Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
-from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
-from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_arrays
+from firmwright.devices.cpu.forms.packed import BITS, LEAST_WEIGHTS, LEVELS
+from firmwright.devices.cpu.forms.requantize import INTEGERS
+from firmwright.ir.layer import Layer, MatrixProduct
 
 PLAIN_AXIS = Condition("an axis without dilation", lambda layer: 1 in layer.dilation)
 
@@ -45,6 +53,11 @@ tiles."""
 COLUMNS = 4
 """The columns per step. The other registers hold the left operand and pointers."""
 
+MOST_FOURS = 5
+"""The maximum number of groups of four taps between two branches. C99 limits the length of the
+string literal that contains the assembly.
+"""
+
 
 def pack_wide_convolution(layer: Layer) -> Packing:
     """Pack weights as (pair of channels, four taps, channel, tap), padded with zero taps."""
@@ -55,7 +68,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
     pairs = taps[choose_channels(layer, CHANNELS)].transpose(0, 2, 1, 3)
     arrays = {
         "weights": np.ascontiguousarray(pairs, "int8").view("<i4").reshape(-1),
-        **wide.scale_arrays(layer),
+        **scale_arrays(layer),
         **make_border(layer),
     }
     pixels = min(PIXELS, layer.pixels)
@@ -95,6 +108,29 @@ def pack_product(product: MatrixProduct) -> Packing:
     )
 
 
+def pack_table_dense(layer: Layer) -> Packing:
+    """Pack numbers of weights as (four channels, pair of taps, channel), and the ``values``."""
+    values = np.unique(layer.matrix)
+    numbers = np.searchsorted(values, layer.matrix)
+    channels = choose_channels(layer, 4)
+    padded = np.pad(numbers, ((0, 0), (0, -layer.taps % 4)))  # their inputs are 0
+    ordered = padded[:, dsp_bytes.order_taps(padded.shape[1])][channels]
+    pairs = ordered.reshape(*ordered.shape[:2], -1, 2).transpose(0, 2, 1, 3)
+    arrays = {
+        "weights": (pairs[..., 0] + LEVELS * pairs[..., 1]).astype("uint8").reshape(-1),
+        "values": np.pad(values, (0, LEVELS - values.size)).astype("int8"),
+    }
+    packing = dsp_bytes.describe_product(replace(layer, repeats=1), channels, arrays, paired=False)
+    return replace(
+        packing,
+        scratch=(*packing.scratch, Scratch("table", "int32", LEVELS**2)),
+        variant={
+            **packing.variant,
+            "unrolled": largest_divisor(-(-layer.taps // 4), MOST_FOURS),
+        },
+    )
+
+
 WORTH_PAIRS = Condition(
     "two output channels or more, or a window of several pixels",
     lambda layer: layer.out_channels >= 2 or layer.kernel != (1, 1),
@@ -104,8 +140,6 @@ WORTH_PAIRS = Condition(
 FORMS = (
     Form(
         name="dsp_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(INTEGERS, PLAIN_AXIS),
         pack=dsp_depthwise.pack_depthwise,
         cost=1.9,
@@ -113,8 +147,6 @@ FORMS = (
     ),
     Form(
         name="dsp_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_dense,
         cost=1.0,
@@ -122,8 +154,6 @@ FORMS = (
     ),
     Form(
         name="dsp_sums",
-        kind=LayerKind.SUMS,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(Condition("sums below 2^31", lambda layer: layer.largest_sum < 2**31),),
         pack=dsp_bytes.pack_sums,
         cost=1.0,
@@ -131,8 +161,6 @@ FORMS = (
     ),
     Form(
         name="dsp_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(INTEGERS, WORTH_PAIRS),
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
@@ -142,8 +170,6 @@ FORMS = (
     ),
     Form(
         name="dsp_wide_dense",
-        kind=LayerKind.WIDE_DENSE,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=1.5,
@@ -151,8 +177,6 @@ FORMS = (
     ),
     Form(
         name="dsp_wide_conv2d",
-        kind=LayerKind.WIDE_CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=1.1,
@@ -160,12 +184,30 @@ FORMS = (
     ),
     Form(
         name="dsp_matmul",
-        kind=LayerKind.MATMUL,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(matrices.SCALED,),
         pack=pack_product,
         cost=1.1,
         sentence="Four columns are widened without their zero point; SMLAD computes two products.",
     ),
-    make_wrapped_sum_form("dsp_wrapped_sum", "armv7e-m-dsp", "UADD8 or USUB8 computes four bytes."),
+    Form(
+        name="dsp_wrapped_sum",
+        pack=addition.pack_wrapped_sum,
+        sentence="UADD8 or USUB8 computes four bytes.",
+        in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="dsp_table_dense",
+        conditions=(
+            INTEGERS,
+            Condition(
+                f"{LEAST_WEIGHTS} or more weights",
+                lambda layer: layer.weights.size >= LEAST_WEIGHTS,
+            ),
+        ),
+        pack=pack_table_dense,
+        cost=1.6,
+        sentence="SMLAD adds two products. A byte selects two weights in a table in RAM.",
+        bits=BITS,
+        looked_up=True,
+    ),
 )

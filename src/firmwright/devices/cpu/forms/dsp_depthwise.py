@@ -13,8 +13,7 @@ from itertools import product
 
 from firmwright.devices.cpu.forms.dsp_bytes import scale_channels
 from firmwright.devices.cpu.forms.form import Packing, Scratch
-from firmwright.devices.cpu.forms.plane import Axis, crop_kernel, describe_plane
-from firmwright.devices.cpu.forms.rv32_depthwise import LONGEST_COPY
+from firmwright.devices.cpu.forms.plane import LONGEST_COPY, Axis, crop_kernel, describe_plane
 from firmwright.ir.layer import Layer
 
 MOST_RESULTS = 4

@@ -22,12 +22,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from firmwright.devices.cpu.forms import digits, dsp, dsp_bytes, dsp_depthwise, packed
-from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile
-from firmwright.devices.cpu.forms.packed import BITS, FEW_WEIGHTS, FOUR_BITS, LEAST_WEIGHTS, PAIRS
-from firmwright.ir.layer import Array, Layer, LayerKind
-
-LEVELS = 1 << BITS
+from firmwright.devices.cpu.forms.packed import (
+    BITS,
+    FEW_WEIGHTS,
+    FOUR_BITS,
+    LEAST_WEIGHTS,
+    LEVELS,
+    PAIRS,
+)
+from firmwright.devices.cpu.forms.requantize import INTEGERS
+from firmwright.ir.layer import Array, Layer
 
 
 @dataclass(frozen=True)
@@ -137,8 +142,6 @@ def fits_upper_bytes(layer: Layer) -> bool:
 FORMS = (
     Form(
         name="dsp_packed_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(
             INTEGERS,
             Condition(
@@ -155,8 +158,6 @@ FORMS = (
     ),
     Form(
         name="dsp_packed_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=1.2,
@@ -166,8 +167,6 @@ FORMS = (
     ),
     Form(
         name="dsp_packed_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"armv7e-m-dsp"}),
         conditions=(INTEGERS, dsp.PLAIN_AXIS, FEW_WEIGHTS),
         pack=pack_depthwise,
         cost=2.0,

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import count_row_elements, describe_geometry
-from firmwright.devices.cpu.forms.vectors import fill_lanes
+from firmwright.devices.cpu.forms.layer_numbers import (
+    count_row_elements,
+    describe_geometry,
+    fill_lanes,
+)
 from firmwright.ir.layer import Array, FloatLayer
 
 

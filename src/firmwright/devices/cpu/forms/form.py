@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,12 +131,30 @@ def fits_bits(layer: Any, bits: int) -> bool:
     return layer.taps > 2 and int(np.ptp(layer.matrix, 1).max()) < 1 << bits
 
 
+CORES = {
+    "dot": frozenset({"dotprod"}),
+    "dsp": frozenset({"armv7e-m-dsp"}),
+    "mmla": frozenset({"i8mm"}),
+    "mve": frozenset({"armv8.1-m-mve"}),
+    "neon": frozenset({"neon"}),
+    "rv32m": frozenset({"rv32m"}),
+    "x64": frozenset({"x86-64"}),
+    "xcv": frozenset({"xcvalu", "xcvhwlp", "xcvmac", "xcvmem", "xcvsimd"}),
+}
+"""The features of each core by the first word in the names of its forms.
+
+The C of forms with other first words runs on every core.
+"""
+
+
 @dataclass(frozen=True)
 class Form:
-    """A method to compute layers of a kind on cores with these ``features``.
+    """A method to compute layers of a kind on cores with some ``features``.
 
-    ``cost`` is the approximate number of instructions per multiply-accumulate. ``sentence``
-    describes the method. ``folder`` contains the form's template and the ``headers``, which are
+    The ``name`` begins with the core and ends with the kind of layer, so the C needs the features
+    of the core in :data:`CORES`, or only the ``extensions`` if they are given. ``cost`` is the
+    approximate number of instructions per multiply-accumulate, or 0. ``sentence`` describes the
+    method. ``folder`` contains the form's template and the ``headers``, which are
     other files that the C needs. ``pack`` may be slow, because it runs once per layer. ``pack``
     never runs for a layer that breaks a condition.
 
@@ -154,12 +173,11 @@ class Form:
     """
 
     name: str
-    kind: LayerKind
-    conditions: tuple[Condition, ...]
     pack: Callable[..., Packing]
-    cost: float
     sentence: str
-    features: frozenset[str] = frozenset()
+    conditions: tuple[Condition, ...] = ()
+    cost: float = 0.0
+    extensions: frozenset[str] = frozenset()
     in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     shared: bool = False
@@ -169,6 +187,18 @@ class Form:
     bits: int = 8
     looked_up: bool = False
     cycles: Mapping[str, Callable[[Any, Tile], float]] = field(default_factory=dict)
+
+    @cached_property
+    def kind(self) -> LayerKind:
+        """The kind of layer with which the name ends, such as ``float_conv2d``."""
+        return max(
+            (k for k in LayerKind if self.name.endswith(k.value)), key=lambda k: len(k.value)
+        )
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features that a core must have."""
+        return self.extensions or CORES.get(self.name.partition("_")[0], frozenset())
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
         is_for_core = self.kind is layer.kind and self.features <= set(features)

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Packing, Scratch
 from firmwright.devices.cpu.forms.plain import CHANNELS, LARGE_BLOCK, PIXELS, UNROLLED
-from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.requantize import INTEGERS, make_requantization
 from firmwright.ir.layer import MatrixProduct
 
 SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sums))

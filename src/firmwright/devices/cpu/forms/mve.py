@@ -3,25 +3,35 @@
 One instruction adds 16 products of bytes to a sum in a general register. At the end of a row, the
 instruction reads only the remaining bytes, so rows need no padding. The bytes are signed: 128 is
 subtracted from unsigned inputs.
+
+A byte of weights of 1, 2 or 4 bits has the weights of one tap for two, four or eight channels, so a
+channel's taps are in one row, too. The C multiplies digits that are in the upper bits of their
+bytes, and shifts the sums right.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from firmwright.devices.cpu.forms import addition, matrices, softmax, wide
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
+from firmwright.devices.cpu.forms.addition import FACTORS, MULTIPLIER
+from firmwright.devices.cpu.forms.digits import Digits, join_rows, split_weights
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_vectors
-from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
-from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.devices.cpu.forms.vectors import (
+from firmwright.devices.cpu.forms.layer_numbers import (
     compute_shifted_zero_point,
     compute_signed_bias,
+    describe_record,
+    make_border,
     pad_channels,
+    scale_arrays,
+    scale_vectors,
 )
-from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, MatrixProduct
+from firmwright.devices.cpu.forms.packed import BITS, FEW_WEIGHTS, FOUR_BITS
+from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
+from firmwright.devices.cpu.forms.requantize import INTEGERS, ROUNDED, make_requantization
+from firmwright.ir.layer import Array, Layer, LayerRounding, MatrixProduct
 
 BLOCK = 4
 """The output channels whose sums the C scales in one step."""
@@ -37,7 +47,14 @@ MOST_VECTORS = 4
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
-    """Return the numbers of whole blocks of channels. Right shifts are negative left shifts.
+    """Return the numbers of whole blocks of channels."""
+    arrays = scale_arrays(layer) if layer.is_wide else scale_bytes(layer)
+    count = -(-layer.out_channels // BLOCK) * BLOCK
+    return {name: pad_channels(array, count) for name, array in arrays.items()}
+
+
+def scale_bytes(layer: Layer) -> dict[str, Array]:
+    """Return the numbers of channels of bytes. Right shifts are negative left shifts.
 
     The offsets include the lowest result, so that sums become results.
     """
@@ -48,21 +65,20 @@ def pack_scales(layer: Layer) -> dict[str, Array]:
         offsets = np.full(layer.out_channels, layer.zero_point)
     else:
         offsets = make_requantization(layer).offsets + (layer.low << shifts)
-    arrays = {
+    return {
         "bias": compute_signed_bias(layer).astype("int32"),
         "multipliers": numbers["multipliers"],
         "offsets": offsets.astype("int32"),
         "shifts": (-shifts).astype("int8"),
     }
-    count = -(-layer.out_channels // BLOCK) * BLOCK
-    return {name: pad_channels(array, count) for name, array in arrays.items()}
 
 
 def pack_convolution(layer: Layer) -> Packing:
     """Pack weights as (channel, tap), in whole blocks of channels."""
     count = -(-layer.out_channels // BLOCK) * BLOCK
     pixels = PIXELS if layer.pixels >= PIXELS else 1
-    direct = layer.is_pointwise and layer.input_dtype == "int8"
+    direct = layer.is_pointwise and layer.input_dtype != "uint8"
+    dtype = "int16" if layer.is_wide else "int8"
     arrays = {
         "weights": pad_channels(layer.matrix, count).astype("int8").reshape(-1),
         **pack_scales(layer),
@@ -78,7 +94,7 @@ def pack_convolution(layer: Layer) -> Packing:
             "guarded": any(layer.padding),
             "pixels": pixels,
         },
-        () if direct else (Scratch("patch", "int8", pixels * layer.taps),),
+        () if direct else (Scratch("patch", dtype, pixels * layer.taps),),
     )
 
 
@@ -173,19 +189,40 @@ def pack_matrices(product: MatrixProduct) -> Packing:
     )
 
 
-def pack_wide_convolution(layer: Layer) -> Packing:
-    """Pack weights of layers with 16-bit activations as (channel, tap), in whole blocks."""
-    count = -(-layer.out_channels // BLOCK) * BLOCK
-    pixels = PIXELS if layer.pixels >= PIXELS else 1
-    arrays = {"weights": layer.matrix.astype("int8"), **wide.scale_arrays(layer)}
-    padded = {name: pad_channels(array, count) for name, array in arrays.items()}
-    padded["weights"] = padded["weights"].reshape(-1)
-    return Packing(
-        {**padded, **make_border(layer)},
-        {**describe_record(layer), "words": layer.taps},
-        {"pointwise": layer.is_pointwise, "guarded": any(layer.padding), "pixels": pixels},
-        () if layer.is_pointwise else (Scratch("patch", "int16", pixels * layer.taps),),
-    )
+def pack_packed_convolution(layer: Layer) -> Packing:
+    """Pack weights as (row of channels, tap).
+
+    With 4 bits, a row of bytes has the channels n and n + 2, whose sums a convolution adds
+    together.
+    """
+    digits = split_weights(layer.matrix)
+    rows = pad_channels(digits.values, -(-layer.out_channels // 8) * 8)
+    if digits.bits == 4:
+        rows = rows.reshape(-1, 4, layer.taps)[:, [0, 2, 1, 3]].reshape(rows.shape)
+    packing = pack_convolution(layer)
+    blocks = packing.arrays["bias"].size // BLOCK
+    return add_digits(packing, digits, rows[: BLOCK * blocks] if digits.bits > 1 else rows)
+
+
+def pack_packed_depthwise(layer: Layer) -> Packing:
+    """Pack weights as (row of channels, 16 taps)."""
+    digits = split_weights(order_taps(layer))
+    rows = pad_taps(digits.values)
+    packing = add_digits(pack_depthwise(layer), digits, rows)
+    return replace(packing, variant={**packing.variant, "taps": layer.taps})
+
+
+def add_digits(packing: Packing, digits: Digits, rows: Array) -> Packing:
+    """Return a packing with rows of digits (channel, number). A byte has digits of channels."""
+    count = packing.arrays["bias"].size
+    padded = pad_channels(rows, -(-len(rows) // digits.per_byte) * digits.per_byte)
+    joined = padded.reshape(-1, digits.per_byte, rows.shape[1]).transpose(0, 2, 1)
+    arrays = {
+        **packing.arrays,
+        "weights": join_rows(joined, digits.bits).reshape(-1),
+        **{name: pad_channels(array, count) for name, array in digits.arrays.items()},
+    }
+    return replace(packing, arrays=arrays, variant={**packing.variant, **digits.variant})
 
 
 NEAR_TAPS = Condition(
@@ -200,9 +237,31 @@ EIGHT = "VMLADAVA adds eight products of 16-bit inputs at once."
 
 FORMS = (
     Form(
+        name="mve_packed_conv2d",
+        conditions=(INTEGERS, ROUNDED, FOUR_BITS),
+        pack=pack_packed_convolution,
+        cost=0.22,
+        sentence="VMLADAVA adds 16 products at once. A byte has the weights of 2 to 8 channels.",
+        bits=BITS,
+    ),
+    Form(
+        name="mve_packed_dense",
+        conditions=(INTEGERS, ROUNDED, FOUR_BITS),
+        pack=pack_packed_convolution,
+        cost=0.22,
+        sentence="VMLADAVA adds 16 products at once. A byte has the weights of 2 to 8 channels.",
+        bits=BITS,
+    ),
+    Form(
+        name="mve_packed_depthwise_conv2d",
+        conditions=(INTEGERS, ROUNDED, NEAR_TAPS, FEW_TAPS, FEW_WEIGHTS),
+        pack=pack_packed_depthwise,
+        cost=0.85,
+        sentence="One load gathers all taps of a pixel. A byte has the weights of 2 to 8 channels.",
+        bits=BITS,
+    ),
+    Form(
         name="mve_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.2,
@@ -210,8 +269,6 @@ FORMS = (
     ),
     Form(
         name="mve_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(INTEGERS, ROUNDED, NEAR_TAPS),
         pack=pack_depthwise,
         cost=0.8,
@@ -219,8 +276,6 @@ FORMS = (
     ),
     Form(
         name="mve_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.2,
@@ -228,28 +283,20 @@ FORMS = (
     ),
     Form(
         name="mve_add",
-        kind=LayerKind.ADD,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(FACTORS,),
         pack=addition.pack_addition,
-        cost=0.0,
         sentence="Two multiplications and a shift for four elements at once.",
         in_place=("input_0", "input_1"),
     ),
     Form(
         name="mve_multiply",
-        kind=LayerKind.MULTIPLY,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(MULTIPLIER,),
         pack=addition.pack_vector_product,
-        cost=0.0,
         sentence="Two multiplications and one or two shifts for four elements at once.",
         in_place=("input_0", "input_1"),
     ),
     Form(
         name="mve_matmul",
-        kind=LayerKind.MATMUL,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(matrices.SCALED, SIGNED_ROWS),
         pack=pack_matrices,
         cost=0.3,
@@ -257,30 +304,27 @@ FORMS = (
     ),
     Form(
         name="mve_wide_conv2d",
-        kind=LayerKind.WIDE_CONV2D,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
-        pack=pack_wide_convolution,
+        pack=pack_convolution,
         cost=0.3,
         sentence=EIGHT,
     ),
     Form(
         name="mve_wide_dense",
-        kind=LayerKind.WIDE_DENSE,
-        features=frozenset({"armv8.1-m-mve"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
-        pack=pack_wide_convolution,
+        pack=pack_convolution,
         cost=0.5,
         sentence=EIGHT,
     ),
     Form(
         name="mve_fixed_softmax",
-        kind=LayerKind.FIXED_SOFTMAX,
-        features=frozenset({"armv8.1-m-mve"}),
-        conditions=(),
         pack=softmax.pack_fixed_softmax,
-        cost=0.0,
         sentence="A table of exponentials, which a gathered load reads, and a reciprocal per row.",
     ),
-    make_wrapped_sum_form("mve_wrapped_sum", "armv8.1-m-mve", "VADD or VSUB computes 16 bytes."),
+    Form(
+        name="mve_wrapped_sum",
+        pack=addition.pack_wrapped_sum,
+        sentence="VADD or VSUB computes 16 bytes.",
+        in_place=("input_0", "input_1"),
+    ),
 )

@@ -9,20 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import floats, matrices, wide
-from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
-from firmwright.devices.cpu.forms.vectors import (
+from firmwright.devices.cpu.forms.layer_numbers import (
     arrange_scales,
     choose_lanes,
     compute_signed_bias,
     describe_depthwise,
+    describe_record,
     fill_lanes,
+    make_border,
     pad_channels,
     pad_matrix,
     pad_scales,
+    scale_arrays,
 )
-from firmwright.ir.layer import Layer, LayerKind, LayerRounding
+from firmwright.devices.cpu.forms.requantize import INTEGERS, ROUNDED
+from firmwright.ir.layer import Layer, LayerRounding
 
 BLOCK = 4
 """The output channels, and the pixels, per step. The sums need 16 of 32 registers."""
@@ -98,7 +100,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
     """
     count, words = (-(-n // WIDE) * WIDE for n in (layer.out_channels, layer.taps))
     blocks = pad_matrix(layer, count, words).reshape(-1, WIDE, words).transpose(0, 2, 1)
-    scales = wide.scale_arrays(layer)
+    scales = scale_arrays(layer)
     pixels = min(PIXELS, layer.pixels)
     direct = layer.is_pointwise and words == layer.taps
     return Packing(
@@ -123,8 +125,6 @@ SMALL_WEIGHTS = Condition("weights of -127 or more", has_small_weights)
 FORMS = (
     Form(
         name="neon_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"neon"}),
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_convolution,
         cost=0.25,
@@ -132,8 +132,6 @@ FORMS = (
     ),
     Form(
         name="neon_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"neon"}),
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_depthwise,
         cost=0.6,
@@ -141,8 +139,6 @@ FORMS = (
     ),
     Form(
         name="neon_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"neon"}),
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_convolution,
         cost=0.3,
@@ -150,8 +146,6 @@ FORMS = (
     ),
     Form(
         name="neon_matmul",
-        kind=LayerKind.MATMUL,
-        features=frozenset({"neon"}),
         conditions=(matrices.SCALED,),
         pack=matrices.pack_lanes,
         cost=0.5,
@@ -159,8 +153,6 @@ FORMS = (
     ),
     Form(
         name="neon_wide_conv2d",
-        kind=LayerKind.WIDE_CONV2D,
-        features=frozenset({"neon"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=0.35,
@@ -168,8 +160,6 @@ FORMS = (
     ),
     Form(
         name="neon_wide_dense",
-        kind=LayerKind.WIDE_DENSE,
-        features=frozenset({"neon"}),
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=0.6,
@@ -177,9 +167,6 @@ FORMS = (
     ),
     Form(
         name="neon_float_conv2d",
-        kind=LayerKind.FLOAT_CONV2D,
-        features=frozenset({"neon"}),
-        conditions=(),
         pack=lambda layer: floats.pack_convolution(layer, floats.NEON),
         cost=0.6,
         sentence="Floats in blocks of pixels by 16 channels.",
@@ -187,8 +174,6 @@ FORMS = (
     ),
     Form(
         name="neon_float_depthwise_conv2d",
-        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
-        features=frozenset({"neon"}),
         conditions=(floats.CHANNELS_LAST,),
         pack=lambda layer: floats.pack_depthwise(layer, floats.NEON),
         cost=0.8,

@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import plain, portable, rv32_depthwise
-from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms import plain, plane, portable
 from firmwright.devices.cpu.forms.digits import pack_channels
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile, fits_bits
-from firmwright.devices.cpu.forms.vectors import fill_lanes
-from firmwright.ir.layer import Array, Layer, LayerKind
+from firmwright.devices.cpu.forms.layer_numbers import fill_lanes
+from firmwright.devices.cpu.forms.requantize import INTEGERS
+from firmwright.ir.layer import Array, Layer
 
 BITS = 4
 LEVELS = 1 << BITS
@@ -98,13 +98,12 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (channel, tap), in 1, 2 or 4 bits."""
-    return pack_channels(rv32_depthwise.pack_depthwise(layer, tile), layer.channels)
+    return pack_channels(plane.pack_depthwise(layer, tile), layer.channels)
 
 
 FORMS = (
     Form(
         name="portable_packed_dense",
-        kind=LayerKind.DENSE,
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=3.0,
@@ -115,7 +114,6 @@ FORMS = (
     ),
     Form(
         name="portable_packed_conv2d",
-        kind=LayerKind.CONV2D,
         conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=2.7,
@@ -126,14 +124,13 @@ FORMS = (
     ),
     Form(
         name="portable_packed_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
         conditions=(INTEGERS, FEW_WEIGHTS),
         pack=pack_depthwise,
         cost=4.1,
         sentence="Sums roll along a channel. The channel's weights are unpacked once.",
         headers=("multiply.h",),
-        tiles=rv32_depthwise.TILES,
-        fit_tile=rv32_depthwise.fit_tile,
+        tiles=plane.TILES,
+        fit_tile=plane.fit_tile,
         bits=BITS,
     ),
 )

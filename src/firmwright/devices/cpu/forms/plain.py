@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_arrays
-from firmwright.devices.cpu.forms.vectors import fill_lanes
-from firmwright.ir.layer import Array, Layer
+from firmwright.devices.cpu.forms.layer_numbers import (
+    describe_record,
+    fill_lanes,
+    make_border,
+    scale_arrays,
+)
+from firmwright.devices.cpu.forms.wide import find_run
+from firmwright.ir.layer import Layer
 
 PIXELS, CHANNELS = 2, 4
 """The pixels and channels per step.
@@ -25,47 +28,30 @@ UNROLLED = (4, 3, 2, 1)
 """The possible numbers of taps between two branches."""
 
 
-def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack weights as (group, channel block, tap, channel).
+def pack_convolution(layer: Layer, tile: Tile, kept: bool = False) -> Packing:
+    """Pack weights as (group, channel block, tap, channel), in blocks of the size of ``tile``.
 
     The last block of a group overlaps the previous block. The taps of a group form runs, one for
-    each position in the kernel. A layer without groups has one run.
-    """
-    return pack_blocks(layer, *tile, scale_arrays(layer))
-
-
-def pack_blocks(
-    layer: Layer,
-    pixels: int,
-    channels: int,
-    scales: Mapping[str, Array],
-    run: int = 0,
-    kept: bool = False,
-) -> Packing:
-    """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
-
-    The weights have the layout of ``pack_convolution``. A layer without groups may have runs of
-    length ``run``, whose sums the C joins in 64 bits. If ``kept`` is true, the C prevents compilers
-    from reordering products.
+    each position in the kernel. A layer without groups has one run, or runs whose sums the C joins
+    in 64 bits. If ``kept`` is true, the C prevents compilers from reordering products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups
-    pixels, channels = min(pixels, layer.pixels), min(channels, outputs)
+    pixels, channels = min(tile.pixels, layer.pixels), min(tile.channels, outputs)
     matrices = layer.matrix.reshape(groups, outputs, layer.taps)
     blocks = matrices[:, fill_lanes(outputs, channels)]
-    arrays = {"weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1), **scales}
-    arrays |= make_border(layer)
+    weights = blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1)
     words = layer.taps * groups
-    joined = bool(run)
-    run = run or (layer.channels // groups if groups > 1 else words)
+    joined = find_run(layer) if layer.is_wide else 0
+    run = joined or (layer.channels // groups if groups > 1 else words)
     return Packing(
-        arrays,
+        {"weights": weights, **scale_arrays(layer), **make_border(layer)},
         {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
         {
             "pointwise": layer.is_pointwise,
             "guarded": any(layer.padding),
             "grouped": groups > 1,
-            "joined": joined,
+            "joined": joined > 0,
             "pixels": pixels,
             "channels": channels,
             "kept": kept,
@@ -73,3 +59,8 @@ def pack_blocks(
         },
         () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * words),),
     )
+
+
+def pack_large_convolution(layer: Layer) -> Packing:
+    """Pack weights in larger blocks, for cores with 32 registers."""
+    return pack_convolution(layer, Tile(LARGE_BLOCK, LARGE_BLOCK), kept=True)

@@ -8,14 +8,15 @@ from firmwright.devices.cpu.forms import (
     floats,
     matrices,
     plain,
+    plane,
     resize,
-    rv32_depthwise,
     softmax,
     wide,
 )
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
+from firmwright.devices.cpu.forms.addition import FACTORS, MULTIPLIER
 from firmwright.devices.cpu.forms.form import BlockCosts, Form, Tile, shrink_tile
-from firmwright.ir.layer import Layer, LayerKind
+from firmwright.devices.cpu.forms.requantize import INTEGERS
+from firmwright.ir.layer import Layer
 
 TILES = (
     Tile(plain.PIXELS, plain.CHANNELS),
@@ -36,7 +37,6 @@ DENSE_ON_RV32 = BlockCosts(gather=0, read=2.12, load=0, product=3.09, result=23.
 FORMS = (
     Form(
         name="portable_conv2d",
-        kind=LayerKind.CONV2D,
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=2.5,
@@ -47,7 +47,6 @@ FORMS = (
     ),
     Form(
         name="portable_grouped_conv2d",
-        kind=LayerKind.GROUPED_CONV2D,
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=3.0,
@@ -57,18 +56,16 @@ FORMS = (
     ),
     Form(
         name="portable_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
         conditions=(INTEGERS,),
-        pack=rv32_depthwise.pack_depthwise,
+        pack=plane.pack_depthwise,
         cost=4.0,
         sentence="Sums roll along a channel that is copied between its borders.",
         headers=("multiply.h",),
-        tiles=rv32_depthwise.TILES,
-        fit_tile=rv32_depthwise.fit_tile,
+        tiles=plane.TILES,
+        fit_tile=plane.fit_tile,
     ),
     Form(
         name="portable_dense",
-        kind=LayerKind.DENSE,
         conditions=(INTEGERS,),
         pack=plain.pack_convolution,
         cost=3.0,
@@ -79,49 +76,40 @@ FORMS = (
     ),
     Form(
         name="add",
-        kind=LayerKind.ADD,
         conditions=(FACTORS,),
         pack=lambda layer: addition.omit_limits(layer, addition.pack_addition(layer)),
-        cost=0.0,
         sentence="Two multiplications and a shift, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
         shared=True,
     ),
     Form(
         name="multiply",
-        kind=LayerKind.MULTIPLY,
         conditions=(MULTIPLIER,),
         pack=addition.pack_product,
-        cost=0.0,
         sentence="A multiplication and one or two shifts, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
         shared=True,
     ),
     Form(
         name="line",
-        kind=LayerKind.LINE,
         conditions=(byte_functions.LINEAR,),
         pack=lambda layer: addition.omit_limits(layer, byte_functions.pack_line(layer)),
-        cost=0.0,
         sentence="A multiplication and a shift, proven for every byte.",
         in_place=("input",),
         shared=True,
     ),
     Form(
         name="sigmoid",
-        kind=LayerKind.SIGMOID,
         conditions=(byte_functions.REPEATED, byte_functions.ON_CURVE),
         pack=byte_functions.pack_sigmoid,
-        cost=0.0,
         sentence="Polynomials that all steps of a recurrent layer share, proven for every byte.",
         in_place=("input",),
         shared=True,
     ),
     Form(
         name="portable_wide_conv2d",
-        kind=LayerKind.WIDE_CONV2D,
         conditions=(wide.SCALED, wide.SUMS),
-        pack=wide.pack_convolution,
+        pack=plain.pack_convolution,
         cost=3.0,
         sentence="Two pixels by four channels at once, of 16 bits.",
         headers=("multiply.h",),
@@ -129,19 +117,17 @@ FORMS = (
     ),
     Form(
         name="portable_wide_depthwise_conv2d",
-        kind=LayerKind.WIDE_DEPTHWISE_CONV2D,
         conditions=(wide.SCALED, wide.NARROW_SUMS),
-        pack=wide.pack_depthwise,
+        pack=plane.pack_depthwise,
         cost=4.0,
         sentence="Sums roll along a channel that is copied between its borders.",
-        tiles=rv32_depthwise.TILES,
-        fit_tile=rv32_depthwise.fit_tile,
+        tiles=plane.TILES,
+        fit_tile=plane.fit_tile,
     ),
     Form(
         name="portable_wide_dense",
-        kind=LayerKind.WIDE_DENSE,
         conditions=(wide.SCALED, wide.SUMS),
-        pack=wide.pack_convolution,
+        pack=plain.pack_convolution,
         cost=3.0,
         sentence="Four channels at once, of 16 bits.",
         headers=("multiply.h",),
@@ -149,7 +135,6 @@ FORMS = (
     ),
     Form(
         name="portable_matmul",
-        kind=LayerKind.MATMUL,
         conditions=(matrices.SCALED,),
         pack=matrices.pack_blocks,
         cost=3.0,
@@ -158,32 +143,22 @@ FORMS = (
     ),
     Form(
         name="softmax",
-        kind=LayerKind.SOFTMAX,
         conditions=(softmax.BOUNDED,),
         pack=softmax.pack_softmax,
-        cost=0.0,
         sentence="Integers with a bound of their error, or float32 if the error could matter.",
     ),
     Form(
         name="fixed_softmax",
-        kind=LayerKind.FIXED_SOFTMAX,
-        conditions=(),
         pack=softmax.pack_fixed_softmax,
-        cost=0.0,
         sentence="A table of exponentials, and a reciprocal per row.",
     ),
     Form(
         name="resize",
-        kind=LayerKind.RESIZE,
-        conditions=(),
         pack=resize.pack_resize,
-        cost=0.0,
         sentence="The C adds two weighted rows, then two weighted columns of the sums.",
     ),
     Form(
         name="float_conv2d",
-        kind=LayerKind.FLOAT_CONV2D,
-        conditions=(),
         pack=lambda layer: floats.pack_convolution(layer, floats.PLAIN),
         cost=2.7,
         sentence="Floats in blocks of four pixels by four channels.",
@@ -191,7 +166,6 @@ FORMS = (
     ),
     Form(
         name="float_depthwise_conv2d",
-        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
         conditions=(floats.CHANNELS_LAST,),
         pack=lambda layer: floats.pack_depthwise(layer, floats.PLAIN),
         cost=4.5,

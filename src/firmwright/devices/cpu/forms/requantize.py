@@ -22,6 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from firmwright.devices.cpu.forms.form import Condition
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.lowering.kernels.float_steps import (
     EXACT_FLOATS,
@@ -56,6 +57,18 @@ def fits_integers(layer: Layer) -> bool:
         and scaling.shifts.min() >= 1
         and scaling.shifts.max() <= LARGEST_SHIFT
     )
+
+
+INTEGERS = Condition(
+    "sums below 2^29, or 2^24 if they are scaled in float32, and factors of 2^-22 to 1/2",
+    fits_integers,
+)
+
+ROUNDED = Condition(
+    "results that are rounded to the nearest",
+    lambda layer: layer.scaling.rounding is not LayerRounding.SHIFT,
+)
+"""The condition of forms whose C has no offset per channel."""
 
 
 def make_requantization(layer: Layer) -> Requantization:

@@ -15,8 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import matrices, rv32_dense, rv32_depthwise, wide
-from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms import addition, matrices, plain, plane, rv32_dense, wide
 from firmwright.devices.cpu.forms.form import (
     Condition,
     Form,
@@ -26,6 +25,7 @@ from firmwright.devices.cpu.forms.form import (
     Tile,
 )
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
+from firmwright.devices.cpu.forms.requantize import INTEGERS
 from firmwright.devices.cpu.forms.tap_order import (
     LARGEST_GROUP,
     SMALL_GROUP,
@@ -34,9 +34,8 @@ from firmwright.devices.cpu.forms.tap_order import (
     find_tap_order,
     largest_group_weight,
 )
-from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
 from firmwright.ir.kernels import C_TYPES
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerRounding
 
 SHARED_SIZES = range(3, LARGEST_GROUP + 1)
 """Group sizes with loops in a function that layers share."""
@@ -262,8 +261,6 @@ A tile has three pairs of pixels by two channels, or two pairs by two or three c
 FORMS = (
     Form(
         name="rv32m_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"rv32m"}),
         conditions=(
             INTEGERS,
             Condition("two output channels or more", lambda layer: layer.out_channels >= 2),
@@ -278,19 +275,15 @@ FORMS = (
     ),
     Form(
         name="rv32m_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"rv32m"}),
         conditions=(INTEGERS,),
-        pack=rv32_depthwise.pack_depthwise,
+        pack=plane.pack_depthwise,
         cost=3.8,
         sentence="Sums roll along a channel that is copied between its borders.",
-        tiles=rv32_depthwise.TILES,
-        fit_tile=rv32_depthwise.fit_tile,
+        tiles=plane.TILES,
+        fit_tile=plane.fit_tile,
     ),
     Form(
         name="rv32m_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"rv32m"}),
         conditions=(INTEGERS,),
         pack=rv32_dense.pack_dense,
         cost=2.3,
@@ -300,35 +293,32 @@ FORMS = (
     ),
     Form(
         name="rv32m_wide_conv2d",
-        kind=LayerKind.WIDE_CONV2D,
-        features=frozenset({"rv32m"}),
         conditions=(wide.SCALED, wide.SUMS),
-        pack=wide.pack_large_convolution,
+        pack=plain.pack_large_convolution,
         cost=2.6,
         sentence="Four pixels by four channels at once, of 16 bits.",
         headers=("multiply.h",),
     ),
     Form(
         name="rv32m_wide_dense",
-        kind=LayerKind.WIDE_DENSE,
-        features=frozenset({"rv32m"}),
         conditions=(wide.SCALED, wide.SUMS),
-        pack=wide.pack_large_convolution,
+        pack=plain.pack_large_convolution,
         cost=3.3,
         sentence="Four channels at once, of 16 bits.",
         headers=("multiply.h",),
     ),
     Form(
         name="rv32m_matmul",
-        kind=LayerKind.MATMUL,
-        features=frozenset({"rv32m"}),
         conditions=(matrices.SCALED,),
         pack=matrices.pack_large_blocks,
         cost=2.7,
         sentence="Four rows by four columns at once, which are copied one after the other.",
         headers=("multiply.h",),
     ),
-    make_wrapped_sum_form(
-        "rv32m_wrapped_sum", "rv32m", "Four bytes share a word; masks stop carries between them."
+    Form(
+        name="rv32m_wrapped_sum",
+        pack=addition.pack_wrapped_sum,
+        sentence="Four bytes share a word; masks stop carries between them.",
+        in_place=("input_0", "input_1"),
     ),
 )

@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from firmwright.devices.cpu.forms import dot, neon, x64
-from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.digits import WIDTHS, join_rows
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing
 from firmwright.devices.cpu.forms.packed import BITS, FEW_WEIGHTS, FOUR_BITS
-from firmwright.ir.layer import Array, Layer, LayerKind
+from firmwright.devices.cpu.forms.requantize import INTEGERS, ROUNDED
+from firmwright.ir.layer import Array, Layer
 
 BLOCK = 64
 """The weights that a convolution or product unpacks at once."""
@@ -92,14 +92,11 @@ WIDE = Condition("16 or more output channels", lambda layer: layer.out_channels 
 
 
 def make_form(
-    name: str, kind: LayerKind, feature: str, pack: Callable[[Layer], Packing], cost: float,
-    sentence: str, *conditions: Condition,
-) -> Form:  # fmt: skip
-    size = FEW_WEIGHTS if kind is LayerKind.DEPTHWISE_CONV2D else FOUR_BITS
+    name: str, pack: Callable[[Layer], Packing], cost: float, sentence: str, *conditions: Condition
+) -> Form:
+    size = FEW_WEIGHTS if "depthwise" in name else FOUR_BITS
     return Form(
         name=name,
-        kind=kind,
-        features=frozenset({feature}),
         conditions=(INTEGERS, ROUNDED, size, FEW_VALUES, *conditions),
         pack=pack,
         cost=cost,
@@ -108,23 +105,22 @@ def make_form(
     )
 
 
-CONV2D, DENSE, DEPTHWISE = LayerKind.CONV2D, LayerKind.DENSE, LayerKind.DEPTHWISE_CONV2D
 BYTES = "Products of four bytes by AVX-512, or of two words by AVX2."
 SDOT = "SDOT computes 16 products."
 
 FORMS = (
-    make_form("x64_packed_conv2d", CONV2D, "x86-64", pack_x64, 0.12, BYTES),
-    make_form("x64_packed_dense", DENSE, "x86-64", pack_x64, 0.12, BYTES),
-    make_form("x64_packed_depthwise_conv2d", DEPTHWISE, "x86-64", pack_x64_depthwise, 0.6,
+    make_form("x64_packed_conv2d", pack_x64, 0.12, BYTES),
+    make_form("x64_packed_dense", pack_x64, 0.12, BYTES),
+    make_form("x64_packed_depthwise_conv2d", pack_x64_depthwise, 0.6,
               "Two taps of 16 channels at once."),
-    make_form("mmla_packed_conv2d", CONV2D, "i8mm", pack_matrices, 0.08,
+    make_form("mmla_packed_conv2d", pack_matrices, 0.08,
               "SMMLA computes 32 products.", dot.TWO_PIXELS, WIDE),
-    make_form("dot_packed_conv2d", CONV2D, "dotprod", pack_dot, 0.15, SDOT, WIDE),
-    make_form("dot_packed_dense", DENSE, "dotprod", pack_dot, 0.15, SDOT, WIDE),
-    make_form("neon_packed_conv2d", CONV2D, "neon", pack_neon, 0.3,
+    make_form("dot_packed_conv2d", pack_dot, 0.15, SDOT, WIDE),
+    make_form("dot_packed_dense", pack_dot, 0.15, SDOT, WIDE),
+    make_form("neon_packed_conv2d", pack_neon, 0.3,
               "Eight bytes at once.", neon.SMALL_WEIGHTS),
-    make_form("neon_packed_dense", DENSE, "neon", pack_neon, 0.35,
+    make_form("neon_packed_dense", pack_neon, 0.35,
               "Eight bytes at once.", neon.SMALL_WEIGHTS),
-    make_form("neon_packed_depthwise_conv2d", DEPTHWISE, "neon", pack_neon_depthwise, 0.7,
+    make_form("neon_packed_depthwise_conv2d", pack_neon_depthwise, 0.7,
               "Eight channels at once.", neon.SMALL_WEIGHTS),
 )  # fmt: skip

@@ -12,22 +12,21 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import addition, floats, matrices, resize
-from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER, ROUNDED
+from firmwright.devices.cpu.forms.addition import FACTORS, MULTIPLIER
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import (
-    count_row_elements,
-    describe_record,
-    make_border,
-)
-from firmwright.devices.cpu.forms.vectors import (
     arrange_scales,
     choose_lanes,
+    count_row_elements,
     describe_depthwise,
+    describe_record,
     fill_lanes,
+    make_border,
     pad_matrix,
     pad_scales,
 )
-from firmwright.ir.layer import Layer, LayerKind, LayerRounding
+from firmwright.devices.cpu.forms.requantize import INTEGERS, ROUNDED
+from firmwright.ir.layer import Layer, LayerRounding
 
 BLOCK = 16
 """The output channels in a block. Their 32-bit sums fill a vector of 512 bits."""
@@ -144,30 +143,22 @@ EIGHT = Condition(
 FORMS = (
     Form(
         name="x64_add",
-        kind=LayerKind.ADD,
-        features=frozenset({"x86-64"}),
         conditions=(FACTORS,),
         pack=addition.pack_addition,
-        cost=0.0,
         sentence="Two multiplications and a shift, of eight elements at once with AVX2.",
         in_place=("input_0", "input_1"),
         shared=True,
     ),
     Form(
         name="x64_multiply",
-        kind=LayerKind.MULTIPLY,
-        features=frozenset({"x86-64"}),
         conditions=(MULTIPLIER, EIGHT),
         pack=addition.pack_product,
-        cost=0.0,
         sentence="Products of eight elements at once with AVX2, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
         shared=True,
     ),
     Form(
         name="x64_conv2d",
-        kind=LayerKind.CONV2D,
-        features=frozenset({"x86-64"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
@@ -175,8 +166,6 @@ FORMS = (
     ),
     Form(
         name="x64_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=frozenset({"x86-64"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_depthwise,
         cost=0.5,
@@ -184,8 +173,6 @@ FORMS = (
     ),
     Form(
         name="x64_dense",
-        kind=LayerKind.DENSE,
-        features=frozenset({"x86-64"}),
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
@@ -193,8 +180,6 @@ FORMS = (
     ),
     Form(
         name="x64_matmul",
-        kind=LayerKind.MATMUL,
-        features=frozenset({"x86-64"}),
         conditions=(matrices.SCALED,),
         pack=matrices.pack_pairs,
         cost=0.4,
@@ -202,18 +187,11 @@ FORMS = (
     ),
     Form(
         name="x64_resize",
-        kind=LayerKind.RESIZE,
-        features=frozenset({"x86-64"}),
-        conditions=(),
         pack=resize.pack_resize,
-        cost=0.0,
         sentence="With AVX2, the C adds two weighted rows, then two weighted columns of the sums.",
     ),
     Form(
         name="x64_float_conv2d",
-        kind=LayerKind.FLOAT_CONV2D,
-        features=frozenset({"x86-64"}),
-        conditions=(),
         pack=lambda layer: floats.pack_convolution(layer, floats.X86_64),
         cost=0.15,
         sentence="Floats in blocks of pixels by channels, in the machine's widest vectors.",
@@ -221,8 +199,6 @@ FORMS = (
     ),
     Form(
         name="x64_float_depthwise_conv2d",
-        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
-        features=frozenset({"x86-64"}),
         conditions=(floats.CHANNELS_LAST,),
         pack=lambda layer: floats.pack_depthwise(layer, floats.X86_64),
         cost=0.2,

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import matrices, rv32_depthwise
-from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms import addition, matrices, plane
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.layer_numbers import (
+    describe_record,
+    fill_lanes,
+    make_border,
+    pad_matrix,
+)
 from firmwright.devices.cpu.forms.plane import Axis, order_axes
-from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.requantize import INTEGERS, make_requantization
 from firmwright.devices.cpu.forms.split_factors import find_split_factors
-from firmwright.devices.cpu.forms.vectors import fill_lanes, pad_matrix
-from firmwright.devices.cpu.forms.wrapped_sum import make_form as make_wrapped_sum_form
-from firmwright.ir.layer import Array, Layer, LayerKind, MatrixProduct
+from firmwright.ir.layer import Array, Layer, MatrixProduct
 
 RESULTS = frozenset({"xcvalu", "xcvmac", "xcvsimd"})
-"""The extensions for dot products and for the scaling of sums."""
-
-LOOPS = RESULTS | {"xcvhwlp", "xcvmem"}
-"""The extensions of forms with hardware loops and with loads that advance their pointers."""
+"""The extensions for dot products and for the scaling of sums, without hardware loops."""
 
 TAPS = 4
 """The number of bytes in a word."""
@@ -180,8 +179,6 @@ FOUR_CHANNELS = Condition("four output channels or more", lambda layer: layer.ou
 FORMS = (
     Form(
         name="xcv_conv2d",
-        kind=LayerKind.CONV2D,
-        features=LOOPS,
         conditions=(INTEGERS, FOUR_CHANNELS),
         pack=pack_convolution,
         cost=0.5,
@@ -191,8 +188,7 @@ FORMS = (
     ),
     Form(
         name="xcv_depthwise_conv2d",
-        kind=LayerKind.DEPTHWISE_CONV2D,
-        features=RESULTS,
+        extensions=RESULTS,
         conditions=(
             INTEGERS,
             FOUR_CHANNELS,
@@ -206,12 +202,10 @@ FORMS = (
         sentence="A word has a column of the kernel; cv.sdotsp.b computes its products.",
         headers=("xcv.h",),
         tiles=(Tile(8, 1), Tile(4, 1)),
-        fit_tile=rv32_depthwise.fit_tile,
+        fit_tile=plane.fit_tile,
     ),
     Form(
         name="xcv_dense",
-        kind=LayerKind.DENSE,
-        features=LOOPS,
         conditions=(INTEGERS, FOUR_CHANNELS),
         pack=pack_dense,
         cost=0.7,
@@ -220,8 +214,6 @@ FORMS = (
     ),
     Form(
         name="xcv_matmul",
-        kind=LayerKind.MATMUL,
-        features=LOOPS,
         conditions=(
             matrices.SCALED,
             Condition("four columns or more", lambda product: product.columns >= 4),
@@ -235,7 +227,11 @@ FORMS = (
         sentence="cv.sdotsp.b computes four products, for four rows by four columns.",
         headers=("xcv.h",),
     ),
-    make_wrapped_sum_form(
-        "xcv_wrapped_sum", "xcvsimd", "cv.add.b or cv.sub.b computes four bytes."
+    Form(
+        name="xcv_wrapped_sum",
+        extensions=frozenset({"xcvsimd"}),
+        pack=addition.pack_wrapped_sum,
+        sentence="cv.add.b or cv.sub.b computes four bytes.",
+        in_place=("input_0", "input_1"),
     ),
 )
