@@ -46,8 +46,8 @@ C_SUFFIXES = (".c", ".h", ".S", ".ld")
 TOKEN = re.compile(
     r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[\w.]+|[^\w\s]', re.DOTALL
 )
-NUMBERS = re.compile(r"= \{([-+{}, \d.xXa-fA-FuUlLpP]*)\} ;")
-"""An initializer of numbers alone, in tokens that spaces separate."""
+NUMBERS = re.compile(r"\] = \{([-+{}, \d.xXa-fA-FuUlLpP]*)\} ;")
+"""The numbers of an array, in tokens that spaces separate."""
 DIGEST = re.compile(
     r"(?<=_)(?:[0-9a-f]{8}|[0-9A-F]{8})(?![0-9a-zA-Z])"
     r"|[0-9a-f]{64}|[0-9a-f]{40}|(?<=\.byte )(?:0x[0-9a-f]{2}(?:, )?){20}"
@@ -207,7 +207,7 @@ def read_code(data: bytes) -> tuple[str, list[str], str]:
     """Return C without comments, white space and numbers of arrays; the arrays; and the text."""
     text = DIGEST.sub("#", data.decode())
     tokens = " ".join(token for token in TOKEN.findall(text) if token[:2] not in ("/*", "//"))
-    return NUMBERS.sub("= { } ;", tokens), NUMBERS.findall(tokens), text
+    return NUMBERS.sub("] = { } ;", tokens), NUMBERS.findall(tokens), text
 
 
 def compare_fields(old: bytes, new: bytes) -> str:

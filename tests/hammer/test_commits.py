@@ -17,7 +17,7 @@ SOURCE = f"""\
 const int32_t added[2] = {{
     305419896, -2 /* 0x12345678 */
 }};
-int network_add_0011aabb(int a) {{ return a + added[0]; }}
+int network_add_0011aabb(int a) {{ struct timespec t = {{0}}; return a + added[0]; }}
 const char *recipe_sha256 = "{DIGEST}";
 __asm__(".byte {BUILD_ID}\\n");
 """
@@ -43,6 +43,7 @@ def change(old: str, new: str) -> dict[str, str]:
         pytest.param(change("Adds.", "Sums"), {"comments"}, id="comment"),
         pytest.param(change(" + ", " +\n"), {"comments"}, id="white space"),
         pytest.param(change("a + added", "a - added"), {"code"}, id="code"),
+        pytest.param(change("{0}", "{1}"), {"code"}, id="number of a struct"),
         pytest.param(change("305419896", "12345678"), {"constants", "arrays"}, id="constant"),
         pytest.param(change('"samples": 1', '"samples": 2'), {"manifest.json"}, id="field"),
         pytest.param({**FILES, "report.html": "new"}, {"only new"}, id="file"),
