@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,15 @@ def get_value(data: Any, pointer: Pointer) -> Any:
     for key in pointer:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+def list_leaves(value: Any, pointer: Pointer = ()) -> Iterator[tuple[Pointer, Any]]:
+    """Yield the values of nested mappings, with their pointers. An empty mapping is a value."""
+    if isinstance(value, dict) and value:
+        for key, part in value.items():
+            yield from list_leaves(part, (*pointer, key))
+    else:
+        yield pointer, value
 
 
 def format_pointer(pointer: Pointer) -> str:

@@ -98,14 +98,6 @@ def split_target(setting: Setting) -> Iterator[Setting]:
             yield Setting(f"--target-{device}-{key}", text, setting.file, setting.line)
 
 
-def read_onnx2c(source: Source) -> list[Setting]:
-    return [*read_command(source, ONNX2C)]
-
-
-def read_deeploy(source: Source) -> list[Setting]:
-    return [*read_command(source, DEEPLOY)]
-
-
 def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
     """Yield the options and arguments of a tool's only command in a text.
 

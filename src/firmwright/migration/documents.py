@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from firmwright.documents.yaml_text import Pointer, read_yaml
+from firmwright.documents.yaml_text import list_leaves, read_yaml
 from firmwright.errors import DiagnosticError
 from firmwright.migration.source import Setting, Source
 
@@ -25,16 +24,9 @@ def read_document(source: Source) -> list[Setting]:
         raise source.make_error(1, "expected a mapping of keys to values; name a file of settings")
     return [
         Setting(".".join(map(str, pointer)), value, source.shown, positions[pointer].line)
-        for pointer, value in list_values(data)
+        for pointer, value in list_leaves(data)
+        if pointer
     ]
-
-
-def list_values(data: Mapping[str, Any], pointer: Pointer = ()) -> Iterator[tuple[Pointer, Any]]:
-    for key, value in data.items():
-        if isinstance(value, dict) and value:
-            yield from list_values(value, (*pointer, key))
-        else:
-            yield (*pointer, key), value
 
 
 def read_options(source: Source) -> list[Setting]:

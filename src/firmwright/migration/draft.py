@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -56,7 +56,7 @@ class Draft:
     values: dict[Pointer, tuple[Any, Setting]] = field(default_factory=dict)
     notes: list[tuple[Setting, str]] = field(default_factory=list)
 
-    def apply(self, settings: Sequence[Setting]) -> None:
+    def apply(self, settings: Iterable[Setting]) -> None:
         """Convert settings. Raises DiagnosticError if two settings contradict each other."""
         for setting in settings:
             found = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)

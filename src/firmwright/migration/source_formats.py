@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
@@ -13,8 +14,7 @@ from firmwright.migration.command_lines import (
     DEEPLOY,
     ONNX2C,
     TVMC,
-    read_deeploy,
-    read_onnx2c,
+    read_command,
     read_tvmc,
 )
 from firmwright.migration.documents import read_document, read_options, read_platformio
@@ -27,19 +27,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """One format: the name of its rules, its title in messages, its page, and its reader.
+    """One format: the name of its rules, its title in messages, its reader, and its page.
 
-    ``uses`` are devices of the target, unless the file excludes them. ``c_prefix`` begins the C
-    names of the tool if the file states no other prefix.
+    A file has the format if its suffix is in ``suffixes``, or if ``suffixes`` is empty, and if
+    ``pattern`` matches a part of its text. ``uses`` are devices of the target, unless the file
+    excludes them. ``c_prefix`` begins the C names of the tool if the file states no other prefix.
     """
 
     name: str
     title: str
-    recognize: Callable[[Source], object]
-    read: Callable[[Source], list[Setting]]
+    suffixes: tuple[str, ...]
+    pattern: str
+    read: Callable[[Source], Iterable[Setting]]
     page: str = "index.md"
-    uses: tuple[str, ...] = field(default=())
+    uses: tuple[str, ...] = ()
     c_prefix: str = ""
+
+    def has(self, source: Source) -> bool:
+        known = not self.suffixes or source.suffix in self.suffixes
+        return known and bool(re.search(self.pattern, source.text, re.M))
 
 
 AFE_CALLS: Calls = {
@@ -100,6 +106,7 @@ HTVM_CALLS: Calls = {
 AFE_NAMES = r"^\s*(?:from|import)\s+afe\b|\b(?:default_quantization|gen[12]_target)\b"
 """The import of afe, and names that scripts in SiMa's pages use without the import."""
 
+HTVM_CALL = r"\btvmc_compile_and_unpack\("
 TIDL_KEYS = r"^\s*(?:(?:compile|runtime)_options|session_name)\s*:"
 """Keys that occur only in TI's YAML files."""
 
@@ -118,90 +125,42 @@ def read_afe(source: Source) -> list[Setting]:
     return settings
 
 
-def read_ti_script(source: Source) -> list[Setting]:
-    return read_script(source, TIDL_CALLS, TIDL_MAPPINGS)
+COMMAND: tuple[str, ...] = ()
+FOLDER, INI, MLCONF, PYTHON, YAML = ("/",), (".ini",), (".mlconf",), (".py",), (".yaml", ".yml")
+C = (".c", ".cc", ".cpp", ".h", ".hpp")
+"""The suffixes of a kind of file. A command is also found in notes and in scripts."""
 
-
-def read_htvm_script(source: Source) -> list[Setting]:
-    return read_script(source, HTVM_CALLS, ())
-
-
-def is_yaml(source: Source) -> bool:
-    return source.suffix in (".yaml", ".yml")
-
+read_ti_script = partial(read_script, calls=TIDL_CALLS, mappings=TIDL_MAPPINGS)
+read_htvm_script = partial(read_script, calls=HTVM_CALLS, mappings=())
+read_onnx2c, read_deeploy = (partial(read_command, tool=tool) for tool in (ONNX2C, DEEPLOY))
 
 FORMATS = (
     Format(
-        *("edge_impulse", "an export of Edge Impulse"),
-        lambda source: source.suffix == "/" and re.search(rf"{METADATA}$", source.text, re.M),
-        read_edge_impulse,
-        "edge-impulse.md",
+        *("edge_impulse", "an export of Edge Impulse", FOLDER, rf"{METADATA}$"),
+        *(read_edge_impulse, "edge-impulse.md"),
         c_prefix="impulse",
     ),
+    Format("afe", "a script for SiMa's afe", PYTHON, AFE_NAMES, read_afe, "sima.md", ("mla",)),
     Format(
-        *("afe", "a script for SiMa's afe"),
-        lambda s: s.suffix == ".py" and re.search(AFE_NAMES, s.text, re.M),
-        read_afe,
-        "sima.md",
-        ("mla",),
+        *("tidl", "a script for TI's compiler", PYTHON, r"(?i:tidl)"),
+        *(read_ti_script, "ti.md", ("tidl",)),
     ),
+    Format("htvm", "a script for HTVM", PYTHON, HTVM_CALL, read_htvm_script, "htvm.md"),
+    Format("mlconf", "an .mlconf file of Silicon Labs", MLCONF, "", read_document, "tflm.md"),
+    Format("tidl", "compile options of TI", YAML, TIDL_KEYS, read_options, "ti.md", ("tidl",)),
+    Format("platformio", "a PlatformIO project", INI, r"^\[(?:env|platformio)\b", read_platformio),
+    Format("c_array", "a C array of a model", C, ARRAY.pattern, read_c_array, "tflm.md"),
     Format(
-        *("tidl", "a script for TI's compiler"),
-        lambda s: s.suffix == ".py" and re.search(r"tidl", s.text, re.I),
-        read_ti_script,
-        "ti.md",
-        ("tidl",),
-    ),
-    Format(
-        *("htvm", "a script for HTVM"),
-        lambda s: s.suffix == ".py" and re.search(r"\btvmc_compile_and_unpack\(", s.text),
-        read_htvm_script,
-        "htvm.md",
-    ),
-    Format(
-        *("mlconf", "an .mlconf file of Silicon Labs"),
-        lambda source: source.suffix == ".mlconf",
-        read_document,
-        "tflm.md",
-    ),
-    Format(
-        *("tidl", "compile options of TI"),
-        lambda s: is_yaml(s) and re.search(TIDL_KEYS, s.text, re.M),
-        read_options,
-        "ti.md",
-        ("tidl",),
-    ),
-    Format(
-        *("platformio", "a PlatformIO project"),
-        lambda s: s.suffix == ".ini" and re.search(r"^\[(?:env|platformio)\b", s.text, re.M),
-        read_platformio,
-    ),
-    Format(
-        *("c_array", "a C array of a model"),
-        lambda s: s.suffix in (".c", ".cc", ".cpp", ".h", ".hpp") and ARRAY.search(s.text),
-        read_c_array,
-        "tflm.md",
-    ),
-    Format(
-        *("tvmc", "a command of tvmc"),
-        lambda source: TVMC.pattern.search(source.text),
-        read_tvmc,
-        "microtvm.md",
+        *("tvmc", "a command of tvmc", COMMAND, TVMC.pattern.pattern, read_tvmc, "microtvm.md"),
         c_prefix="tvmgen_default",
     ),
     Format(
-        *("onnx2c", "a command of onnx2c"),
-        lambda source: ONNX2C.pattern.search(source.text),
-        read_onnx2c,
-        "onnx2c.md",
+        *("onnx2c", "a command of onnx2c", COMMAND, ONNX2C.pattern.pattern),
+        *(read_onnx2c, "onnx2c.md"),
     ),
-    Format(
-        *("deeploy", "a command of Deeploy"),
-        lambda source: DEEPLOY.pattern.search(source.text),
-        read_deeploy,
-    ),
+    Format("deeploy", "a command of Deeploy", COMMAND, DEEPLOY.pattern.pattern, read_deeploy),
 )
-"""The formats. The first format that recognizes a file reads the file."""
+"""The formats. The first format that a file has reads the file."""
 
 
 PAGES = {
@@ -217,9 +176,9 @@ NOTEBOOK = "save the notebook as a script: `jupyter nbconvert --to script`"
 
 
 def find_format(source: Source) -> Format:
-    """Return the format of a file. Raises UserError if no format recognizes the file."""
+    """Return the format of a file. Raises UserError if a file has no known format."""
     for each in FORMATS:
-        if each.recognize(source):
+        if each.has(source):
             return each
     titles = ", ".join(dict.fromkeys(each.title for each in FORMATS))
     tool = next((name for name in PAGES if re.search(rf"\b{name}\b", source.text)), "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from firmwright.documents.chain import Layers, read_chain
 from firmwright.documents.stated_values import parse_key
-from firmwright.documents.yaml_text import format_pointer
+from firmwright.documents.yaml_text import format_pointer, list_leaves
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.records import format_record
 from firmwright.recipe import load_recipe
@@ -91,7 +91,7 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
     Raises UserError if the recipe does not have the requested key.
     """
     if options.json:
-        origins = {format_pointer(p): shown.find(p) for p, _ in shown.list_values()}
+        origins = {format_pointer(p): shown.find(p) for p, _ in list_leaves(shown.data)}
         record = ResolvedRecipe(dict(shown.data), origins)
         return format_record(record, "resolved_recipe.schema.json").rstrip()
     if options.key is None:

@@ -12,7 +12,14 @@ from typing import Any
 from firmwright.documents.chain import Chain, Layers, read_chain
 from firmwright.documents.merge import Node, to_plain
 from firmwright.documents.schema_check import Schema
-from firmwright.documents.yaml_text import Pointer, Position, format_pointer, get_value, write_yaml
+from firmwright.documents.yaml_text import (
+    Pointer,
+    Position,
+    format_pointer,
+    get_value,
+    list_leaves,
+    write_yaml,
+)
 from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import load_schema, rewrite_data
 
@@ -46,9 +53,6 @@ class Origins:
         is_short = above in positions and not isinstance(get(self.chain.root, above), dict)
         return above if is_short and pointer[-1] == "path" else None
 
-    def list_values(self) -> Iterator[tuple[Pointer, Any]]:
-        yield from list_leaves(self.data, ())
-
     def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
         """Return the values of a key with their origins.
 
@@ -81,14 +85,6 @@ def remove_supplied(pointer: Pointer, value: Any) -> Any:
 
 def format_origin(position: Position) -> str:
     return f"{position.file}:{position.line}" if position.line else position.file
-
-
-def list_leaves(value: Any, pointer: Pointer) -> Iterator[tuple[Pointer, Any]]:
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from list_leaves(part, (*pointer, key))
-    else:
-        yield pointer, value
 
 
 def find_node(root: Node, pointer: Pointer) -> Node | None:
@@ -160,7 +156,7 @@ def format_history(origins: Origins, pointer: Pointer) -> str:
 
 def format_difference(before: Origins, after: Origins) -> list[str]:
     """Return a line for each value that differs in two recipes."""
-    old, new = dict(before.list_values()), dict(after.list_values())
+    old, new = dict(list_leaves(before.data)), dict(list_leaves(after.data))
     lines = []
     for pointer in sorted({*old, *new}, key=format_pointer):
         if old.get(pointer) != new.get(pointer):
