@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-_FREQUENCY = re.compile(r"(\d+(?:\.\d+)?) ?(Hz|kHz|MHz|GHz)")
 _HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
-_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(us|ms|s)")
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
-_ENERGY = re.compile(r"(\d+(?:\.\d+)?) ?(nJ|uJ|mJ)")
 _MICROJOULES = {"nJ": 0.001, "uJ": 1.0, "mJ": 1000.0}
+
+
+def _parse(text: str, units: Mapping[str, float], expected: str) -> float:
+    """Return a decimal number times its unit. Raises ValueError if the form is different."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})", text)
+    if match is None:
+        raise ValueError(f"expected {expected}, found {text!r}")
+    return float(match[1]) * units[match[2]]
 
 
 def parse_frequency(frequency: int | str) -> int:
@@ -20,10 +26,7 @@ def parse_frequency(frequency: int | str) -> int:
     """
     if isinstance(frequency, int):
         return frequency
-    match = _FREQUENCY.fullmatch(frequency)
-    if match is None:
-        raise ValueError(f"expected a frequency such as 64 MHz, found {frequency!r}")
-    hertz = round(float(match[1]) * _HERTZ[match[2]])
+    hertz = round(_parse(frequency, _HERTZ, "a frequency such as 64 MHz"))
     if hertz < 1:
         raise ValueError(f"expected a frequency of at least 1 Hz, found {frequency!r}")
     return hertz
@@ -31,18 +34,12 @@ def parse_frequency(frequency: int | str) -> int:
 
 def parse_time(time: str) -> float:
     """Return a time in milliseconds from a text such as ``10 ms`` (us, ms, s)."""
-    match = _TIME.fullmatch(time)
-    if match is None:
-        raise ValueError(f"expected a time such as 10 ms, found {time!r}")
-    return round(float(match[1]) * _MILLISECONDS[match[2]], 6)
+    return round(_parse(time, _MILLISECONDS, "a time such as 10 ms"), 6)
 
 
 def parse_energy(energy: str) -> float:
     """Return an energy in microjoules from a text such as ``50 uJ`` (nJ, uJ, mJ)."""
-    match = _ENERGY.fullmatch(energy)
-    if match is None:
-        raise ValueError(f"expected an energy such as 50 uJ, found {energy!r}")
-    return round(float(match[1]) * _MICROJOULES[match[2]], 6)
+    return round(_parse(energy, _MICROJOULES, "an energy such as 50 uJ"), 6)
 
 
 def format_milliseconds(milliseconds: float) -> str:
