@@ -21,49 +21,34 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
 from firmwright.compile import compile_network
-from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.ir.small_types import to_bytes, to_model_type
-from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.project.network import Network
-from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets.load_devices import load_mix
-from firmwright.toolchain import (
-    Build,
-    compile_project,
-    find_compiler,
-    link_firmware,
-    load_platform,
-    load_toolchain,
-)
-from firmwright.verify.protocol import decode_outputs, encode_samples
+from firmwright.toolchain import load_platform
+from firmwright.verify.host_run import HostProgram, compile_for_host
 
 PLATFORM = load_platform("host")
-BUDGET = 10**11
-"""The number of instructions after which a program counts as an endless loop."""
 
 
 class Program(BackendRep):
     """The program of a model. The program's folder exists as long as this object."""
 
-    def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
-        self.interface = interface
+    def __init__(self, made: HostProgram, folder: tempfile.TemporaryDirectory[str]) -> None:
+        self.made = made
         self.folder = folder
 
     def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray[Any, Any], ...]:
         """Run the program on a sample: arrays by name, or in the order of the model's inputs."""
+        interface = self.made.network.interface
         if not isinstance(inputs, Mapping):
-            names = [tensor.name for tensor in self.interface.inputs]
+            names = [tensor.name for tensor in interface.inputs]
             inputs = dict(zip(names, inputs, strict=True))
         sample = {name: to_bytes(np.asarray(value)) for name, value in inputs.items()}
-        given = encode_samples(self.interface.inputs, [sample])
-        elf = Path(self.folder.name, "firmware")
-        ran = run_firmware(elf, PLATFORM, "native", given, "network_run", BUDGET)
-        outputs = self.interface.outputs
-        found = decode_outputs(ran.console, outputs, 1, ran.exit_code)[0]
-        return tuple(to_model_type(a, t) for a, t in zip(found, outputs, strict=True))
+        (found,) = self.made.run([sample]).outputs
+        return tuple(to_model_type(a, t) for a, t in zip(found, interface.outputs, strict=True))
 
 
 class FirmwrightBackend(Backend):
@@ -84,15 +69,9 @@ class FirmwrightBackend(Backend):
         if not cls.supports_device(device):
             raise UserError(f"the device {device!r} is not supported; expected 'CPU'")
         network = compile_model(model)
-        build = Build(load_toolchain("zig"), PLATFORM)
-        compiler = find_compiler(build.toolchain, PLATFORM.architecture)
         folder = tempfile.TemporaryDirectory(prefix="firmwright-")
         root = Path(folder.name)
-        sources, cache = root / "sources", root / "cache"
-        write_project(network, build, sources)
-        objects = compile_project(build, compiler, sources, root / "objects", cache)
-        link_firmware(build, compiler, sources, objects, root / "firmware", cache)
-        return Program(network.interface, folder)
+        return Program(compile_for_host(network, PLATFORM, root, root / "cache"), folder)
 
     @classmethod
     def run_node(

@@ -43,18 +43,46 @@ class HostRun:
     console: bytes
 
 
-def run_on_host(
-    network: Network,
-    target: Platform,
-    samples: Sequence[Sample],
-    folder: Path,
-    cache: Path,
-) -> HostRun:
-    """Compile the network for this machine and run the program.
+@dataclass(frozen=True)
+class HostProgram:
+    """The program of a network for this machine, and the name and version of its compiler."""
 
-    ``target`` is the platform for which the network was compiled. The accelerators are emulated.
-    ``samples`` and outputs have a batch of 1, even if the network computes several samples at once.
-    ``folder`` is for sources and objects, and ``cache`` is the compiler's cache.
+    network: Network
+    platform: Platform
+    compiler: str
+    path: Path
+
+    def run(self, samples: Sequence[Sample]) -> HostRun:
+        """Run the program.
+
+        ``samples`` and outputs have a batch of 1, even if the network computes several samples at
+        once.
+        """
+        network, platform = self.network, self.platform
+        inputs, outputs = network.interface.inputs, network.interface.outputs
+        layout = network.batch or BatchLayout(1, tuple(0 for _ in outputs))
+        spare = [samples[-1]] * (-len(samples) % layout.size)  # repeated samples fill the last one
+        batches = join_samples([*samples, *spare], layout.size)
+        given = encode_samples(inputs, batches)
+        entry, emulator = f"{network.c_prefix}_run", platform.emulators[0]
+        ran = run_firmware(self.path, platform, emulator, given, entry, MAX_INSTRUCTIONS)
+        found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
+        alone = split_outputs(found, layout.size, layout.output_axes)
+        return HostRun(self.compiler, alone[: len(samples)], ran.console)
+
+
+def run_on_host(
+    network: Network, target: Platform, samples: Sequence[Sample], folder: Path, cache: Path
+) -> HostRun:
+    """Compile the network for this machine with :func:`compile_for_host`, and run the program."""
+    return compile_for_host(network, target, folder, cache).run(samples)
+
+
+def compile_for_host(network: Network, target: Platform, folder: Path, cache: Path) -> HostProgram:
+    """Return the program of a network for this machine. The accelerators are emulated.
+
+    ``target`` is the platform for which the network was compiled. ``folder`` is for sources and
+    objects, and ``cache`` is the compiler's cache.
     """
     build = make_host_build(target)
     toolchain, platform = build.toolchain, build.platform
@@ -66,14 +94,4 @@ def run_on_host(
         check_machine(archive, objects[0])
     program = folder / "network.elf"
     link_firmware(build, compiler, folder / "sources", [*objects, *archives], program, cache)
-    inputs, outputs = network.interface.inputs, network.interface.outputs
-    layout = network.batch or BatchLayout(1, tuple(0 for _ in outputs))
-    spare = [samples[-1]] * (-len(samples) % layout.size)  # repeated samples fill the last batch
-    batches = join_samples([*samples, *spare], layout.size)
-    given = encode_samples(inputs, batches)
-    entry = f"{network.c_prefix}_run"
-    ran = run_firmware(program, platform, platform.emulators[0], given, entry, MAX_INSTRUCTIONS)
-    found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
-    alone = split_outputs(found, layout.size, layout.output_axes)
-    name = f"{toolchain.name} {compiler.version}"
-    return HostRun(name, alone[: len(samples)], ran.console)
+    return HostProgram(network, platform, f"{toolchain.name} {compiler.version}", program)
