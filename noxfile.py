@@ -102,7 +102,5 @@ def constraints(session: nox.Session) -> None:
 @nox.session
 def refresh(session: nox.Session) -> None:
     """Update generated pages, schemas and expected messages; `git diff` shows the changes."""
-    session.run(sys.executable, "-m", "firmwright.recipe.docs")
-    session.run(sys.executable, "-m", "firmwright.report.schemas")
-    session.run(sys.executable, "-m", "tests.quality.picture")
+    session.run(sys.executable, "-m", "tests.quality.generated")
     session.run(sys.executable, "-m", "pytest", "tests/recipe/test_failing.py", "--refresh")

@@ -33,7 +33,7 @@ LAYERS = (
     ("documents", "forked", "web"),
     ("checked_file", "child", "created_folders"),
     ("run_log",),
-    ("cores", "plugins", "progress", "tvm_import", "user_folders", "wire_format"),
+    ("plugins", "progress", "tvm_import", "user_folders", "wire_format"),
     ("errors", "folders", "system"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""

@@ -1,4 +1,4 @@
-"""Draws docs/explanation/architecture.svg: ``python -m tests.quality.picture``.
+"""Draws docs/explanation/architecture.svg, which shows the packages of the source.
 
 A row of boxes is a layer. An arrow means that a package imports another package.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from tests.quality.layers import LAYERS, ROOT, Graph, group, read_imports
+from tests.quality.layers import LAYERS, ROOT, Graph
 
 PICTURE = ROOT / "docs" / "explanation" / "architecture.svg"
 
@@ -113,7 +113,3 @@ def draw(packages: Graph) -> str:
             f'<text x="{middle[name]:.0f}" y="{top[name] + 20}">{name}</text>'
         )
     return "\n".join([*lines, "</svg>", ""])
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(draw(group(read_imports())), encoding="utf-8")

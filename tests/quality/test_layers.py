@@ -1,4 +1,4 @@
-"""Packages import only lower layers, imports have no cycles, and the picture is up to date."""
+"""Packages import only lower layers, and imports have no cycles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.quality.layers import (
     group,
     read_imports,
 )
-from tests.quality.picture import PICTURE, draw
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +43,3 @@ def test_no_import_goes_up(packages: Graph) -> None:
 @pytest.mark.parametrize("find_group", [find_package, find_folder, str])
 def test_no_circle(imports: Graph, find_group: Callable[[str], str]) -> None:
     TopologicalSorter(group(imports, find_group)).prepare()
-
-
-def test_picture_is_fresh(packages: Graph) -> None:
-    is_fresh = PICTURE.read_text(encoding="utf-8") == draw(packages)
-    assert is_fresh, "architecture.svg is stale; `python -m nox -s refresh` writes it"

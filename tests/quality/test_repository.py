@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from firmwright.folders import ON_TOP
+from tests.quality import generated
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,12 +52,16 @@ def test_types() -> None:
     run("mypy")
 
 
-def test_recipe_page_is_fresh() -> None:
-    run("firmwright.recipe.docs", "--check")
+def test_generated_files_are_fresh() -> None:
+    assert [*generated.find_stale()] == [], "`python -m nox -s refresh` writes them"
 
 
-def test_build_schemas_are_fresh() -> None:
-    run("firmwright.report.schemas", "--check")
+def test_a_stale_or_missing_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {tmp_path / "fresh": "new", tmp_path / "stale": "new", tmp_path / "missing": "new"}
+    (tmp_path / "fresh").write_text("new")
+    (tmp_path / "stale").write_text("old")
+    monkeypatch.setattr(generated, "generate", lambda: files)
+    assert [path.name for path in generated.find_stale()] == ["stale", "missing"]
 
 
 def test_folders_at_the_top_are_packages() -> None:

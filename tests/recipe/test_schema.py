@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from firmwright.recipe import docs
+from tests.quality import key_pages
 
 SCHEMA: dict[str, Any] = json.loads(
     files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
 )
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipe.md"
 
 
 def properties(schema: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -54,7 +52,7 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    page = docs.render_recipe_page()
+    page = key_pages.render_recipe_page()
     assert (
         "- **`selftest`** (true or false or whole number from 1 to 16, default `false`): " in page
     )
@@ -62,26 +60,6 @@ def test_the_page_has_every_key() -> None:
     for key, _ in KEYS:
         last = key.rsplit(".", 1)[-1]
         assert f"{last}`** (" in page or f"## `{last}`" in page, key
-
-
-def test_the_page_in_the_repository_is_fresh() -> None:
-    assert docs.main(["--check", str(PAGE.parent)]) == 0, "run: python -m firmwright.recipe.docs"
-
-
-def test_a_stale_page_is_noticed_and_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "description-files.md"
-    assert docs.main(["--check", str(tmp_path)]) == 1
-    assert docs.main([str(tmp_path)]) == 0
-    page.write_text("old")
-    capsys.readouterr()
-    assert docs.main(["--check", str(tmp_path)]) == 1
-    message = f"{page} is stale; run: python -m firmwright.recipe.docs\n"
-    assert capsys.readouterr().err == message
-    assert page.read_text() == "old"
-    assert docs.main([str(tmp_path)]) == 0
-    assert docs.main(["--check", str(tmp_path)]) == 0
 
 
 def test_the_rewrites_that_a_recipe_may_name_are_those_that_exist() -> None:

@@ -1,20 +1,15 @@
-"""Writes the pages of all keys from the schemas: ``python -m firmwright.recipe.docs``.
-
-The pages are recipe.md and description-files.md in docs/reference. With ``--check``, no file is
-written, and the exit code is 1 if a page is stale.
-"""
+"""Writes the pages of all keys from the schemas: recipe.md and description-files.md."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+import yaml
 
 from firmwright.documents.schema_check import Schema, resolve_reference
 from firmwright.recipe.overrides import list_overrides
@@ -22,7 +17,7 @@ from firmwright.recipe.schema import load_schema
 from firmwright.toolchain.descriptions import read_schema
 
 _PAGE = """\
-<!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->
+<!-- Generated from recipes/recipe.schema.json by `python -m tests.quality.generated`. -->
 # The recipe
 
 {description}
@@ -40,7 +35,7 @@ A build reports all errors of a recipe at once, each with file, line and column.
 {keys}"""
 
 _DESCRIPTION_FILES = """\
-<!-- Generated from the schemas in toolchains/ by `python -m firmwright.recipe.docs`. -->
+<!-- Generated from the schemas in toolchains/ by `python -m tests.quality.generated`. -->
 # The files of platforms, toolchains, cycle tables and boards
 
 This page lists all keys. [Platforms and toolchains](platforms.md) describes the built-in files, \
@@ -82,8 +77,6 @@ def link_pages(text: str) -> str:
 
 
 def render_recipe_page() -> str:
-    import yaml
-
     schema = load_schema()
     return _PAGE.format(
         description=schema["description"],
@@ -117,8 +110,6 @@ def _format_keys(schema: Schema, level: int) -> str:
 
 
 def _format_block(key: _Key, root: Schema) -> str:
-    import yaml
-
     text = f"Type: {_format_type(key.schema, root)}, {_format_default(key)}. "
     text += f"{key.schema['description']}\n"
     examples = key.schema.get("examples", ())
@@ -225,27 +216,3 @@ def _format_code(value: Any) -> str:
 
 
 LARGE = 2**31 - 1
-
-PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_description_files}
-
-
-def main(arguments: list[str]) -> int:
-    """Write or check the pages, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="report stale pages without writing")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/reference"))
-    options = parser.parse_args(arguments)
-
-    stale = False
-    for name, render in PAGES.items():
-        path, page = options.folder / name, render()
-        if not options.check:
-            path.write_text(page, encoding="utf-8", newline="\n")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != page:
-            print(f"{path} is stale; run: python -m firmwright.recipe.docs", file=sys.stderr)
-            stale = True
-    return int(stale)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
