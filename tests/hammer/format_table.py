@@ -22,7 +22,7 @@ from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import inspect_file
 from firmwright.bundle.model_signature import read_model_key, read_sigstore, read_statement
 from firmwright.bundle.oci_registry import EMPTY, MANIFEST_TYPE, Manifest, describe, parse_reference
-from firmwright.bundle.policy import load_policy_schema, verify_bundle
+from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.shipping import BUNDLE_TYPE, pull_bundle
 from firmwright.bundle.signing import read_public_key, sign_bundle
 from firmwright.data.fetch import download
@@ -31,6 +31,7 @@ from firmwright.data.pictures import read_picture
 from firmwright.data.reading import read_columns
 from firmwright.data.sample_sources import DataFile, DataFolders, Preprocess
 from firmwright.documents.chain import Layers
+from firmwright.documents.schema_check import read_schema
 from firmwright.fleet.matrix import read_fleet
 from firmwright.hardware.access import check_access, load_access
 from firmwright.ir.tensors import Tensor
@@ -50,7 +51,6 @@ from firmwright.shared_cache.entry import CachedFile, Entry, describe_files, enc
 from firmwright.shared_cache.settings import read_file as read_settings
 from firmwright.shared_cache.stores import FolderStore, WebStore
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.descriptions import read_schema
 from firmwright.toolchain.platforms import load_platform
 from firmwright.toolchain.toolchains import load_toolchain
 from tests.hammer.answers import Answers
@@ -188,17 +188,20 @@ def import_program(path: Path, _draw: random.Random) -> None:
 def make_document_targets() -> tuple[Target, ...]:
     """Return the YAML and JSON documents, each with the vocabulary of its schema."""
     catalog = make_catalog()
-    access = read_schema("board_access.schema.json")
+    platform, toolchain, board, access = (
+        read_schema("toolchains", f"{kind}.schema.json")
+        for kind in ("platform", "toolchain", "board", "board_access")
+    )
     config = json.loads((ROOT / "src/firmwright/shared_cache/config.schema.json").read_text())
     boards = ((path.name, path.read_bytes()) for path in ROOT.glob("templates/boards/*/board.yaml"))
     recipe = ROOT / "recipes/digits.yaml"
     networks = f"networks: {{one: {recipe}, two: {recipe}}}\nplatform: host\n".encode()
     return (
-        in_yaml("platform", read_schema("platform.schema.json"), read_all("toolchains/platforms"),
+        in_yaml("platform", platform, read_all("toolchains/platforms"),
                 lambda path: load_platform(path.name, path.parent)),
-        in_yaml("toolchain", read_schema("toolchain.schema.json"), read_all("toolchains"),
+        in_yaml("toolchain", toolchain, read_all("toolchains"),
                 lambda path: load_toolchain(path.name, path.parent)),
-        in_yaml("board", read_schema("board.schema.json"), boards,
+        in_yaml("board", board, boards,
                 lambda path: load_board(str(path.parent))),
         in_yaml("connected board", access, [("board.yaml", text) for text in ACCESSES],
                 read_access),
@@ -277,7 +280,7 @@ def make_bundle_targets(folder: Path, bundle: Path) -> tuple[Target, ...]:
     }).encode()  # fmt: skip
     as_json = partial(mutate_json, known=NO_WORDS)
     return (
-        in_yaml("policy", load_policy_schema(), [("policy.yaml", policy)],
+        in_yaml("policy", read_schema("bundle", "policy.schema.json"), [("policy.yaml", policy)],
                 lambda path: verify_bundle(bundle, path, envelope)),
         Target("envelope", ((envelope.name, envelope.read_bytes()),), as_json,
                lambda path, _: verify_bundle(bundle, write_policy(path, public), path)),

@@ -11,10 +11,9 @@ from typing import Any
 
 import yaml
 
-from firmwright.documents.schema_check import Schema, resolve_reference
+from firmwright.documents.schema_check import Schema, read_schema, resolve_reference
 from firmwright.recipe.overrides import list_overrides
 from firmwright.recipe.schema import load_schema
-from firmwright.toolchain.descriptions import read_schema
 
 _PAGE = """\
 <!-- Generated from recipes/recipe.schema.json by `python -m tests.quality.generated`. -->
@@ -89,7 +88,7 @@ def render_recipe_page() -> str:
 def render_description_files() -> str:
     parts = [_DESCRIPTION_FILES]
     for name, kind in _KINDS.items():
-        schema = read_schema(f"{name}.schema.json")
+        schema = read_schema("toolchains", f"{name}.schema.json")
         parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_keys(schema, 3)}"]
     return link_pages("\n".join(parts))
 

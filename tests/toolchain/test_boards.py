@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from firmwright.documents.document import load_document
+from firmwright.documents.schema_check import read_schema
 from firmwright.emulator.unicorn_emulator import find_machines
 from firmwright.targets.load_devices import target_names
 from firmwright.toolchain import load_toolchain, platform_names, toolchain_names
 from firmwright.toolchain.boards import board_names, is_built_elsewhere, load_board
-from firmwright.toolchain.descriptions import read_schema
 from firmwright.toolchain.families import load_families
 from firmwright.toolchain.platform_checks import find_platform_errors
 from firmwright.toolchain.platforms import PLATFORMS
 
-SCHEMA = read_schema("board.schema.json")
+SCHEMA = read_schema("toolchains", "board.schema.json")
 MODULES = ("c7", "native-")
 """Prefixes of architectures without a platform: other cores, and one kind of host."""
 

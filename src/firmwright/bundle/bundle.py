@@ -6,14 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files as package_files
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from firmwright.bundle.archive import BrokenBundleError, read_archive, read_capped
-from firmwright.documents.schema_check import find_errors
+from firmwright.documents.schema_check import find_errors, read_schema
 from firmwright.documents.yaml_text import format_pointer
 
 MANIFEST = "manifest.json"
@@ -110,13 +108,6 @@ def is_of_networks(manifest: Any) -> bool:
     return isinstance(manifest, dict) and manifest.get("kind") == "networks"
 
 
-@cache
-def load_manifest_schema(name: str) -> dict[str, Any]:
-    text = package_files("firmwright.report").joinpath(f"{name}.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
 def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the manifest.
 
@@ -132,7 +123,8 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
         raise BrokenBundleError(
             f"{MANIFEST} has version {version}; expected {MANIFEST_VERSION}: update firmwright"
         )
-    schema = load_manifest_schema("networks" if is_of_networks(manifest) else "manifest")
+    kind = "networks" if is_of_networks(manifest) else "manifest"
+    schema = read_schema("report", f"{kind}.schema.json")
     wrong = [
         f"  {format_pointer(finding.pointer)}: {finding.message}"
         for finding in islice(find_errors(manifest, schema), MAX_LISTED)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ from firmwright.bundle.archive import BrokenBundleError
 from firmwright.bundle.bundle import AGAIN, Bundle, read_bundle, read_json
 from firmwright.bundle.signing import UntrustedBundleError, read_public_key, verify_signatures
 from firmwright.documents.document import Document, load_document
+from firmwright.documents.schema_check import read_schema
 from firmwright.errors import Diagnostic, DiagnosticError
 
 NO_LICENSE = "NOASSERTION"
@@ -26,13 +24,6 @@ class PolicyError(DiagnosticError, UntrustedBundleError):
     """Raised with each requirement of the policy that the bundle does not meet."""
 
 
-@cache
-def load_policy_schema() -> dict[str, Any]:
-    text = files("firmwright.bundle").joinpath("policy.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
 def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     """Return a complete bundle that has the policy's signatures and meets its requirements.
 
@@ -40,7 +31,7 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     UntrustedBundleError if the bundle does not meet the policy, and DiagnosticError if the policy
     is wrong.
     """
-    stated = load_document(policy, load_policy_schema())
+    stated = load_document(policy, read_schema("bundle", "policy.schema.json"))
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
     wanted = stated.data["signatures"]
     if wanted > len({key.keyid for key in keys}):

@@ -7,9 +7,11 @@ message.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from firmwright.documents.yaml_text import Pointer
@@ -55,6 +57,14 @@ _LIMITS = {
     "const": "{!r}",
     "uniqueItems": "items that all differ",
 }
+
+
+@functools.cache
+def read_schema(package: str, file: str) -> dict[str, Any]:
+    """Return the JSON schema in a file of one of firmwright's packages."""
+    text = files(f"firmwright.{package}").joinpath(file).read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def find_errors(

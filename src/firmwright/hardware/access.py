@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from firmwright.documents.document import load_document
+from firmwright.documents.schema_check import read_schema
 from firmwright.errors import DiagnosticError
-from firmwright.toolchain.descriptions import read_schema
 
 SCHEMA = "board_access.schema.json"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -48,7 +48,7 @@ class BoardAccess:
 
 def load_access(path: Path) -> BoardAccess:
     """Return the content of the file. Raises DiagnosticError with all errors of the file."""
-    return msgspec.convert(load_document(path, read_schema(SCHEMA)).data, BoardAccess)
+    return msgspec.convert(load_document(path, read_schema("toolchains", SCHEMA)).data, BoardAccess)
 
 
 def check_access(path: Path, images: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def check_access(path: Path, images: Sequence[str]) -> None:
 
     ``images`` are the names of the images that the build makes.
     """
-    document = load_document(path, read_schema(SCHEMA))
+    document = load_document(path, read_schema("toolchains", SCHEMA))
     found = [
         document.make_diagnostic((key, index), explain_unknown(name, images))
         for key in ("flash", "reset")

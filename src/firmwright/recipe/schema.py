@@ -7,14 +7,13 @@ normalize the spelling of values.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.schema_check import Schema, resolve_reference
+from firmwright.documents.schema_check import Schema, read_schema, resolve_reference
 from firmwright.documents.yaml_text import Pointer
 
 Visit = Callable[[Pointer, Any, Schema], Any]
@@ -30,11 +29,9 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-@cache
 def load_schema(name: str = "recipe") -> Schema:
     """Return the schema of a recipe, or of a recipe with several networks (``networks``)."""
-    schema: Schema = json.loads(schema_file(name).read_text("utf-8"))
-    return schema
+    return read_schema("recipes", f"{name}.schema.json")
 
 
 @cache
@@ -42,8 +39,8 @@ def digest_schema() -> str:
     return hashlib.sha256(schema_file().read_bytes()).hexdigest()
 
 
-def schema_file(name: str = "recipe") -> Path:
-    return Path(str(files("firmwright.recipes").joinpath(f"{name}.schema.json")))
+def schema_file() -> Path:
+    return Path(str(files("firmwright.recipes").joinpath("recipe.schema.json")))
 
 
 def rewrite_data(data: Any, visit: Visit) -> Any:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from firmwright.documents.schema_check import read_schema
 from firmwright.errors import UserError, suggest_known
-from firmwright.toolchain.descriptions import read_builtin_yaml, read_schema
+from firmwright.toolchain.descriptions import read_builtin_yaml
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -104,7 +105,9 @@ def load_board(name_or_path: str) -> Board:
             f"'{name_or_path}' has no {DESCRIPTION}; add one with the key `families`, the board's "
             "families of cores"
         )
-    return msgspec.convert(load_document(description, read_schema("board.schema.json")).data, Board)
+    return msgspec.convert(
+        load_document(description, read_schema("toolchains", "board.schema.json")).data, Board
+    )
 
 
 @cache

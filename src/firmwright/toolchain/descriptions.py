@@ -6,7 +6,6 @@ jsonschema is slow and tests validate these files. Custom files are validated.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -14,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from firmwright.documents.schema_check import Finding
+from firmwright.documents.schema_check import Finding, read_schema
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.plugins import describe_incomplete, find_plugins
 
@@ -83,13 +82,6 @@ def list_built_in(folder: str) -> dict[str, Path]:
     return {name: location / f"{name}.yaml" for name in sorted(list_names(location))}
 
 
-def read_schema(name: str) -> dict[str, Any]:
-    """Return one of the package's JSON schemas for platforms, toolchains and boards."""
-    text = (files("firmwright.toolchains") / name).read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
-
-
 @dataclass(frozen=True)
 class DescriptionKind:
     """One kind of description: its name, and the folder of the built-in files.
@@ -144,7 +136,7 @@ class DescriptionKind:
         return Path(str(self._find_ready(name_or_path)))
 
     def load_schema(self) -> dict[str, Any]:
-        return read_schema(self.schema)
+        return read_schema("toolchains", self.schema)
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:
         from firmwright.documents.document import load_document
