@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from doit.exceptions import TaskFailed
 
 from firmwright import run_log
-from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
@@ -29,6 +28,7 @@ from firmwright.pipeline.recipe_arguments import (
 )
 from firmwright.pipeline.workers import install_runners
 from firmwright.process import catch_signals
+from firmwright.system import count_cores
 from firmwright.terminal.guard import guard_output
 from firmwright.terminal.reporter import StageReporter
 

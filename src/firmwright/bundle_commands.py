@@ -12,11 +12,10 @@ from tempfile import TemporaryDirectory
 
 from firmwright.bundle.archive import read_capped
 from firmwright.bundle.bundle import Bundle, read_bundle
-from firmwright.bundle.inspect import compare_bundles, inspect_file
+from firmwright.bundle.inspect import compare_bundles, inspect_file, render_bundles
 from firmwright.bundle.mcuboot import ImageLayout, make_mcuboot_image
 from firmwright.bundle.oci_registry import parse_reference
 from firmwright.bundle.policy import verify_bundle
-from firmwright.bundle.reports import render_bundles
 from firmwright.bundle.shipping import pull_bundle, push_bundle
 from firmwright.bundle.signing import (
     UntrustedBundleError,

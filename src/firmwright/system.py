@@ -35,6 +35,13 @@ ENDING = tuple(
 """The signals that end a process. A fork holds these signals."""
 
 
+def count_cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def fork() -> int:
     """Return 0 in the copy of this process, and the number of the copy in this process."""
     return os.fork()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.report.layer_names import shorten_name
+from firmwright.report.advice import shorten_name
 
 from .conftest import ALL_STAGES, Repository, ran
 from .screenshots import PICTURES, take_pictures

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firmwright.report.layer_names import shorten_name
+from firmwright.report.advice import shorten_name
 
 
 @pytest.mark.parametrize(

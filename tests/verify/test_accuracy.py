@@ -14,10 +14,9 @@ from firmwright.errors import UserError
 from firmwright.pipeline.label_files import read_class_labels
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe.quantize_keys import Thresholds
-from firmwright.report.accuracy_table import format_accuracy, format_failure
+from firmwright.report.accuracy_table import find_missed_thresholds, format_accuracy, format_failure
 from firmwright.verify.accuracy import Evaluation, Metric, measure_accuracy
 from firmwright.verify.run_records import AccuracyRecord
-from firmwright.verify.thresholds import find_missed_thresholds
 
 SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
 LABELS = np.array([0, 1, 2, 1])

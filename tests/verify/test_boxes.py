@@ -12,9 +12,9 @@ from firmwright.errors import UserError
 from firmwright.pipeline.label_files import read_box_labels
 from firmwright.postprocess.boxes import Box
 from firmwright.recipe.quantize_keys import BoxThresholds, Thresholds
+from firmwright.report.accuracy_table import find_missed_thresholds
 from firmwright.verify.detection import BoxComparer
 from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy, BoxRates
-from firmwright.verify.thresholds import find_missed_thresholds
 
 from ..postprocess.compiled import list_detector
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tvm import relax
 
-from firmwright.verify.output_steps import find_output_steps
+from firmwright.verify.network_values import find_output_steps
 
 Emit = Callable[[relax.BlockBuilder, relax.Expr], relax.Expr]
 

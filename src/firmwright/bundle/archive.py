@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from firmwright.cores import count_cores
 from firmwright.errors import UserError
+from firmwright.system import count_cores
 
 MAX_PACKED_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 1024**3

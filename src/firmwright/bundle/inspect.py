@@ -1,4 +1,4 @@
-"""Inspects a bundle or an image, and compares two bundles."""
+"""Inspects a bundle or an image, and compares two bundles and their reports."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ import struct
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 from firmwright.bundle import mcuboot
 from firmwright.bundle.archive import BrokenBundleError, read_capped
-from firmwright.bundle.bundle import Bundle, parse_any_bundle
+from firmwright.bundle.bundle import Bundle, parse_any_bundle, read_json
 from firmwright.report.difference import Difference, find_changes, make_verdict
 from firmwright.report.inspection import InspectedArchive, InspectedImage, Inspection
+from firmwright.report.report import REPORT_VERSION, Report
+from firmwright.report.two_builds import render_comparison
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import network_image
 from firmwright.toolchain.flash_images import read_sections
 from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
+REPORT = "report/report.json"
 MEMORY_SUFFIX = ".bin"
 """The suffix of memory contents.
 
@@ -113,3 +117,36 @@ def compare_bundles(before: Bundle, after: Bundle) -> Difference:
     names = before.path.name, after.path.name
     verdict = make_verdict(before.manifest, after.manifest)
     return Difference(*names, before.sha256, after.sha256, verdict, changes)
+
+
+def render_bundles(before: Bundle, after: Bundle, found: Difference) -> str:
+    """Return the page that compares two bundles.
+
+    Raises BrokenBundleError if a report cannot be read.
+    """
+    return render_comparison(read_report(before), read_report(after), found)
+
+
+def read_report(bundle: Bundle) -> Report:
+    """Return a bundle's report.
+
+    Raises BrokenBundleError if the report is missing, has another version or does not fit its
+    schema.
+    """
+    if REPORT not in bundle.files:
+        raise BrokenBundleError(
+            f"{bundle.path}: the bundle has no {REPORT}; build the bundle with this firmwright"
+        )
+    content = read_json(bundle.files[REPORT], f"{bundle.path}: {REPORT}")
+    version = content.get("report_version") if isinstance(content, dict) else None
+    if version != REPORT_VERSION:
+        raise BrokenBundleError(
+            f"{bundle.path}: {REPORT} has version {version}; expected {REPORT_VERSION}: build the "
+            "bundle with this firmwright"
+        )
+    try:
+        return msgspec.convert(content, Report)
+    except msgspec.ValidationError as error:
+        raise BrokenBundleError(
+            f"{bundle.path}: {REPORT} does not fit its schema: {error}; build the bundle again"
+        ) from None

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from firmwright.report.difference import describe_outputs
 from firmwright.report.outcomes import Outcome
-from firmwright.report.verdict import describe_outputs
 
 from .archive import read_capped
 from .bundle import is_of_networks, parse_any_bundle

@@ -19,7 +19,6 @@ from doit import get_var
 
 from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.order import Order, make_order
-from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
@@ -32,6 +31,7 @@ from firmwright.pipeline.snapshot import find_finished_bundle, look_at_always
 from firmwright.process import ENDINGS
 from firmwright.report.outcomes import Outcome
 from firmwright.shared_cache import open_cache
+from firmwright.system import count_cores
 
 from .fleet_report import PAGE, RESULTS, count, read_results, write_report
 from .matrix import FleetJob

@@ -8,8 +8,8 @@ from firmwright.ir.kernels import Kernel, Kernels, StoredWeights
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
+from firmwright.report.advice import shorten_name
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
-from firmwright.report.layer_names import shorten_name
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
 from firmwright.report.timeline import CYCLES, NO_TIME
 from firmwright.verify.run_records import RunRecord

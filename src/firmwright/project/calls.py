@@ -10,8 +10,9 @@ from itertools import count
 from pathlib import PurePath
 from types import MappingProxyType
 
+from firmwright.codegen.names import c_identifier
 from firmwright.ir.kernels import Kernel, Parameter
-from firmwright.ir.regions import Region
+from firmwright.ir.regions import RAM, Region
 from firmwright.ir.tensors import ELEMENT_BYTES, Tensor
 from firmwright.planning.arena import Buffer
 from firmwright.planning.loops import Loop
@@ -19,7 +20,6 @@ from firmwright.planning.overwritten_inputs import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.project.interface import Port
-from firmwright.project.locations import emit_location
 from firmwright.project.network import Network
 from firmwright.project.selftest import LayerCheck, list_checks
 
@@ -126,6 +126,31 @@ def emit_pointer(
     """Return a C pointer to the tensor of a parameter, moved by the distance ``advance``."""
     where = emit_location(location, inputs, outputs, advance)
     return f"({parameter.c_type} *){where}" if isinstance(location, Slot) else where
+
+
+def emit_location(
+    location: Location, inputs: list[Port], outputs: list[Port], advance: str = ""
+) -> str:
+    """Return the C expression for a location in the caller's buffer or in an arena.
+
+    ``advance`` is added to the location, in bytes of an arena or elements of the caller's buffer.
+    """
+    match location:
+        case Input(index, offset):
+            return emit_part(f"inputs->{inputs[index].member}", inputs[index], offset, advance)
+        case Output(index, offset):
+            return emit_part(f"outputs->{outputs[index].member}", outputs[index], offset, advance)
+        case Slot(memory, offset):
+            return f"&{arena_name(memory)}[{offset}{advance}]"
+
+
+def emit_part(pointer: str, port: Port, offset: int, advance: str) -> str:
+    elements = offset // ELEMENT_BYTES[port.tensor.dtype]
+    return f"{pointer}{f' + {elements}' if elements else ''}{advance}"
+
+
+def arena_name(memory: str) -> str:
+    return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"
 
 
 def make_blocks(

@@ -22,8 +22,7 @@ from firmwright.codegen.templates import make_environment
 from firmwright.errors import UserError
 from firmwright.project.interface import Port, view_as_c_type
 from firmwright.project.project_files import network_file
-from firmwright.project.template_folders import render_folder
-from firmwright.project.write import write_file
+from firmwright.project.write import render_folder, write_file
 from firmwright.recipe.build_systems import Export, load_export
 from firmwright.toolchain import Platform
 

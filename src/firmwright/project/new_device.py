@@ -10,7 +10,7 @@ from firmwright import __version__
 from firmwright.codegen.names import KEYWORDS
 from firmwright.codegen.templates import find_templates
 from firmwright.errors import UserError
-from firmwright.project.template_folders import render_folder
+from firmwright.project.write import render_folder
 from firmwright.targets.load_devices import target_names
 
 NAME = re.compile(r"[a-z]([a-z0-9_]*[a-z0-9])?")

@@ -14,13 +14,24 @@ from jinja2 import Environment
 
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.codegen.names import make_unique_identifiers
-from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.codegen.templates import (
+    TEMPLATE_SUFFIX,
+    make_environment,
+    render,
+    template_folder,
+)
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.regions import RAM
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.project import build_id
 from firmwright.project.board import list_further_memories, render_makefile, write_board
-from firmwright.project.calls import list_buffers, make_blocks, make_kernel_calls
+from firmwright.project.calls import (
+    arena_name,
+    emit_location,
+    list_buffers,
+    make_blocks,
+    make_kernel_calls,
+)
 from firmwright.project.constants import (
     BYTES_FILE,
     BYTES_TEMPLATE,
@@ -36,7 +47,6 @@ from firmwright.project.interface import (
     describe_states,
     encode_interface,
 )
-from firmwright.project.locations import arena_name, emit_location
 from firmwright.project.network import Network
 from firmwright.project.project_files import (
     DETECTION_TEMPLATES,
@@ -248,6 +258,27 @@ def project_makefile_variables(
 def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the templates below ``root`` into ``folder``. Return the written files, sorted.
+
+    ``{{name}}`` is also replaced in the paths of templates.
+    """
+    env, written = make_environment(), []
+    for template in sorted(list_all_templates(root)):
+        target = env.from_string(template.removeprefix(f"{root}/")).render(variables)
+        written.append(folder / target.removesuffix(TEMPLATE_SUFFIX))
+        write_file(written[-1], render(env, template, variables))
+    return written
+
+
+def list_all_templates(folder: str) -> list[str]:
+    root = Path(str(template_folder().joinpath(*folder.split("/"))))
+    return [
+        f"{folder}/{path.relative_to(root).as_posix()}"
+        for path in root.rglob(f"*{TEMPLATE_SUFFIX}")
+    ]
 
 
 def make_ports(interface: ModelInterface) -> tuple[list[Port], list[Port]]:

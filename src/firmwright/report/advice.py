@@ -1,13 +1,11 @@
-"""Defines advice that speeds up a network, and the text of the advice."""
+"""Defines advice that speeds up a network, and the text of the advice with short names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firmwright.report.layer_names import shorten_name
-
-LONGEST_NAME = 40
-"""The maximum number of characters of a layer's name in a line of advice."""
+LONGEST_NAME, ROOM = 40, 48
+"""The maximum number of characters of a layer's name in a line of advice, and on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +73,16 @@ class AdviceRecord:
     """All advice on a network, the largest saving first (file ``advice/advice.json``)."""
 
     advice: tuple[Advice, ...]
+
+
+def shorten_name(name: str, room: int = ROOM) -> str:
+    """Return at most about ``room`` characters of a name.
+
+    TFLite joins the names of fused operators with ";". The first name represents all names. The
+    number of the other names follows. Names are paths, so a long name is cut at its beginning.
+    """
+    first, *others = name.split(";")
+    if len(first) > room:
+        end = first[1 - room :]
+        first = f"…{end[max(end.find('/'), 0) :]}"
+    return f"{first} +{len(others)}" if others else first

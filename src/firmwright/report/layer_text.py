@@ -8,8 +8,7 @@ from textwrap import wrap
 
 from firmwright.codegen.names import escape_comment
 from firmwright.errors import UserError, suggest_known
-from firmwright.report.advice import Advice
-from firmwright.report.layer_names import shorten_name
+from firmwright.report.advice import Advice, shorten_name
 from firmwright.report.layer_rows import ReportedLayer
 
 LABEL_WIDTH = 11

@@ -15,7 +15,7 @@ from firmwright.documents.quantities import (
     format_milliseconds,
 )
 from firmwright.documents.yaml_text import write_yaml
-from firmwright.report.advice import Advice
+from firmwright.report.advice import Advice, shorten_name
 from firmwright.report.charts import (
     draw_arenas,
     draw_roofline,
@@ -23,7 +23,6 @@ from firmwright.report.charts import (
     name_style,
     percent,
 )
-from firmwright.report.layer_names import shorten_name
 from firmwright.report.network_lanes import draw_graph
 from firmwright.report.page_templates import (
     BETWEEN_TAGS,

@@ -1,4 +1,7 @@
-"""Writes files for programs that show networks: spreadsheets and Model Explorer."""
+"""Writes all files of a bundle's report: the page, and files for programs that show networks.
+
+The programs are spreadsheets, Model Explorer and Perfetto.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from firmwright.errors import to_printable
+from firmwright.ir.records import encode_record, format_record
 from firmwright.report.layer_rows import ReportedLayer
-from firmwright.report.report import Report
+from firmwright.report.page import render_page
+from firmwright.report.report import SCHEMA_NAME, Report
+from firmwright.report.trace import write_trace
+
+PAGE = "report.html"
 
 Value = str | int | float | None
 
@@ -59,6 +67,23 @@ COLORS = ("#9ecbff", "#ffc9a1", "#d9c7ff", "#a3e8de", "#ffc4e4", "#ebe79b")
 """Backgrounds of the devices, in the order of the target. The text on the backgrounds is black."""
 LOW, HIGH = "#ffffff", "#ff8f5a"
 """The ends of the color scale for numbers."""
+
+
+def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
+    """Return the page, and a folder next to it with the facts of the page for programs.
+
+    ``code`` maps the numbers of layers to their C code.
+    """
+    overlays = {f"over_model_{name}.json": data for name, data in make_overlays(report).items()}
+    explorer: dict[str, Any] = {**overlays, "compiled.json": make_graph(report)}
+    trace = {"report/trace.perfetto-trace": write_trace(report)} if report.total else {}
+    return {
+        PAGE: render_page(report, code).encode("utf-8"),
+        "report/report.json": format_record(report, SCHEMA_NAME).encode(),
+        "report/layers.csv": write_csv(report.layers).encode("utf-8"),
+        **trace,
+        **{f"report/model_explorer/{name}": encode_record(d) for name, d in explorer.items()},
+    }
 
 
 def write_csv(layers: Iterable[ReportedLayer]) -> str:

@@ -20,7 +20,7 @@ from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
-from firmwright.report.report_files import PAGE, write_files
+from firmwright.report.viewers import PAGE, write_files
 from firmwright.stages.budget import check_budget
 from firmwright.stages.bundle_texts import write_texts
 from firmwright.stages.report import (

@@ -10,9 +10,9 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.project.calls import arena_name
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.interface import Port
-from firmwright.project.locations import arena_name
 from firmwright.project.project_files import place_call_files, place_device_files
 from firmwright.project.write import make_ports
 from firmwright.recipe.value_origins import serialize

@@ -142,6 +142,6 @@ def find_steps(job: Job) -> tuple[float, ...]:
     if not artifacts.LOWERED_MODEL.path(job).is_file():
         return artifacts.NETWORK_VALUES.read(job).output_steps
     # Imported late with TVM, because few devices replace regions of the network.
-    from firmwright.verify.output_steps import find_output_steps
+    from firmwright.verify.network_values import find_output_steps
 
     return find_output_steps(artifacts.LOWERED_MODEL.read(job))

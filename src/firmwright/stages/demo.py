@@ -16,8 +16,8 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage_options import require
+from firmwright.project.calls import arena_name
 from firmwright.project.interface import view_as_c_type
-from firmwright.project.locations import arena_name
 from firmwright.project.project_files import file_name
 from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions

@@ -18,7 +18,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.python_operators import load_custom_operators
 from firmwright.planning.plan import make_plan
 from firmwright.project.network import Network
-from firmwright.report.layer_names import shorten_name
+from firmwright.report.advice import shorten_name
 from firmwright.stages.network import read_network
 from firmwright.verify.crossed_steps import find_crossed_step
 from firmwright.verify.host_run import run_on_host

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from firmwright.cores import count_cores
 from firmwright.errors import UserError, describe_exit, to_printable
 from firmwright.progress import track
+from firmwright.system import count_cores
 from firmwright.toolchain.built_files import find_kept, keep
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi

@@ -19,13 +19,13 @@ from doit import get_var
 from firmwright.cluster.events import Stop
 from firmwright.cluster.local import run_here
 from firmwright.cluster.order import Order, ReadOutput, make_order, run_program
-from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import RUN, RUN_OUTPUTS
 from firmwright.pipeline.command_line import NO_USER_CODE, SCHEDULER, rebase_paths, refuses_code
 from firmwright.pipeline.job import Job
 from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
+from firmwright.system import count_cores
 
 TRIAL = "firmwright.tasks.trial"
 """The program that builds and runs a trial."""

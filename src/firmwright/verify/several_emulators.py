@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from firmwright.cores import count_cores
 from firmwright.data.samples import Sample
 from firmwright.emulator.execution import ClockCycles, Execution
+from firmwright.system import count_cores
 
 from .protocol import join_consoles
 
