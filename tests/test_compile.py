@@ -17,7 +17,7 @@ from firmwright.ir.kernels import LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.ir.tensors import BatchLayout
 from firmwright.models.relax.importer import import_model, run_reference
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context, Device
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform

@@ -25,7 +25,7 @@ from firmwright.errors import UserError
 from firmwright.ir.small_types import to_bytes, to_model_type
 from firmwright.models.onnx.importer import import_model
 from firmwright.project.network import Network
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.host_run import HostProgram, compile_for_host

@@ -12,7 +12,7 @@ from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

@@ -33,7 +33,7 @@ from firmwright.models.onnx.importer import import_model
 from firmwright.models.onnx.onnxruntime_outputs import run_reference
 from firmwright.pipeline.freshness import file_digest
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.toolchain.project_folders import list_sources

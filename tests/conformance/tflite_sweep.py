@@ -24,7 +24,7 @@ from firmwright.forked import run_in_copy
 from firmwright.models.formats import Imported
 from firmwright.models.tflite import importer as tflite
 from firmwright.models.tflite.interpreters import OPTIMIZED, REFERENCE, make_interpreter
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs

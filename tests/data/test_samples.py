@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from firmwright.data import DataFile, DataSource, Preprocess
 from firmwright.data.reading import read_columns
-from firmwright.data.sample_sources import DataFolders, list_files
+from firmwright.data.sample_sources import DataFile, DataFolders, DataSource, Preprocess, list_files
 from firmwright.data.samples import Column
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor

@@ -15,7 +15,8 @@ from firmwright.cli import is_recipe, make_parser
 from firmwright.fleet.command import VARIABLES as FLEET_VARIABLES
 from firmwright.pipeline.command_line import VARIABLES, make_catalog, rebase_paths
 from firmwright.pipeline.recipe_arguments import find_layers
-from firmwright.recipe import Catalog, load_recipe
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.overrides import is_key
 from tests.quality.test_repository import ROOT
 

@@ -21,7 +21,7 @@ from firmwright.ir.array_files import read_arrays
 from firmwright.ir.records import read_record
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
-from firmwright.recipe import DemoOptions
+from firmwright.recipe.recipe import DemoOptions
 from firmwright.stages.demo import ShownNetwork, write_demo
 from firmwright.toolchain import load_platform
 from firmwright.toolchain.boards import load_board

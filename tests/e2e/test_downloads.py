@@ -17,7 +17,7 @@ import pytest
 from firmwright.data.fetch import find_in_mirror
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.targets.load_devices import load_target
 from tests.ready_recipes import read_ready
 

@@ -13,7 +13,7 @@ from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.task import execute, list_inputs
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.stages.kernels import digest_regions, read_kept
 from firmwright.tasks.pipeline import PIPELINE
 

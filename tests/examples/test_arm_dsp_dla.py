@@ -24,7 +24,7 @@ from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import partition_module
 from firmwright.partition.prices import PriceList
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.timeline import TimedLayer, Timeline
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target

@@ -12,7 +12,7 @@ from firmwright.cli import main
 from firmwright.errors import UserError
 from firmwright.fleet.matrix import read_fleet
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,7 +21,7 @@ from firmwright.ir.tensors import STRING, Tensor
 from firmwright.models import FORMATS
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, Platform, load_platform, load_toolchain
 from firmwright.toolchain.project_folders import NETWORK

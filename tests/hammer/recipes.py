@@ -22,7 +22,7 @@ from firmwright.pipeline import recipe_lock
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.ownership import refuse_taken_folder
 from firmwright.pipeline.task import make_tasks
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.tasks.pipeline import PIPELINE
 from tests.hammer.campaign import FindingError, OutOfTime, Watch, limit_time, run_campaign
 from tests.hammer.mutators import Vocabulary, collect_words, mutate_yaml

@@ -20,7 +20,7 @@ from firmwright.models import FORMATS
 from firmwright.models.state_pairs import pair_states
 from firmwright.models.tflite.lstm_integers import scale_values
 from firmwright.project.network import Network
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs

@@ -9,7 +9,7 @@ import pytest
 
 from firmwright.compile import compile_network
 from firmwright.models.onnx.importer import import_model
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms.integers.stated_ranges import round_inputs

@@ -19,7 +19,7 @@ from firmwright.models import FORMATS, format_of
 from firmwright.models.onnx.converters import check_results
 from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

@@ -13,7 +13,7 @@ import pytest
 from firmwright.compile import compile_network
 from firmwright.ir.small_types import find_limits
 from firmwright.models import FORMATS
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from tests.networks.onnx_models import graph, node, value

@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from firmwright.models.state_pairs import StateError, pair_states
 from firmwright.models.tflite.repairs import pack
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from tests.lowering.test_states import TAPS, write_taps

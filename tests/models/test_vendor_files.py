@@ -20,7 +20,7 @@ from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
 from firmwright.pipeline import devices
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from tests.networks.tflite_models import ModelBuilder
 from tests.ready_recipes import FOLDER
 

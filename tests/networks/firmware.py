@@ -22,7 +22,7 @@ from firmwright.models import FORMATS
 from firmwright.models.tflite.interpreters import REFERENCE, make_interpreter
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import (
     Build,

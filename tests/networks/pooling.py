@@ -10,7 +10,7 @@ from tvm import relax
 from firmwright.ir.regions import Region
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Device
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform

@@ -21,7 +21,7 @@ from firmwright.partition.outline import (
     partition_module,
 )
 from firmwright.partition.prices import CostError, PriceList
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.explanation import check_offload, explain, format_table
 from firmwright.targets import Context, Device, Target
 from firmwright.targets.load_devices import load_mix

@@ -13,7 +13,7 @@ from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.explanation import (
     Explanation,
     OperatorPlacement,

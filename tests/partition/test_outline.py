@@ -22,7 +22,7 @@ from firmwright.partition.outline import (
     partition_module,
     region_name,
 )
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

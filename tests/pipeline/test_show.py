@@ -13,7 +13,7 @@ from doit import doit_cmd, loader
 from firmwright import cli
 from firmwright.errors import DiagnosticError
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.schema import load_schema
 
 

@@ -24,7 +24,7 @@ from firmwright.pipeline.summary import (
 )
 from firmwright.planning import Plan
 from firmwright.planning.schedule import Schedule, ScheduleStep
-from firmwright.recipe import Tolerance
+from firmwright.recipe.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
 from firmwright.report.timeline import NO_TIME, Counted, TimedLayer, Timeline
 from firmwright.verify.run_records import RunRecord

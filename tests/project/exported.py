@@ -13,7 +13,7 @@ from firmwright.models import FORMATS
 from firmwright.project.export_packages import ExportedNetwork, Package, write_export
 from firmwright.project.network import Network
 from firmwright.project.write import make_ports, write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 

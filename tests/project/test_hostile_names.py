@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from firmwright.compile import compile_network
 from firmwright.models import FORMATS
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_toolchain
 

@@ -23,7 +23,7 @@ from firmwright.quantize.float_graph import evaluate
 from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.qdq_graph import quantize
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs

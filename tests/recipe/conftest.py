@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firmwright.recipe import Catalog, KnownDevice, KnownPlatform
+from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
 from firmwright.targets.device_options import NumberRange
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalog, load_recipe, parse_target
-from firmwright.recipe.target import read_target
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
+from firmwright.recipe.target import parse_target, read_target
 
 KEYS = "name model path url sha256 format inputs image shape platform target device options"
 KEYS += " rounding toolchain c_prefix cflags run samples seed emulator tolerance absolute relative"

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalog, Recipe, load_recipe
-from firmwright.recipe.load_recipe import write_cache
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe, write_cache
+from firmwright.recipe.recipe import Recipe
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
+from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
+from firmwright.recipe.load_recipe import load_recipe
 devices = {"c": KnownDevice({}, is_fallback=True)}
 catalogue = Catalog({"host": KnownPlatform(("zig",), ("native",))}, ("zig",), devices)
 recipe = load_recipe(Path(sys.argv[1]), {"platform": "host"}, catalogue, Path(sys.argv[2]))

@@ -16,7 +16,8 @@ import yaml
 from firmwright.documents.chain import Layers, read_chain
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import Catalog, load_recipe
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.networks_file import load_networks, names_networks
 from firmwright.recipe.overrides import is_key, list_keys
 from firmwright.recipe.value_origins import (

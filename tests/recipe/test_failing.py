@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalog, load_recipe
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.toolchain import load_platform
 
 FAILING = Path(__file__).parents[1] / "failing"

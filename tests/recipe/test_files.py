@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalog, Recipe, load_recipe
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
+from firmwright.recipe.recipe import Recipe
 
 NAMED = """\
 model: {python: "nets.small:network", files: [weights.npz]}

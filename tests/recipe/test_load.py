@@ -9,21 +9,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from firmwright.data import DataFile, DataSource
+from firmwright.data.sample_sources import DataFile, DataSource
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import (
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe
+from firmwright.recipe.model_source import ModelSource
+from firmwright.recipe.recipe import (
+    KEYS_NOT_IN_NETWORK_DIGEST,
     BatchRequest,
-    Catalog,
-    DeviceSpec,
     InputOptions,
-    ModelSource,
     Recipe,
     RunOptions,
     Tolerance,
-    load_recipe,
+    read_recipe,
 )
-from firmwright.recipe.recipe import KEYS_NOT_IN_NETWORK_DIGEST, read_recipe
 from firmwright.recipe.schema import load_schema
+from firmwright.targets import DeviceSpec
 
 DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 Load = Callable[..., Recipe]

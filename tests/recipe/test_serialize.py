@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.value_origins import serialize
 from tests.quality.test_repository import ROOT
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.recipe import DeviceSpec, parse_target
+from firmwright.recipe.target import parse_target
+from firmwright.targets import DeviceSpec
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from firmwright.compile import partition_network, prepare_module
 from firmwright.ir.regions import Remedy
 from firmwright.models.onnx import importer
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise, find_substitute, merge_alike
 from firmwright.targets import find_rewrites

@@ -13,7 +13,7 @@ from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
 from firmwright.planning.schedule import schedule_regions
-from firmwright.recipe import Tolerance
+from firmwright.recipe.recipe import Tolerance
 from firmwright.report.timeline import (
     Timeline,
     add_bound,

@@ -21,7 +21,7 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx import importer as onnx
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise
 from firmwright.report.estimates import estimate_layers

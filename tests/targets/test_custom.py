@@ -9,7 +9,8 @@ import pytest
 
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.ir.regions import COPY, Change, make_move_region
-from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
+from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform

@@ -18,7 +18,7 @@ from firmwright.compile import partition_network, prepare_module
 from firmwright.ir.regions import Partition, Region
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import Network, advise
 from firmwright.targets import find_rewrites

@@ -14,7 +14,7 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import main_bindings
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context
 from firmwright.targets.custom import CustomTarget, guard_installed, load_custom_target
 from firmwright.targets.load_devices import load_mix

@@ -20,7 +20,7 @@ from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.relax import main_bindings, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.models.tflite import importer as tflite
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context, Device, find_rewrites
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform

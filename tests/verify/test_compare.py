@@ -9,7 +9,7 @@ import pytest
 from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
-from firmwright.recipe import Tolerance
+from firmwright.recipe.recipe import Tolerance
 from firmwright.verify.compare import compare, compute_share
 from firmwright.verify.protocol import decode_outputs, encode_samples
 

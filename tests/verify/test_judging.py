@@ -11,7 +11,7 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.recipe import Tolerance
+from firmwright.recipe.recipe import Tolerance
 from firmwright.stages import check_outputs
 
 FOUND = np.array([1, 2, 3, 40], "int8")

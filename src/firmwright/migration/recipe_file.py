@@ -16,9 +16,9 @@ from firmwright.migration.draft import Draft, load_rules, shorten
 from firmwright.migration.source import Setting, read_source
 from firmwright.migration.source_formats import Format, find_format
 from firmwright.project.new_repository import make_file_name
-from firmwright.recipe import load_recipe
 from firmwright.recipe.catalog import Catalog
 from firmwright.recipe.editor_schema import FIRST_LINE
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.schema import load_schema
 
 LAST_DEVICES = ("c7x",)

@@ -21,14 +21,15 @@ from doit.doit_cmd import DoitMain
 from firmwright.documents.chain import Layers
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, suggest_known
 from firmwright.hardware.access import check_access, list_images
-from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.build_systems import find_unfit_exports
+from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
 from firmwright.recipe.custom_code import find_custom_code
-from firmwright.recipe.load_recipe import make_layers
+from firmwright.recipe.load_recipe import load_recipe, make_layers
 from firmwright.recipe.memory_key import find_pin_errors
 from firmwright.recipe.moved_paths import rebase_argument
 from firmwright.recipe.networks_file import names_networks
 from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
+from firmwright.recipe.recipe import Recipe
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import (
     Build,

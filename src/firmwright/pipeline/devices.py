@@ -8,7 +8,7 @@ from pathlib import Path
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
 from firmwright.plugins import list_tflite_vendors
-from firmwright.recipe import Recipe
+from firmwright.recipe.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
 from firmwright.targets.load_devices import load_target

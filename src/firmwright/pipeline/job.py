@@ -12,8 +12,7 @@ from typing import Any
 
 from firmwright.data.sample_sources import DataFolders
 from firmwright.emulator import Emulator, load_emulator
-from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import lock_path, precision_path, tuned_path
+from firmwright.recipe.recipe import Recipe, lock_path, precision_path, tuned_path
 from firmwright.targets import Device
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, Platform

@@ -9,8 +9,8 @@ from doit import doit_cmd
 
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
-from firmwright.recipe import Recipe
 from firmwright.recipe.overrides import is_key, list_overrides
+from firmwright.recipe.recipe import Recipe
 
 
 def read_overrides() -> dict[str, str]:

@@ -16,9 +16,10 @@ from msgspec import structs
 from firmwright.documents.chain import Layers
 from firmwright.documents.stated_values import COMMAND_LINE
 from firmwright.errors import Diagnostic, DiagnosticError
-from firmwright.recipe import Catalog, Recipe, load_recipe
-from firmwright.recipe.load_recipe import make_layers
+from firmwright.recipe.catalog import Catalog
+from firmwright.recipe.load_recipe import load_recipe, make_layers
 from firmwright.recipe.networks_file import Networks, load_networks, select_exports
+from firmwright.recipe.recipe import Recipe
 from firmwright.toolchain.descriptions import is_custom_file
 
 from .job import Job

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.custom.code import load_custom_functions, locate_definition
 from firmwright.custom.reads import list_unknown, record_reads
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.recipe import Recipe
+from firmwright.recipe.recipe import Recipe
 
 from .key_errors import error_at_key
 

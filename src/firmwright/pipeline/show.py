@@ -12,7 +12,7 @@ from firmwright.documents.stated_values import parse_key
 from firmwright.documents.yaml_text import format_pointer, list_leaves
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.records import format_record
-from firmwright.recipe import load_recipe
+from firmwright.recipe.load_recipe import load_recipe
 from firmwright.recipe.networks_file import load_networks, names_networks
 from firmwright.recipe.overrides import complete_key, is_key, list_keys
 from firmwright.recipe.value_origins import (

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from firmwright.recipe import Recipe, TransformOptions
 from firmwright.recipe.quantize_keys import Inputs
-from firmwright.recipe.recipe import KEYS_NOT_IN_NETWORK_DIGEST
+from firmwright.recipe.recipe import KEYS_NOT_IN_NETWORK_DIGEST, Recipe, TransformOptions
 from firmwright.targets import find_rewrites
 from firmwright.toolchain import Platform, load_toolchain
 from firmwright.toolchain.boards import load_board

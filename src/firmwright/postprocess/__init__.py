@@ -1,3 +1,1 @@
 """Computes boxes from a network's outputs: data for C templates, reference, drawing."""
-
-from __future__ import annotations

@@ -18,7 +18,7 @@ from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.interface import StatePort, make_state_ports
 from firmwright.project.selftest import LayerCheck
 from firmwright.project.slot import NetworkSlot
-from firmwright.recipe import DemoOptions
+from firmwright.recipe.recipe import DemoOptions
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Network:
     slot: NetworkSlot | None = None
     """The location of the network's image, if the image is not part of the firmware."""
     recipe_sha256: str = ""
-    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' if there is no recipe."""
+    """:attr:`firmwright.recipe.recipe.Recipe.network_sha256`; '' if there is no recipe."""
     binary_constants: bool = False
     """Whether the constants are a file of bytes instead of C."""
 

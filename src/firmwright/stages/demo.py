@@ -20,7 +20,7 @@ from firmwright.project.calls import arena_name
 from firmwright.project.interface import view_as_c_type
 from firmwright.project.project_files import file_name
 from firmwright.project.write import make_ports, write_file
-from firmwright.recipe import DemoOptions
+from firmwright.recipe.recipe import DemoOptions
 from firmwright.toolchain.boards import Board, load_board
 from firmwright.verify.batches import join_outputs, join_samples
 

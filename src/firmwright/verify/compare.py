@@ -13,7 +13,7 @@ import numpy.typing as npt
 from firmwright.errors import UserError
 from firmwright.ir.small_types import to_model_type
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS, STRING, Tensor
-from firmwright.recipe import Tolerance
+from firmwright.recipe.recipe import Tolerance
 from firmwright.verify.run_records import Agreement
 
 Array = npt.NDArray[Any]

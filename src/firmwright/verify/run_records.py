@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from firmwright.data.samples import Range
 from firmwright.data.signals import SignalQuality
 from firmwright.quantize.quantization_record import LayerAccuracy
-from firmwright.recipe import Tolerance
 from firmwright.recipe.quantize_keys import Thresholds
+from firmwright.recipe.recipe import Tolerance
 
 Rates = dict[str, float]
 """The percentage, or the value of a metric, of each network."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firmwright.devices.c7x import injective
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_target
 from firmwright.toolchain import load_platform, platform_names
 from tests.networks.firmware import SANITIZED, run_generated

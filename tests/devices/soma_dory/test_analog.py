@@ -15,7 +15,7 @@ from firmwright.devices.soma_dory.placing import place_layers
 from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model
 from firmwright.project.network import Network
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context
 from firmwright.targets.load_devices import load_mix
 from firmwright.targets.placement import Placement

@@ -23,7 +23,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.partition.layouts import TransformInserter, choose_layout_regions
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 

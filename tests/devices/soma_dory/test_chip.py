@@ -20,7 +20,7 @@ from firmwright.ir.layer import Array
 from firmwright.models.relax.importer import import_model
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import (
     Build,

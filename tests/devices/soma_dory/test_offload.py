@@ -8,7 +8,7 @@ from firmwright.ir.regions import TRANSFORM
 from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import partition_module
 from firmwright.partition.prices import PriceList
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

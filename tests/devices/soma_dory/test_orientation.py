@@ -14,7 +14,7 @@ from firmwright.devices.soma_dory.placing import layers_by_match, prepare_layers
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform

@@ -16,7 +16,7 @@ from firmwright.devices.soma_dory.requantization import replace_divisions
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

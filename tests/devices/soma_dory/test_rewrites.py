@@ -19,7 +19,7 @@ from firmwright.ir.layer import Array
 from firmwright.ir.relax import main_bindings, operator_name, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import Context
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform

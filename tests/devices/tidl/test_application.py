@@ -23,7 +23,7 @@ from firmwright.devices.tidl.options import read_options
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets import find_rewrites
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain

@@ -17,7 +17,7 @@ from firmwright.devices.tidl.options import read_options
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.quantize.float_graph import session_options
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

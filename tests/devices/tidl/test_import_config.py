@@ -17,7 +17,7 @@ from firmwright.devices.tidl.options import TidlOptions, read_options
 from firmwright.errors import UserError
 from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 

@@ -11,7 +11,7 @@ from firmwright.devices.tidl.region_tensors import compute_tensors, select_regio
 from firmwright.ir.regions import Partition
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.recipe import parse_target
+from firmwright.recipe.target import parse_target
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform
 
