@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from firmwright.documents.chain import EXTENDS
-from firmwright.documents.schema_check import Schema, find_errors, knows, resolve_reference
+from firmwright.documents.schema_check import Schema, find_errors, knows
 from firmwright.documents.stated_values import parse_key, read_values
 from firmwright.documents.yaml_text import Pointer, format_pointer
 from firmwright.errors import UserError, did_you_mean
-from firmwright.recipe.schema import load_schema
+from firmwright.recipe.schema import load_schema, load_whole_schema
 from firmwright.recipe.user_files import FILE_FORMATS
 
 
@@ -38,18 +38,12 @@ class Override:
 @cache
 def list_overrides() -> Mapping[str, Override]:
     """Return the keys with a short name, by short name, in the order of the schema."""
-    schema = load_schema()
-    return dict(_find_overrides(schema, (), schema["$defs"]))
-
-
-def _find_overrides(
-    schema: Schema, pointer: Pointer, definitions: Schema
-) -> Iterator[tuple[str, Override]]:
-    for name, part in schema.get("properties", {}).items():
-        if "override" in part:
-            complete = {**part, "$defs": definitions}
-            yield name, Override((*pointer, name), complete, part["override"])
-        yield from _find_overrides(part, (*pointer, name), definitions)
+    keys = _find_keys(load_whole_schema(), ())
+    return {
+        str(pointer[-1]): Override(pointer, schema, schema["override"])
+        for pointer, schema in keys
+        if "override" in schema
+    }
 
 
 def complete_key(name: str) -> str:
@@ -89,12 +83,12 @@ def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
 @cache
 def list_keys() -> tuple[str, ...]:
     """Return all keys with fixed names, such as ``run.samples``."""
-    return tuple(dict.fromkeys(format_pointer(p) for p in _find_keys(load_schema(), ())))
+    keys = _find_keys(load_whole_schema(), ())
+    return tuple(dict.fromkeys(format_pointer(pointer) for pointer, _ in keys))
 
 
-def _find_keys(schema: Schema, pointer: Pointer) -> Iterator[Pointer]:
-    whole = resolve_reference(schema, load_schema())
-    for form in (whole, *whole.get("oneOf", ())):
-        for name, part in resolve_reference(form, load_schema()).get("properties", {}).items():
-            yield (*pointer, name)
+def _find_keys(schema: Schema, pointer: Pointer) -> Iterator[tuple[Pointer, Schema]]:
+    for form in (schema, *schema.get("oneOf", ())):
+        for name, part in form.get("properties", {}).items():
+            yield (*pointer, name), part
             yield from _find_keys(part, (*pointer, name))

@@ -65,7 +65,7 @@ def rewrite_data(data: Any, visit: Visit) -> Any:
             value = [rewrite(v, schema["items"], (*pointer, i)) for i, v in enumerate(value)]
         return visit(pointer, value, schema)
 
-    return rewrite(data, _load_whole_schema(), ())
+    return rewrite(data, load_whole_schema(), ())
 
 
 def _get_name(item: tuple[Any, Any]) -> str:
@@ -73,7 +73,7 @@ def _get_name(item: tuple[Any, Any]) -> str:
 
 
 @cache
-def _load_whole_schema() -> Schema:
+def load_whole_schema() -> Schema:
     """Return the schema of a recipe with a definition in place of each reference."""
     root = load_schema()
 
