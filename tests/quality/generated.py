@@ -14,9 +14,16 @@ from firmwright.report.difference import Difference
 from firmwright.report.explanation import Explanation
 from firmwright.report.inspection import Inspection
 from firmwright.report.layer_text import FollowedLayers
-from firmwright.report.listings import Installed, ResolvedRecipe, TaskList
 from firmwright.report.manifest import NetworksManifest, build_manifest_schema
-from firmwright.report.outcomes import CheckedLocks, Outcomes, TaskInfo, Verification
+from firmwright.report.outcomes import (
+    CheckedLocks,
+    Installed,
+    Outcomes,
+    ResolvedRecipe,
+    TaskInfo,
+    TaskList,
+    Verification,
+)
 from firmwright.report.report import build_report_schema
 from tests.quality.key_pages import render_description_files, render_recipe_page
 from tests.quality.layers import ROOT, SOURCE, group, read_imports

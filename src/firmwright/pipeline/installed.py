@@ -11,7 +11,7 @@ from firmwright import __version__
 from firmwright.emulator import load_emulator
 from firmwright.errors import UserError
 from firmwright.ir.records import format_record
-from firmwright.report.listings import Installed, ListedPlatform, ListedProgram, ListedTarget
+from firmwright.report.outcomes import Installed, ListedPlatform, ListedProgram, ListedTarget
 from firmwright.report.rows import align_columns
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import (

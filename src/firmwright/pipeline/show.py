@@ -22,7 +22,7 @@ from firmwright.recipe.value_origins import (
     format_recipe,
     read_origins,
 )
-from firmwright.report.listings import ResolvedRecipe
+from firmwright.report.outcomes import ResolvedRecipe
 
 from .command_line import (
     check_variables,

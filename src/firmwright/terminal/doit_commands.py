@@ -45,7 +45,7 @@ from firmwright.terminal import answers
 from firmwright.terminal.guard import end_with_reader
 
 if TYPE_CHECKING:
-    from firmwright.report.listings import TaskList
+    from firmwright.report.outcomes import TaskList
 
 plugin.entry_points_impl = lambda: find_plugins
 """doit calls this function for each kind of plug-ins."""
@@ -207,7 +207,7 @@ def can_run(task: Task) -> bool:
 
 def list_all(task_file: ModuleType) -> TaskList:
     # Imported late, because other commands do not need the records.
-    from firmwright.report.listings import ListedTask, TaskList
+    from firmwright.report.outcomes import ListedTask, TaskList
 
     found = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
     return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in found))
