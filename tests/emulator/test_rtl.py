@@ -15,7 +15,7 @@ from firmwright.emulator import Execution, load_emulator, run_firmware
 from firmwright.emulator.execution import Run
 from firmwright.emulator.loaded_firmware import read_firmware
 from firmwright.emulator.rtl.cores import CV32E40P, IBEX, PICORV32, Core
-from firmwright.emulator.rtl.simulation import make_notes, run_simulator
+from firmwright.emulator.rtl.simulation import RAM_PATTERN, make_notes, run_simulator, simulate
 from firmwright.emulator.rtl.simulator import ask, build_simulator, list_rtl
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
@@ -131,6 +131,28 @@ def test_a_bus_keeps_the_line_of_its_last_read(build: BuildFirmware) -> None:
     assert count_waits(elf, ram=(5, 4)) == pytest.approx(1000 * 5, rel=0.01)
     # The memories alternate. Both have the same number of a line.
     assert count_waits(elf, flash=(5, wide), ram=(5, wide)) == pytest.approx(3000 * 5, rel=0.01)
+    # Each of the four words is in two lines, and each read starts in another line than the last.
+    assert count_waits(elf, flash=(0, 2), ram=(5, 2)) == pytest.approx(3000 * 2 * 5, rel=0.01)
+
+
+def end_at_edge(elf: Path, core: Core, distance: int, kind: bytes) -> int:
+    """Return the exit code after an access to the last word of a RAM, which has two bytes."""
+    memories = {**RV32.memories, "ram": replace(RV32.memories["ram"], size=0x10002)}
+    platform, given = replace(RV32, memories=memories), bytes([distance]) + kind
+    run = Run(read_firmware(elf), platform, given, "counted", (), 100_000)
+    return simulate(core, run, None, "1").exit_code
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
+def test_the_last_word_of_a_memory_may_be_shorter(build: BuildFirmware, core: Core) -> None:
+    elf = build("edge.c", "rv32-bare")
+    assert end_at_edge(elf, core, 1, b"w") == 7
+    assert end_at_edge(elf, core, 1, b"r") == RAM_PATTERN
+    with pytest.raises(UserError, match=r"access to address 0x80410002, which is in no memory"):
+        end_at_edge(elf, core, 2, b"w")
+    if core is not PICORV32:  # its bus reads whole words, and unicorn finds the fault
+        with pytest.raises(UserError, match=r"access to address 0x80410003, which is in no"):
+            end_at_edge(elf, core, 3, b"r")
 
 
 @pytest.mark.parametrize(

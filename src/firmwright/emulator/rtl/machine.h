@@ -14,6 +14,7 @@
 constexpr uint32_t FINISHER = 0x00100000u, CLOCK = 0x00100008u, UART = 0x10000000u;
 constexpr uint32_t PASS = 0x5555u, FAIL = 0x3333u;
 constexpr uint32_t DATA_READY = 0x01u, TRANSMITTER_EMPTY = 0x60u;
+constexpr uint32_t WHOLE_WORD = 0xfu; /* all lanes of a bus */
 
 struct Memory {
     uint32_t origin, wait_states, line;
@@ -26,20 +27,20 @@ struct Bus {
     const Memory *of_line = nullptr;
     bool active = false, valid = false, grant = true;
 
-    void accept(const Memory *memory, uint32_t address, bool write)
+    /* Accept the access to the bytes from `first` to `last`, which may be in several lines. */
+    void accept(const Memory *memory, uint32_t first, uint32_t last, bool write)
     {
         active = true;
         left = 0;
         if (memory == nullptr || memory->wait_states == 0) {
             return;
         }
-        const uint32_t wanted = address / memory->line;
-        if (write || memory != of_line || wanted != line) {
-            left = memory->wait_states;
-        }
+        const uint32_t from = first / memory->line, to = last / memory->line;
+        const bool is_stored = !write && memory == of_line && from == line;
+        left = (to - from + !is_stored) * memory->wait_states;
         if (!write) {
             of_line = memory;
-            line = wanted;
+            line = to;
         }
     }
 
@@ -82,29 +83,38 @@ struct Machine {
     {
         started = started || (address ^ entry) < 4;
         const Memory *memory = started ? find(address) : nullptr;
-        bus.accept(memory, address, false);
+        bus.accept(memory, address & ~3u, address | 3u, false);
         bus.data = !started ? jump_to_entry(address) : memory == nullptr ? 0 : load(*memory, address);
     }
 
+    /*
+     * The last word of a memory may have fewer than 4 bytes. PicoRV32 reads whole words, so only
+     * other accesses to the missing bytes are faults.
+     */
     void access(Bus &bus, uint32_t address, bool write, uint32_t lanes, uint32_t value)
     {
-        Memory *memory = find(address);
-        bus.accept(memory, address, write);
+        const uint32_t word = address & ~3u;
+        const uint32_t first = word + static_cast<uint32_t>(__builtin_ctz(lanes));
+        const uint32_t last = word + 31u - static_cast<uint32_t>(__builtin_clz(lanes));
+        Memory *memory = find(first);
+        bus.accept(memory, first, last, write);
         if (memory == nullptr) {
             if (write) {
-                write_device(address, lanes, value);
+                write_device(first, lanes, value);
             } else {
-                bus.data = read_device(address, lanes);
+                bus.data = read_device(first, lanes);
             }
+        } else if (find(last) != memory && (write || lanes != WHOLE_WORD)) {
+            end("access", last);
         } else if (write) {
             for (uint32_t lane = 0; lane < 4; lane++) {
                 if (lanes >> lane & 1u) {
-                    memory->bytes[(address & ~3u) - memory->origin + lane] =
+                    memory->bytes[word - memory->origin + lane] =
                         static_cast<uint8_t>(value >> 8 * lane);
                 }
             }
         } else {
-            bus.data = load(*memory, address);
+            bus.data = load(*memory, word);
         }
     }
 

@@ -48,7 +48,8 @@ struct Core {
                 machine.fetch(bus, top.mem_addr);
             } else {
                 const bool write = top.mem_wstrb != 0;
-                machine.access(bus, top.mem_addr, write, write ? top.mem_wstrb : 0xfu, top.mem_wdata);
+                const uint32_t lanes = write ? top.mem_wstrb : WHOLE_WORD;
+                machine.access(bus, top.mem_addr, write, lanes, top.mem_wdata);
             }
         }
         bus.advance();
