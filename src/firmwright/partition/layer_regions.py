@@ -4,12 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from firmwright.ir.nodes import IRModule, VarBinding
+from firmwright.ir.nodes import IRModule, Var, VarBinding
 from firmwright.ir.operators import FusionKind, short_name
 from firmwright.ir.regions import RuleViolation
-from firmwright.partition.layer_groups import CONVERSIONS, LayerGraph
+from firmwright.partition.grouping import group_operators
+from firmwright.partition.layer_groups import CONVERSIONS, LayerGraph, computing_operators
+from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import find_dequantized, make_binding_kind
 from firmwright.targets.placement import Composite, Placement
+
+Violations = tuple[RuleViolation, ...]
+
+
+Check = Callable[[VarBinding, Sequence[VarBinding]], Violations]
+"""Returns the rules that an operator breaks, as part of a layer or without a layer (``()``)."""
+
+
+def find_regions(
+    module: IRModule,
+    bindings: list[VarBinding],
+    outputs: list[Var],
+    check: Check,
+    converter: str,
+) -> tuple[LayerGraph, dict[int, Violations], list[list[int]]]:
+    """Return the layers, the rules that each layer breaks, and the regions of the other layers.
+
+    A layer has a number, and a region is a list of numbers. ``converter`` is the clause on the
+    processor of layers that only convert between types.
+    """
+    kind = make_layer_kind(module, bindings, lambda binding: check(binding, ()))
+    layers = LayerGraph(group_operators(bindings, outputs, kind, {}), outputs)
+    only = (RuleViolation("data conversion", f"it only converts between types, which {converter}"),)
+    broken = {
+        number: tuple(dict.fromkeys(o for b in found for o in check(b, group.bindings)))
+        if (found := computing_operators(group))
+        else only
+        for number, group in enumerate(layers.groups)
+    }
+    taken = {number for number, found in broken.items() if not found}
+    return layers, broken, merge_acyclic(range(len(layers.groups)), layers.reads, taken)
 
 
 def make_layer_kind(

@@ -1,13 +1,21 @@
-"""Defines the values of a device's option: one of several texts, a number, or any text."""
+"""Defines a device's options, and their values: one of several texts, a number, or any text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from firmwright.errors import UserError
 
 NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+Value = TypeVar("Value")
+
+SWITCH = ("0", "1")
+"""The values of an option that is off or on."""
 
 
 class OptionError(UserError):
@@ -42,6 +50,21 @@ class NumberRange:
 
 OptionValues = tuple[str, ...] | NumberRange
 """The values that an option accepts. An empty tuple accepts any text."""
+
+
+@dataclass(frozen=True)
+class Option(Generic[Value]):
+    """An option of a device. The documentation shows the default and the ``meaning``."""
+
+    name: str
+    default: Value
+    values: OptionValues
+    meaning: str
+
+
+def list_values(options: Iterable[Option[Any]]) -> Mapping[str, OptionValues]:
+    """Return the values of each option, as :attr:`firmwright.targets.Target.options`."""
+    return {option.name: option.values for option in options}
 
 
 def format_values(values: OptionValues) -> str:

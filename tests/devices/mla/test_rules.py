@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from tvm import relax
 
-from firmwright.devices.mla.option_table import OPTIONS, Option
-from firmwright.devices.mla.options import read_options
-from firmwright.devices.mla.rules import mla_rules
+from firmwright.devices.mla.option_table import OPTIONS
+from firmwright.devices.mla.options import mla_rules, read_options
 from firmwright.errors import UserError
 from firmwright.targets import Context
-from firmwright.targets.device_options import format_values
+from firmwright.targets.device_options import Option, format_values
 from firmwright.toolchain import load_platform
 from tests.devices.tidl.networks import values
 
@@ -203,7 +202,7 @@ def test_options_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_is_documented(option: Option) -> None:
+def test_every_option_is_documented(option: Option[str]) -> None:
     values = format_values(option.values) or "a list"
     default = f"`{option.default}`" if option.default else ""
     row = f"| `{option.name}` | {default} | {values} | {option.meaning} |"

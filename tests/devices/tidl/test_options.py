@@ -15,13 +15,12 @@ from firmwright.devices.tidl.option_table import (
     PRESETS,
     WIDE_RESULTS,
     WIDE_WEIGHTS,
-    Option,
     Value,
 )
 from firmwright.devices.tidl.options import SCALE_TYPE, TidlOptions, read_options
 from firmwright.errors import UserError
 from firmwright.targets import Context, Device
-from firmwright.targets.device_options import accepts, format_values
+from firmwright.targets.device_options import Option, accepts, format_values
 from firmwright.targets.load_devices import load_target
 from firmwright.toolchain import load_platform
 
@@ -43,7 +42,7 @@ def written(value: Value) -> str:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_default_is_a_value_and_documented(option: Option) -> None:
+def test_every_default_is_a_value_and_documented(option: Option[Value]) -> None:
     assert accepts(option.values, written(option.default))
     values = format_values(option.values) or ("a list" if option.default == () else "a text")
     default = f"`{option.default}`" if option.default != () else ""

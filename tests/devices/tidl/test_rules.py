@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from firmwright.devices.tidl.rules import tidl_rules
+from firmwright.devices.tidl.options import tidl_rules
 
 from .networks import network, placed, sentences, values
 from .rule_cases import CASES, Form

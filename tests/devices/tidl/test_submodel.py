@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from tvm import relax
 
-from firmwright.devices.tidl.rules import tidl_rules
+from firmwright.devices.tidl.options import tidl_rules
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.errors import UserError
 from firmwright.quantize.float_graph import session_options

@@ -8,11 +8,11 @@ accelerator.
 from __future__ import annotations
 
 from collections.abc import Collection
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from firmwright.devices.mla.option_table import OPTIONS
 from firmwright.targets import Context, Target
+from firmwright.targets.device_options import list_values
 
 if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
@@ -32,7 +32,7 @@ class MlaTarget(Target):
     archive_reader = "firmwright.devices.mla.inspected:inspect_archive"
     keeps_states = False
     reason = "by SiMa's tables, the MLA supports all operators of the region"
-    options = MappingProxyType({option.name: option.values for option in OPTIONS})
+    options = list_values(OPTIONS)
     rewrites = (
         *("RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape", "RemoveTrainingOperators"),
         *("MergePadLayer", "RemoveIdentityClip", "FoldBatchNorm"),
@@ -40,7 +40,7 @@ class MlaTarget(Target):
 
     @property
     def operators(self) -> Collection[str]:
-        from firmwright.devices.mla.rules import mla_rules
+        from firmwright.devices.mla.options import mla_rules
 
         return mla_rules().operators
 

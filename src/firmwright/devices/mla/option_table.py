@@ -1,30 +1,16 @@
-"""Lists the options of ``mla``: settings of SiMa's ``afe`` that have no recipe key."""
+"""Lists the options of ``mla``: settings of SiMa's ``afe`` that have no recipe key.
+
+The defaults are the defaults of ``afe`` for release 2 according to SiMa's pages. The pages have no
+default of ``num_bins``, so the table has the number of their example.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from firmwright.targets.device_options import NumberRange, OptionValues
+from firmwright.targets.device_options import SWITCH, NumberRange, Option
 
-SWITCH = ("0", "1")
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option of ``mla``.
-
-    The defaults are the defaults of ``afe`` for release 2 according to SiMa's pages. The pages have
-    no default of ``num_bins``, so the table has the number of their example.
-    """
-
-    name: str
-    default: str
-    values: OptionValues
-    meaning: str
-
-
-OPTIONS: Sequence[Option] = (
+OPTIONS: Sequence[Option[str]] = (
     Option("precision", "int8", ("int8", "bf16"),
            "the MLA's type; only Modalix supports `bf16`"),
     Option("requantization_mode", "sima", ("sima", "tflite"), "how sums are rounded to 8 bits"),

@@ -1,15 +1,38 @@
-"""Reads the options of ``mla`` in the target string, and checks them against the chip."""
+"""Reads the options of ``mla`` in the target string, and checks them against the chip.
+
+The operators in SiMa's tables and all rules are in ``rules.yaml``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from firmwright.devices.mla.option_table import OPTIONS
-from firmwright.devices.mla.rules import mla_rules
 from firmwright.errors import UserError
 from firmwright.targets import Context
-from firmwright.targets.rules import find_violations
+from firmwright.targets.rules import Rule, find_violations, read_rules
+
+
+@dataclass(frozen=True)
+class MlaRules:
+    """The operators of the MLA and their rules.
+
+    ``operators`` has the precisions of each operator by its Relax name. ``fused`` operators are
+    part of the preceding operator. ``rules`` apply to operators. ``options`` apply to the target's
+    options.
+    """
+
+    operators: dict[str, tuple[str, ...]]
+    fused: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    options: tuple[Rule, ...]
+
+
+@cache
+def mla_rules() -> MlaRules:
+    return read_rules("firmwright.devices.mla", MlaRules)
 
 
 @dataclass(frozen=True)

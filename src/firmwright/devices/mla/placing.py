@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firmwright.devices.mla.options import MlaOptions, read_options
-from firmwright.devices.mla.rules import mla_rules
+from firmwright.devices.mla.options import MlaOptions, mla_rules, read_options
 from firmwright.ir.nodes import Expr, IRModule, Var, VarBinding
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Remedy, RuleViolation
-from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.layer_groups import LayerGraph, computing_operators
-from firmwright.partition.layer_regions import make_layer_kind, make_placement
-from firmwright.partition.merging import merge_acyclic
+from firmwright.partition.layer_regions import Violations, find_regions, make_placement
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context
-from firmwright.targets.fact_context import kind_of, make_fact_context
+from firmwright.targets.fact_context import FactContext, kind_of, make_fact_context
 from firmwright.targets.facts import operator_facts
 from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
@@ -30,46 +26,36 @@ FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "m
 
 def place_layers(module: IRModule, context: Context) -> Placement:
     bindings, outputs = read_graph(module)
-    checker = OperatorChecker(read_options(context), bindings)
-    kind = make_layer_kind(module, bindings, checker.check_operator)
-    layers = LayerGraph(group_operators(bindings, outputs, kind, {}), outputs)
-    broken = {number: checker.check_layer(group) for number, group in enumerate(layers.groups)}
-    taken = {number for number, found in broken.items() if not found}
-    regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
+    options, network = read_options(context), make_fact_context(bindings)
+
+    def check(binding: VarBinding, _layer: Sequence[VarBinding]) -> Violations:
+        return check_operator(binding.value, options, network)
+
+    layers, broken, regions = find_regions(
+        module, bindings, outputs, check, "SiMa's compiler leaves to the EV74"
+    )
     return make_placement("mla_subgraph", "the MLA", sorted(regions), layers, broken)
 
 
-class OperatorChecker:
-    def __init__(self, options: MlaOptions, bindings: Sequence[VarBinding]) -> None:
-        self.options = options
-        self.network = make_fact_context(bindings)
-
-    def check_layer(self, group: Group) -> tuple[RuleViolation, ...]:
-        computing = computing_operators(group)
-        if not computing:
-            sentence = "it only converts between types, which SiMa's compiler leaves to the EV74"
-            return (RuleViolation("data conversion", sentence),)
-        return tuple(dict.fromkeys(o for b in computing for o in self.check_operator(b)))
-
-    def check_operator(self, binding: VarBinding) -> tuple[RuleViolation, ...]:
-        kind, precision = kind_of(binding.value), self.options.values["precision"]
-        precisions = mla_rules().operators.get(kind)
-        if self.options.is_on("arm_only"):
-            sentence = "the target's arm_only keeps it off the MLA"
-            return (RuleViolation("arm_only", sentence, remedy=Remedy("target: no arm_only")),)
-        if precisions is None:
-            sentence = f"SiMa's tables do not list {kind}"
-            return (RuleViolation("operator", sentence, operator=kind),)
-        if precision not in precisions:
-            sentence = f"SiMa's tables list {kind} for {' and '.join(precisions)}, not {precision}"
-            remedy = Remedy(f"target: mla -precision={precisions[0]}")
-            return (RuleViolation("precision", sentence, remedy=remedy),)
-        facts = {
-            **self.options.values,
-            **operator_facts(binding.value, self.network),
-            "is_fused": is_fused(binding.value, self.network.values),
-        }
-        return find_violations(mla_rules().rules, facts)
+def check_operator(call: Expr, options: MlaOptions, network: FactContext) -> Violations:
+    kind, precision = kind_of(call), options.values["precision"]
+    precisions = mla_rules().operators.get(kind)
+    if options.is_on("arm_only"):
+        sentence = "the target's arm_only keeps it off the MLA"
+        return (RuleViolation("arm_only", sentence, remedy=Remedy("target: no arm_only")),)
+    if precisions is None:
+        sentence = f"SiMa's tables do not list {kind}"
+        return (RuleViolation("operator", sentence, operator=kind),)
+    if precision not in precisions:
+        sentence = f"SiMa's tables list {kind} for {' and '.join(precisions)}, not {precision}"
+        remedy = Remedy(f"target: mla -precision={precisions[0]}")
+        return (RuleViolation("precision", sentence, remedy=remedy),)
+    facts = {
+        **options.values,
+        **operator_facts(call, network),
+        "is_fused": is_fused(call, network.values),
+    }
+    return find_violations(mla_rules().rules, facts)
 
 
 def is_fused(call: Expr, values: Mapping[Var, Expr]) -> bool:

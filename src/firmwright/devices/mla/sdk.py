@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from firmwright.errors import UserError, to_printable
-from firmwright.targets.vendor_tool import run_vendor_tool
+from firmwright.errors import UserError
+from firmwright.targets.vendor_tool import describe_failure, run_vendor_tool
 from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 PYTHON_VARIABLE = "AFE_PYTHON"
@@ -37,8 +37,6 @@ print(json.dumps({
     "versions": sorted(f"{d.name} {d.version}" for d in importlib.metadata.distributions()),
 }))
 """
-LOG_LINES = 12
-"""The number of final log lines in the message about a failed script."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,6 @@ def ask(sdk: Sdk, program: str) -> str:
     """
     with TemporaryDirectory() as empty:  # `-c` imports modules from the current folder
         done = run_python(sdk, ["-c", program], Path(empty))
-    if done.returncode != 0:
-        raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, None))
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -103,24 +99,26 @@ def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
 
     Raises UserError with the end of the log if the script fails or writes no record.
     """
-    done = run_python(sdk, [SCRIPT], folder)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(to_printable(done.stdout), encoding="utf-8")
-    if done.returncode != 0:
-        raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, log))
+    done = run_python(sdk, [SCRIPT], folder, log)
     try:
         record: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return str(record["model_sdk_version"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(describe_failure(sdk, f"no valid {RECORD}", done.stdout, log)) from None
+        problem = f"no valid {RECORD}"
+        raise UserError(describe_failure(name_script(sdk), problem, done.stdout, log)) from None
 
 
-def run_python(sdk: Sdk, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_python(
+    sdk: Sdk, arguments: list[str], folder: Path, log: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     added = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-    return run_vendor_tool([str(sdk.python), *arguments], folder, PASSED_VARIABLES, added)
+    command = [str(sdk.python), *arguments]
+    done = run_vendor_tool(command, folder, PASSED_VARIABLES, added, log)
+    if done.returncode != 0:
+        problem = f"exit code {done.returncode}"
+        raise UserError(describe_failure(name_script(sdk), problem, done.stdout, log))
+    return done
 
 
-def describe_failure(sdk: Sdk, what: str, output: str, log: Path | None) -> str:
-    location = f"its log, {log}, ends with" if log else "it said"
-    end = [f"  {line}" for line in output.splitlines()[-LOG_LINES:]]
-    return "\n".join([f"SiMa's Model SDK ({sdk.python} {SCRIPT}): {what}; {location}:", *end])
+def name_script(sdk: Sdk) -> str:
+    return f"SiMa's Model SDK ({sdk.python} {SCRIPT})"

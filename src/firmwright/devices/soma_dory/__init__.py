@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from firmwright.targets import Context, Target
+from firmwright.targets.device_options import SWITCH
 
 if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
     from firmwright.targets.memory_layout import Layout
     from firmwright.targets.placement import Placement
-
-SWITCH = ("0", "1")
 
 ANALOG = "analog_conv2d"
 """The anchor of regions of the analog core. This core has no public cycle model."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from firmwright.devices.tidl.option_table import OPTIONS
 from firmwright.targets import Context, Target
+from firmwright.targets.device_options import list_values
 
 if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
@@ -41,7 +41,7 @@ class TidlTarget(Target):
         "firmwright.devices.tidl.stages:APPLICATION",
     )
     reason = "TIDL supports all operators of the region"
-    options = MappingProxyType({option.name: option.values for option in OPTIONS})
+    options = list_values(OPTIONS)
     rewrites = (
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),
         *("RemoveTrainingOperators", "ConvertMaxMinToClip", "RemoveIdentityResize"),
@@ -51,7 +51,7 @@ class TidlTarget(Target):
 
     @property
     def operators(self) -> Collection[str]:
-        from firmwright.devices.tidl.rules import tidl_rules
+        from firmwright.devices.tidl.options import tidl_rules
 
         return tidl_rules().operators
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firmwright.targets.device_options import NumberRange, OptionValues
+from firmwright.targets.device_options import SWITCH, NumberRange, Option, OptionValues
 
 Value = int | float | str | tuple[str, ...]
 """The value of an option. In the target string, commas separate the entries of a list."""
-
-SWITCH = ("0", "1")
 
 CALIBRATION_KEYS = (
     "advanced_options:activation_clipping",
@@ -39,19 +37,11 @@ CALIBRATION = (
 """The options for TIDL's quantization. Without quantization by TIDL, they have no effect."""
 
 
-@dataclass(frozen=True)
-class Option:
-    name: str
-    default: Value
-    values: OptionValues
-    meaning: str
-
-
-def advanced(name: str, default: Value, values: OptionValues, meaning: str) -> Option:
+def advanced(name: str, default: Value, values: OptionValues, meaning: str) -> Option[Value]:
     return Option(f"advanced_options:{name}", default, values, meaning)
 
 
-OPTIONS: Sequence[Option] = (
+OPTIONS: Sequence[Option[Value]] = (
     Option(
         "preset",
         "tidl-tools",

@@ -1,9 +1,13 @@
-"""Reads the options of ``tidl`` in the target string, and adds the defaults of TI's sources."""
+"""Reads the options of ``tidl`` in the target string, and adds the defaults of TI's sources.
+
+The operators of TIDL and all rules are in ``rules.yaml``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from firmwright.devices.tidl.option_table import (
@@ -12,15 +16,30 @@ from firmwright.devices.tidl.option_table import (
     CHIP_DEFAULTS,
     OPTIONS,
     PRESETS,
-    Option,
     Value,
 )
-from firmwright.devices.tidl.rules import tidl_rules
 from firmwright.targets import Context
-from firmwright.targets.device_options import NumberRange, OptionError
-from firmwright.targets.rules import find_violations
+from firmwright.targets.device_options import NumberRange, Option, OptionError
+from firmwright.targets.rules import Rule, find_violations, read_rules
 
 SCALE_TYPE = "advanced_options:quantization_scale_type"
+
+
+@dataclass(frozen=True)
+class TidlRules:
+    """The operators of TIDL, by their Relax names, and the rules for them.
+
+    ``options`` has the rules for the target's options.
+    """
+
+    operators: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    options: tuple[Rule, ...]
+
+
+@cache
+def tidl_rules() -> TidlRules:
+    return read_rules("firmwright.devices.tidl", TidlRules)
 
 
 @dataclass(frozen=True)
@@ -106,7 +125,7 @@ def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> d
     return {**values, **stated}
 
 
-def parse_value(option: Option, text: str) -> Value:
+def parse_value(option: Option[Value], text: str) -> Value:
     """Return an option's value. The recipe's check has accepted the text."""
     if isinstance(option.default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())

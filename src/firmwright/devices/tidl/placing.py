@@ -16,19 +16,18 @@ from firmwright.devices.tidl.options import (
     TidlOptions,
     read_options,
     refuse_calibration,
+    tidl_rules,
 )
 from firmwright.devices.tidl.quantization import find_quantization_facts, is_quantized
-from firmwright.devices.tidl.rules import tidl_rules
 from firmwright.errors import did_you_mean
 from firmwright.ir.nodes import IRModule, Var, VarBinding
 from firmwright.ir.operators import is_same_kind, short_name
 from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, is_source_name
-from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.grouping import Group
 from firmwright.partition.layer_groups import LayerGraph, computing_operators, names_of
-from firmwright.partition.layer_regions import make_layer_kind, make_placement
-from firmwright.partition.merging import merge_acyclic
+from firmwright.partition.layer_regions import Violations, find_regions, make_placement
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context
 from firmwright.targets.device_options import OptionError
@@ -51,14 +50,10 @@ def place_regions(module: IRModule, context: Context) -> Placement:
     batches = [static_shape(p)[0] for p in module["main"].params if static_shape(p)]
     chip = {**context.platform.accelerators["tidl"], "network_batch": max(context.batch, *batches)}
     checker = OperatorChecker(options, chip, bindings)
-    groups = group_operators(
-        bindings, outputs, make_layer_kind(module, bindings, checker.check_operator), {}
+    layers, broken, regions = find_regions(
+        module, bindings, outputs, checker.check_operator, "TIDL leaves to the processor"
     )
-    check_lists(options, bindings, groups)
-    layers = LayerGraph(groups, outputs)
-    broken = {number: checker.check_layer(group) for number, group in enumerate(layers.groups)}
-    taken = {number for number, found in broken.items() if not found}
-    regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
+    check_lists(options, bindings, layers.groups)
     kept, pruned = prune(regions, layers, options, context)
     for number, violation in pruned.items():
         broken[number] = (violation,)
@@ -78,23 +73,10 @@ class OperatorChecker:
             "quantized": is_quantized(bindings),
         }
 
-    def check_layer(self, group: Group) -> tuple[RuleViolation, ...]:
-        computing = computing_operators(group)
-        if not computing:
-            sentence = "it only converts between types, which TIDL leaves to the processor"
-            return (RuleViolation("data conversion", sentence),)
-        denied = check_layer_name(self.options, names_of(group.bindings))
-        if denied:
-            return (denied,)
-        found = [o for b in computing for o in self.check_operator(b, group.bindings)]
-        return tuple(dict.fromkeys(found))
-
-    def check_operator(
-        self, binding: VarBinding, layer: Sequence[VarBinding] = ()
-    ) -> tuple[RuleViolation, ...]:
-        """Return the rules that an operator breaks, as part of its ``layer`` or without a layer."""
+    def check_operator(self, binding: VarBinding, layer: Sequence[VarBinding]) -> Violations:
         kind = kind_of(binding.value)
-        denied = check_layer_type(self.options, kind)
+        denied = check_layer_name(self.options, names_of(layer)) if layer else None
+        denied = denied or check_layer_type(self.options, kind)
         if denied:
             return (denied,)
         if kind not in tidl_rules().operators:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firmwright.devices.tidl.artifact_records import RegionFiles
-from firmwright.errors import UserError, to_printable
-from firmwright.targets.vendor_tool import run_vendor_tool
+from firmwright.errors import UserError
+from firmwright.targets.vendor_tool import describe_failure, run_vendor_tool
 from firmwright.toolchain import Platform
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 
@@ -42,8 +41,6 @@ DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
 
 TI has three names for version 7120, and does not document the name of J721S2.
 """
-LOG_LINES = 12
-"""The number of final log lines in the message about a failed import."""
 
 
 def find_tools(platform: Platform) -> ToolFolder | None:
@@ -110,24 +107,13 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
     libraries = [installed, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     added = {TOOLS_VARIABLE: installed, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
     command = make_import_command(installed, files.config)
-    done = run_vendor_tool(command, folder, PASSED_VARIABLES, added)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(to_printable(done.stdout), encoding="utf-8")
+    done = run_vendor_tool(command, folder, PASSED_VARIABLES, added, log)
     missing = [name for name in files.tool_files if not (folder / name).is_file()]
     if done.returncode != 0 or missing:
-        raise UserError(describe_failure(command, done, missing, log))
+        code = done.returncode
+        problem = f"exit code {code}" if code else f"no {' and no '.join(missing)}"
+        raise UserError(describe_failure(" ".join(command), problem, done.stdout, log))
     return find_version(done.stdout)
-
-
-def describe_failure(
-    command: Sequence[str],
-    done: subprocess.CompletedProcess[str],
-    missing: Sequence[str],
-    log: Path,
-) -> str:
-    what = f"exit code {done.returncode}" if done.returncode else f"no {' and no '.join(missing)}"
-    end = [f"  {line}" for line in done.stdout.splitlines()[-LOG_LINES:]]
-    return "\n".join([f"{' '.join(command)}: {what}; its log, {log}, ends with:", *end])
 
 
 def find_version(text: str) -> str:
