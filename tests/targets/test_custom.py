@@ -128,7 +128,7 @@ def test_what_a_device_raises_or_returns_is_told_with_its_line(
     with pytest.raises(UserError, match=r"npu.py:10: place: returned a list; expected a Placement"):
         target.place(EMPTY, CONTEXT)
     with pytest.raises(UserError, match=r"npu.py:16: ZeroDivisionError: division by zero"):
-        target.lower(None, EMPTY, CONTEXT)  # type: ignore[arg-type]
+        target.lower(None, EMPTY, CONTEXT)
 
 
 @pytest.mark.parametrize(

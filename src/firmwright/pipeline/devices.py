@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
@@ -20,7 +21,7 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
     folder = recipe.path.parent
     return {
-        name: load_custom_target(name, reference, folder)
+        name: cast(Target, load_custom_target(name, reference, folder))
         for name, reference in recipe.devices.items()
     }
 

@@ -68,25 +68,31 @@ def find_crossing(
         if len(composite.variables) < 2:
             continue
         owners = {v: i for i, c in enumerate((*kept, composite)) for v in c.variables}
-        if has_cycle(bindings, owners):
+        if find_cycle(bindings, owners):
             crossing.append(composite)
         else:
             kept.append(composite)
     return crossing
 
 
-def has_cycle(bindings: Sequence[VarBinding], owners: Mapping[Var, int]) -> bool:
-    """Return whether groups of operators wait for each other; ``owners`` has their numbers."""
-    reads: dict[object, set[object]] = {}
+def find_cycle(bindings: Sequence[VarBinding], owners: Mapping[Var, int]) -> list[object]:
+    """Return groups and variables that wait for each other, or [] if there is no cycle.
+
+    ``owners`` has the numbers of groups of operators. Each element reads the previous element, and
+    the first element equals the last.
+    """
+    bound = {binding.var for binding in bindings}
+    reads: dict[object, dict[object, None]] = {}  # sorted, so that messages are reproducible
     for binding in bindings:
-        owner = owners.get(binding.var, binding.var)
-        read = {owners.get(v, v) for v in read_variables(binding.value)}
-        reads.setdefault(owner, set()).update(read - {owner})
+        node = owners.get(binding.var, binding.var)
+        read = (owners.get(v, v) for v in read_variables(binding.value) if v in bound)
+        reads.setdefault(node, {}).update((other, None) for other in read if other != node)
     try:
         TopologicalSorter(reads).prepare()
-    except CycleError:
-        return True
-    return False
+    except CycleError as error:
+        cycle: list[object] = error.args[1]
+        return cycle
+    return []
 
 
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:

@@ -51,7 +51,7 @@ def load_target(name: str) -> Target:
     from firmwright.targets.custom import guard_installed
 
     assert point.dist is not None
-    return guard_installed(target, point.dist.name)
+    return cast(Target, guard_installed(target, point.dist.name))
 
 
 def find_targets() -> EntryPoints:

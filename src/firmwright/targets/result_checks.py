@@ -5,9 +5,8 @@ A check returns an error text, or '' for a valid result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import prod
 
@@ -20,6 +19,7 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.records import find_wrong_field
 from firmwright.ir.regions import Change, Region, RuleViolation, Suggestion
 from firmwright.ir.relax import main_bindings, read_variables
+from firmwright.targets.device_assignment import find_cycle
 from firmwright.targets.placement import Composite, Placement
 
 ALIGNMENTS = (0, 1, 2, 4, 8, 16)
@@ -47,7 +47,7 @@ def check_placement(module: tvm.IRModule, placement: Placement) -> str:
                     f"the composite '{composite.kind}' has '{variable.name}' of another composite"
                 )
             owners[variable] = number
-    return check_objections(bindings, placement.violations) or find_cycle(
+    return check_objections(bindings, placement.violations) or describe_cycle(
         bindings, owners, placement.composites
     )
 
@@ -91,22 +91,14 @@ def check_objections(
     return ""
 
 
-def find_cycle(
+def describe_cycle(
     bindings: Mapping[relax.Var, relax.VarBinding],
     owners: Mapping[relax.Var, int],
     composites: Sequence[Composite],
 ) -> str:
     """Return the error if a composite and an operator wait for each other."""
-    reads: dict[object, dict[object, None]] = {}  # sorted, so that the message is reproducible
-    for variable, binding in bindings.items():
-        node = owners.get(variable, variable)
-        read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)
-        reads.setdefault(node, {}).update((other, None) for other in read if other != node)
-    try:
-        TopologicalSorter(reads).prepare()
-    except CycleError as error:
-        cycle: list[object] = error.args[1]  # each element reads the previous element
-    else:
+    cycle = find_cycle([*bindings.values()], owners)
+    if not cycle:
         return ""
     first, reader = min(
         (owner, after) for owner, after in pairwise(cycle) if isinstance(owner, int)
@@ -253,3 +245,31 @@ def check_layout(layout: object) -> str:
 
 def kind_of(value: object) -> str:
     return type(value).__name__
+
+
+def check_texts_alone(found: Sequence[object], *_: object) -> str:
+    texts = all(isinstance(text, str) for text in found)
+    return "" if texts else f"returned {found!r}; expected a list of strings"
+
+
+def accept(*_: object) -> str:
+    return ""
+
+
+CHECKS: Mapping[str, tuple[tuple[type, ...], Callable[..., str]]] = {
+    "prepare": ((tvm.IRModule,), accept),
+    "place": ((Placement,), lambda found, module, _: check_placement(module, found)),
+    "layout": ((object,), lambda found, _: check_layout(found)),
+    "lower": (
+        (LoweredRegion,),
+        lambda found, region, module, _: check_lowered(region, module, found),
+    ),
+    "list_variants": ((tuple, list), check_texts_alone),
+    "describe_kernel": ((str,), accept),
+    "estimate_cycles": ((int, type(None)), lambda found, *_: check_estimate(found)),
+    "complete_changes": ((tuple, list, RuleViolation), lambda found, *_: check_changes(found)),
+    "suggest": ((tuple, list), lambda found, *_: check_suggestions(found)),
+    "list_idle_options": ((tuple, list), check_texts_alone),
+    "extend_project": ((type(None),), accept),
+}
+"""The types of each method's results, and the check of a result and the method's arguments."""
