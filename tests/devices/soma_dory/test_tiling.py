@@ -10,16 +10,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from firmwright.devices.soma_dory import tiling
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
-from firmwright.devices.soma_dory.tiling import (
-    channel_options,
-    choose,
-    explain_no_tiling,
-    find_best_tiling,
-    plane_options,
-)
+from firmwright.devices.soma_dory.tiling import explain_no_tiling, find_best_tiling
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind
 from tests.benchmarks.dory_tiles import dory_tile
@@ -118,13 +113,11 @@ def test_a_layer_that_fits_is_one_tile() -> None:
     assert found.tile == Tile(32, 32, 32, 16)
 
 
-def test_of_equally_fast_tilings_the_first_is_taken() -> None:
-    layer = dense(16, 64)
-    channels = channel_options(layer, DIANA)
-    (plane,) = plane_options(layer, DIANA, channels)
-    tied = [replace(channels[0], channels=n) for n in (48, 32, 16, 64)]
+def test_of_equally_fast_tilings_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    tied = [Tile(n, 1, 1, 640) for n in (64, 80, 96, 112)]
     for options in (tied, tied[::-1]):
-        assert choose(layer, DIANA, [plane], options)[1] is options[0]
+        monkeypatch.setattr(tiling, "list_tiles", lambda *_, found=options: found)
+        assert find_best_tiling(dense(640, 128), DIANA).tile is options[0]
 
 
 def test_tiles_of_channels_are_even() -> None:

@@ -114,11 +114,8 @@ def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Acceler
         blocks = -(-job.channels // accelerator.lanes)
         depth = tiles.align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
     blocks *= -(-job.columns // accelerator.columns)
-    axis = tiles.row_axis(layer)
-    return sum(
-        blocks * (depth * axis.kernel_elements(row) * (layer.kernel[1] + 2) + overhead)
-        for row in range(job.rows.start, job.rows.start + job.rows.size)
-    )
+    products = depth * job.rows.kernel_rows * (layer.kernel[1] + 2)
+    return blocks * (products + overhead * job.rows.size)
 
 
 def weight_cycles(

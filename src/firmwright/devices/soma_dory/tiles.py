@@ -58,7 +58,8 @@ class Tile:
 class Span:
     """A tile of rows: ``size`` results from ``start`` on, and the input rows that they read.
 
-    ``before`` and ``after`` are the rows of padding that the kernel also covers.
+    ``before`` and ``after`` are the rows of padding that the kernel also covers. ``kernel_rows`` is
+    the sum over the results of the kernel's rows that are not padding.
     """
 
     start: int
@@ -67,6 +68,7 @@ class Span:
     read: int
     before: int
     after: int
+    kernel_rows: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ class Axis:
         begin = start * self.stride - self.padding
         end = begin + (size - 1) * self.stride + self.kernel
         first, stop = (0, self.elements) if whole else (max(begin, 0), min(end, self.elements))
-        return Span(start, size, first, stop - first, max(-begin, 0), max(end - self.elements, 0))
+        before, after = max(-begin, 0), max(end - self.elements, 0)
+        taps = sum(map(self.kernel_elements, range(start, start + size)))
+        return Span(start, size, first, stop - first, before, after, taps)
 
     def kernel_elements(self, result: int) -> int:
         """Return the number of the kernel's elements that are not padding for one result."""
