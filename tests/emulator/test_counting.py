@@ -106,7 +106,7 @@ def count_every_instruction(
     for memory in platform.memories.values():
         engine.mem_map(memory.origin, memory.size)
     for segment in firmware.segments:
-        engine.mem_write(segment.address, segment.data)
+        engine.mem_write(segment.address, segment.content)
 
     def on_instruction(_engine: Any, address: int, _size: int, _data: Any) -> None:
         if stops:

@@ -12,17 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.toolchain.elf_symbols import FUNCTION, UNDEFINED, read_symbols
-
-_EXECUTABLE = 1  # PF_X
-
-
-@dataclass(frozen=True)
-class FirmwareSegment:
-    """The bytes of a segment, and the physical address to which they are loaded."""
-
-    address: int
-    data: bytes
-    executable: bool
+from firmwright.toolchain.flash_images import Segment, join_segments, list_segments
 
 
 @dataclass(frozen=True, order=True)
@@ -78,7 +68,7 @@ class Firmware:
 
     path: Path
     entry: int
-    segments: tuple[FirmwareSegment, ...]
+    segments: tuple[Segment, ...]
     symbols: Symbols
     beside: tuple[Path, ...] = ()
 
@@ -87,11 +77,7 @@ class Firmware:
         """The first executable address, and the bytes from this address to the last executable
         byte."""
         parts = [segment for segment in self.segments if segment.executable]
-        start = min(part.address for part in parts)
-        code = bytearray(max(part.address + len(part.data) for part in parts) - start)
-        for part in parts:
-            code[part.address - start : part.address - start + len(part.data)] = part.data
-        return start, bytes(code)
+        return min(part.address for part in parts), bytes(join_segments(parts))
 
 
 def read_firmware(path: Path, *beside: Path) -> Firmware:
@@ -111,14 +97,7 @@ def _read_file(path: Path) -> Firmware:
     try:
         with path.open("rb") as stream:
             elf = ELFFile(stream)
-            segments = tuple(
-                FirmwareSegment(
-                    segment["p_paddr"], segment.data(), bool(segment["p_flags"] & _EXECUTABLE)
-                )
-                for segment in elf.iter_segments("PT_LOAD")
-                if segment["p_filesz"]
-            )
-            return Firmware(path, int(elf["e_entry"]), segments, _read_symbols(elf))
+            return Firmware(path, int(elf["e_entry"]), list_segments(elf), _read_symbols(elf))
     except OSError as error:
         raise UserError(
             f"{path}: cannot read the firmware: {error.strerror}; check the path and its "

@@ -148,10 +148,10 @@ class _Session:
         for segment in self._firmware.segments:
             try:
                 for address in self._list_windows(segment.address):
-                    self._engine.mem_write(address, segment.data)
+                    self._engine.mem_write(address, segment.content)
             except UcError as error:
                 raise self._make_error(
-                    f"{len(segment.data)} bytes at {segment.address:#010x} are outside the "
+                    f"{len(segment.content)} bytes at {segment.address:#010x} are outside the "
                     f"memories of platform {self._run.platform.name}; correct `memories`, or "
                     "the board's linker script"
                 ) from error

@@ -12,8 +12,8 @@ from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import find_link_archives
 from firmwright.stages.run import limit_instructions
-from firmwright.toolchain import compile_object, find_compiler, link_firmware
-from firmwright.toolchain.build import compile_each, object_path
+from firmwright.toolchain import compile_project, find_compiler, link_firmware
+from firmwright.toolchain.build import object_path
 from firmwright.toolchain.project_folders import DEMO as FOLDER
 from firmwright.toolchain.project_folders import NETWORK
 
@@ -54,12 +54,8 @@ def link_demo(job: Job, elf: Path) -> None:
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     build = replace(job.build, cflags=(*job.build.cflags, PROFILED))
 
-    def compile_one(source: str) -> Path:
-        compiled = elf.parent / "objects" / object_path(source)
-        compile_object(build, compiler, project, source, compiled, job.cache)
-        return compiled
-
-    made = compile_each(compile_one, project, [*sources, main])
+    folder = elf.parent / "objects"
+    made = compile_project(build, compiler, project, folder, job.cache, [*sources, main])
     kept = OBJECTS.read(job)
     others = [
         o for o in sorted(kept.rglob("*.o")) if o.relative_to(kept).as_posix() not in left_out
@@ -67,7 +63,7 @@ def link_demo(job: Job, elf: Path) -> None:
     objects = [*others, *made]
     linked = [*objects, *find_link_archives(job, objects[0])]
     link_firmware(build, compiler, project, linked, elf, job.cache)
-    for scratch in (project, elf.parent / "objects"):
+    for scratch in (project, folder):
         shutil.rmtree(scratch)
     for left_over in elf.parent.glob("*.o"):
         left_over.unlink()

@@ -143,22 +143,26 @@ def compile_object(
     run_tool(command, project, cache, source, "the compiler rejected it")
 
 
-def compile_project(
-    build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path
-) -> list[Path]:
-    """Compile all sources of a generated project, and return the objects in link order."""
-
-    def compile_one(source: str) -> Path:
-        target = folder / object_path(source)
-        compile_object(build, compiler, project, source, target, cache)
-        return target
-
-    return compile_each(compile_one, project, list_sources(project))
-
-
 def object_path(source: str) -> str:
     """Return the path of a source's object, in a folder of objects or next to the source."""
     return PurePath(source).with_suffix(".o").as_posix()
+
+
+def compile_project(
+    build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path,
+    sources: Sequence[str] | None = None, name_object: Callable[[str], str] = object_path,
+) -> list[Path]:  # fmt: skip
+    """Compile sources of a project, by default all of a generated project.
+
+    The result is the objects in ``folder`` in the order of the sources, which is the link order.
+    """
+
+    def compile_one(source: str) -> Path:
+        target = folder / name_object(source)
+        compile_object(build, compiler, project, source, target, cache)
+        return target
+
+    return compile_each(compile_one, project, list_sources(project) if sources is None else sources)
 
 
 def compile_each(

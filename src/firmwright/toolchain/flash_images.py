@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elftools.elf.constants import SH_FLAGS
+from elftools.elf.constants import P_FLAGS, SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from firmwright.errors import UserError
@@ -71,6 +71,7 @@ class Segment:
 
     address: int
     content: bytes
+    executable: bool = False
 
 
 def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
@@ -147,14 +148,29 @@ def list_symbols(elf: Path) -> list[Symbol]:
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:
-    """Return the stored bytes of the ELF in the order of load addresses (``p_paddr``)."""
     with elf.open("rb") as stream:
-        segments = [
-            Segment(int(segment["p_paddr"]), segment.data())
-            for segment in ELFFile(stream).iter_segments("PT_LOAD")
-            if segment["p_filesz"]
-        ]
+        return list_segments(ELFFile(stream))
+
+
+def list_segments(image: ELFFile) -> tuple[Segment, ...]:
+    """Return the stored bytes of an ELF in the order of load addresses (``p_paddr``)."""
+    segments = [
+        Segment(int(s["p_paddr"]), s.data(), bool(s["p_flags"] & P_FLAGS.PF_X))
+        for s in image.iter_segments("PT_LOAD")
+        if s["p_filesz"]
+    ]
     return tuple(sorted(segments, key=lambda segment: segment.address))
+
+
+def join_segments(segments: Sequence[Segment]) -> bytearray:
+    """Return the bytes from the lowest load address on, with zeros in gaps."""
+    start = min((segment.address for segment in segments), default=0)
+    end = max((segment.address + len(segment.content) for segment in segments), default=0)
+    image = bytearray(end - start)
+    for segment in segments:
+        offset = segment.address - start
+        image[offset : offset + len(segment.content)] = segment.content
+    return image
 
 
 HEX_BLOCK = 2**16
@@ -196,11 +212,7 @@ def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
             f"{elf.name}: its stored bytes reach from {start:#x} to {end:#x}, too far apart for a "
             "flat image; in the linker script, state a load address in flash for sections in RAM"
         )
-    image = bytearray(end - start)
-    for segment in segments:
-        offset = segment.address - start
-        image[offset : offset + len(segment.content)] = segment.content
-    output.write_bytes(image)
+    output.write_bytes(join_segments(segments))
 
 
 def write_hex(elf: Path, output: Path) -> None:

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmwright.toolchain.flash_images import read_segments
+from firmwright.toolchain.flash_images import join_segments, read_segments
 
 MAGIC = b"FWNI"
 FORMAT = 1
@@ -47,12 +47,7 @@ def seal_image(elf: Path, image: Path) -> None:
 
     The function also writes size and checksum into the ELF.
     """
-    segments = read_segments(elf)
-    start = segments[0].address
-    content = bytearray(max(s.address + len(s.content) for s in segments) - start)
-    for segment in segments:
-        offset = segment.address - start
-        content[offset : offset + len(segment.content)] = segment.content
+    content = join_segments(read_segments(elf))
     linked = bytes(content[: HEADER.size])
     LENGTHS.pack_into(content, LENGTHS_OFFSET, len(content), zlib.crc32(content[CHECKED:]))
     image.write_bytes(content)

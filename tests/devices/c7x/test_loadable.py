@@ -14,15 +14,21 @@ from tvm import relax
 
 from firmwright.devices.c7x.loadable import (
     LOADABLE_NAME,
-    compile_loadable,
     link_loadable,
     loadable_sources,
     make_loadable_build,
+    object_name,
     write_loadable,
 )
 from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import write_project
-from firmwright.toolchain import Build, find_compiler, load_platform, load_toolchain
+from firmwright.toolchain import (
+    Build,
+    compile_project,
+    find_compiler,
+    load_platform,
+    load_toolchain,
+)
 from tests.networks.firmware import lowered
 from tests.toolchain.folders import fake_cgt7x_folder
 
@@ -57,7 +63,8 @@ def build_module(platform_name: str, folder: Path) -> ctypes.CDLL:
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = folder / "loadable" / LOADABLE_NAME
     in_c7x = (build, compiler, project / "c7x")
-    objects = compile_loadable(*in_c7x, sources, folder / "cache", output.parent)
+    cache, objects_folder = folder / "cache", output.parent
+    objects = compile_project(*in_c7x, objects_folder, cache, sources, object_name)
     link_loadable(*in_c7x, objects, (), folder / "cache", output)
     return ctypes.CDLL(str(output))
 

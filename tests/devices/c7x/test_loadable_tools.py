@@ -14,14 +14,14 @@ import pytest
 
 from firmwright.devices.c7x.loadable import (
     LOADABLE_NAME,
-    compile_loadable,
     link_loadable,
     loadable_makefile_variables,
     make_loadable_build,
+    object_name,
 )
 from firmwright.errors import UserError
 from firmwright.pipeline.tool_stamps import compiler_tool
-from firmwright.toolchain import find_compiler, load_platform, to_host_platform
+from firmwright.toolchain import compile_project, find_compiler, load_platform, to_host_platform
 from tests.toolchain.folders import calls, fake_cgt7x_folder
 from tests.toolchain.projects import render
 
@@ -80,7 +80,8 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = tmp_path / "loadable" / LOADABLE_NAME
     libraries = ["-l", "mine.lib"]
-    objects = compile_loadable(build, compiler, project, SOURCES, tmp_path, output.parent)
+    folder = output.parent
+    objects = compile_project(build, compiler, project, folder, tmp_path, SOURCES, object_name)
     link_loadable(build, compiler, project, objects, libraries, tmp_path, output)
     version, *compilations, link, strip = calls(cgt)
     silicon, up = SILICON[platform], "../../loadable/"
@@ -159,7 +160,7 @@ def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> No
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     message = r"^../network/network.c: the compiler rejected it:[^$]*output: "
     with pytest.raises(UserError, match=message):
-        compile_loadable(build, compiler, project, SOURCES, tmp_path, tmp_path)
+        compile_project(build, compiler, project, tmp_path, tmp_path, SOURCES, object_name)
 
 
 def test_only_a_chip_has_a_loadable() -> None:

@@ -27,8 +27,6 @@ from firmwright.project.write import write_file
 from firmwright.toolchain import Build, Platform, load_toolchain
 from firmwright.toolchain.build import (
     compile_command,
-    compile_each,
-    compile_object,
     drop_folder,
     link_command,
     relative_path,
@@ -56,23 +54,6 @@ def make_loadable_build(platform: Platform) -> Build | None:
 def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
     program, *arguments = build.toolchain.strip
     return (f"{folder}/{program}", *arguments, loadable)
-
-
-def compile_loadable(
-    build: Build, compiler: Compiler, project: Path, sources: Sequence[str], cache: Path, to: Path
-) -> list[Path]:
-    """Compile ``sources`` to objects in the folder ``to``.
-
-    The paths of ``sources`` are relative to ``project``, which is the loadable's folder. Raises
-    UserError with the compiler's output and the command line.
-    """
-
-    def compile_one(source: str) -> Path:
-        target = to / object_name(source)
-        compile_object(build, compiler, project, source, target, cache)
-        return target
-
-    return compile_each(compile_one, project, sources)
 
 
 def link_loadable(

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from firmwright.codegen.templates import find_templates, make_environment, render
 from firmwright.errors import UserError
-from firmwright.toolchain import find_compiler, link_firmware
-from firmwright.toolchain.build import Build, compile_each, compile_object, object_path
+from firmwright.toolchain import Build, compile_project, find_compiler, link_firmware
 from firmwright.toolchain.compilers import Compiler
 from firmwright.toolchain.project_folders import FOLDERS, list_sources
 
@@ -61,11 +59,14 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
     theirs = replace(
         strict, cflags=(*strict.cflags, *(DRIVER_FLAGS if DRIVER in os.environ else ()))
     )
+
+    def compile_files(build: Build, files: list[Path]) -> list[Path]:
+        sources = [file.relative_to(scratch).as_posix() for file in files]
+        return compile_project(build, compiler, scratch, scratch / "objects", cache, sources)
+
     sources = [project / name for name in list_sources(project)]
-    objects = compile_files(strict, compiler, scratch, sources, cache)
-    console = compile_files(strict, compiler, scratch, [scratch / "console.c"], cache)
-    objects += console + compile_files(strict, compiler, scratch, list_c(scratch / "model"), cache)
-    objects += compile_files(theirs, compiler, scratch, driver, cache)
+    objects = compile_files(strict, [*sources, scratch / "console.c", *list_c(scratch / "model")])
+    objects += compile_files(theirs, driver)
     # The chip's board support is compiled but not linked, because its console cannot read samples.
     linked = [o for o in objects if o.stem != Path(BOARD_SUPPORT).stem]
     program = scratch / "chip.elf"
@@ -101,17 +102,6 @@ def copy_driver(scratch: Path) -> list[Path]:
 
 def list_c(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.c"))
-
-
-def compile_files(
-    build: Build, compiler: Compiler, scratch: Path, sources: Sequence[Path], cache: Path
-) -> list[Path]:
-    def compile_one(name: str) -> Path:
-        output = scratch / "objects" / object_path(name)
-        compile_object(build, compiler, scratch, name, output, cache)
-        return output
-
-    return compile_each(compile_one, scratch, [s.relative_to(scratch).as_posix() for s in sources])
 
 
 def write_templates(name: str, folder: Path, variables: dict[str, object]) -> None:

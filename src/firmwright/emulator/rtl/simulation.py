@@ -80,10 +80,10 @@ def make_notes(core: Core, version: str, is_new: bool) -> Iterator[str]:
 def check_segments(run: Run) -> None:
     memories = run.platform.memories.values()
     for segment in run.firmware.segments:
-        end = segment.address + len(segment.data)
+        end = segment.address + len(segment.content)
         if not any(m.origin <= segment.address and end <= m.origin + m.size for m in memories):
             raise UserError(
-                f"{run.firmware.path}: {len(segment.data)} bytes at {segment.address:#010x} are "
+                f"{run.firmware.path}: {len(segment.content)} bytes at {segment.address:#010x} are "
                 f"outside the memories of platform {run.platform.name}; correct `memories`, or the "
                 "board's linker script"
             )
@@ -100,12 +100,12 @@ def write_run(run: Run, folder: Path) -> None:
         )
         for memory in run.platform.memories.values()
     ]
-    lines += [write_line("segment", s.address, len(s.data)) for s in run.firmware.segments]
+    lines += [write_line("segment", s.address, len(s.content)) for s in run.firmware.segments]
     lines += [write_line("code", start, len(code))]
     lines += [write_line("part", address_of(name)) for name in run.parts]
     lines += [write_line("run", run.firmware.entry, address_of(run.counted), run.budget)]
     (folder / "run.txt").write_text("".join(lines), "ascii")
-    (folder / "image.bin").write_bytes(b"".join(each.data for each in run.firmware.segments))
+    (folder / "image.bin").write_bytes(b"".join(each.content for each in run.firmware.segments))
     (folder / "input.bin").write_bytes(run.console_input)
 
 
