@@ -89,6 +89,19 @@ def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) ->
     return variable
 
 
+def bind(
+    bindings: list[relax.VarBinding],
+    value: relax.Expr,
+    variable: relax.Var | str,
+    kind: type[relax.Var] = relax.DataflowVar,
+) -> relax.Var:
+    """Append the binding of a value to a variable, or to a new variable of a name."""
+    value = relax.BlockBuilder().normalize(value)
+    bound = kind(variable, value.ty) if isinstance(variable, str) else variable
+    bindings.append(relax.VarBinding(bound, value))
+    return bound
+
+
 def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
     """Return how often the values and the result of ``main`` read each variable."""
     found: Counter[relax.Var] = Counter()

@@ -19,6 +19,7 @@ from tvm import relax
 from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.operators import RESHAPES
 from firmwright.ir.relax import (
+    bind,
     constant_array,
     main_bindings,
     operator_name,
@@ -161,18 +162,16 @@ class Remover:
             return [binding]
         bindings: list[relax.VarBinding] = []
 
-        def bind(expression: relax.Expr) -> relax.Var:
-            value = relax.BlockBuilder().normalize(expression)
-            bindings.append(relax.VarBinding(relax.DataflowVar(binding.var.name, value.ty), value))
-            return bindings[-1].var
+        def add(expression: relax.Expr) -> relax.Var:
+            return bind(bindings, expression, str(binding.var.name))
 
         source = self.narrowed.get(layer.source, layer.source)
         bias = layer.bias
         if not layer.is_depthwise:
             bias = bias + sum_constants(layer, self.ranges.get(layer.source), ~inside)
-        result = rebuild_sums(layer, source, bind(select_weights(layer, inside, outside)))
+        result = rebuild_sums(layer, source, add(select_weights(layer, inside, outside)))
         if layer.result is not binding.var or bias.any():
-            result = relax.op.add(bind(result), bind(make_bias(layer, bias[outside], outside)))
+            result = relax.op.add(add(result), add(make_bias(layer, bias[outside], outside)))
         self.rebuilt.add(layer.result)
         return [*bindings, self.bind_result(layer.result, result)]
 

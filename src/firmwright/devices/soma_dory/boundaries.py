@@ -16,6 +16,7 @@ from firmwright.devices.soma_dory.device_layout import ROW, WORD, device_shape, 
 from firmwright.ir.operators import ELEMENTWISE, RESHAPES, relax_names
 from firmwright.ir.relax import (
     Constant,
+    bind,
     constant_array,
     dtype_of,
     list_bindings,
@@ -47,14 +48,12 @@ class DeviceLayout:
         ):
             return None
         new = {p: relax.Var(p.name, pad_type(p)) for p in function.params}
-        bindings = []
+        bindings: list[relax.VarBinding] = []
         for binding in list_bindings(function):
             value = convert_operator(binding.value, new)
             if value is None:
                 return None
-            value = relax.BlockBuilder().normalize(value)
-            new[binding.var] = type(binding.var)(binding.var.name, value.ty)
-            bindings.append(relax.VarBinding(new[binding.var], value))
+            new[binding.var] = bind(bindings, value, str(binding.var.name), type(binding.var))
         return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
@@ -68,9 +67,7 @@ class DeviceLayout:
         bindings: list[relax.VarBinding] = []
 
         def emit(call: relax.Expr, kind: type[relax.Var] = relax.DataflowVar) -> relax.Var:
-            value = relax.BlockBuilder().normalize(call)
-            bindings.append(relax.VarBinding(kind("lv", value.ty), value))
-            return bindings[-1].var
+            return bind(bindings, call, "lv", kind)
 
         rows = tensor
         if inward:

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK, build_program
-from firmwright.devices.soma_dory.open_questions import list_open_questions
+from firmwright.devices.soma_dory.rules import list_open_questions
 from firmwright.devices.soma_dory.stages import REPORT, ChipReport
 from firmwright.emulator import run_firmware
 from firmwright.ir.regions import Partition

@@ -16,7 +16,7 @@ from tvm import relax
 
 from firmwright.devices.soma_dory.matching import CLIP_RANGES, Match, intersect
 from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import main_bindings, rewrite_bindings, static_shape
+from firmwright.ir.relax import bind, main_bindings, rewrite_bindings, static_shape
 
 
 def widen_clip(match: Match) -> Match:
@@ -54,16 +54,10 @@ def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModul
         )
         bindings: list[relax.VarBinding] = []
 
-        def bind(expression: relax.Expr) -> relax.Var:
-            value = relax.BlockBuilder().normalize(expression)
-            bindings.append(
-                relax.VarBinding(relax.DataflowVar(str(binding.var.name), value.ty), value)
-            )
-            return bindings[-1].var
-
-        clipped = bind(relax.op.clip(match.variables[first - 1], *widen_clip(match).clip_range))
-        stored = bind(relax.op.astype(clipped, "int8"))
-        rest = relax.BlockBuilder().normalize(relax.op.clip(stored, *match.clip_range))
-        return [*bindings, relax.VarBinding(binding.var, rest)]
+        name, wide = str(binding.var.name), widen_clip(match).clip_range
+        clipped = bind(bindings, relax.op.clip(match.variables[first - 1], *wide), name)
+        stored = bind(bindings, relax.op.astype(clipped, "int8"), name)
+        bind(bindings, relax.op.clip(stored, *match.clip_range), binding.var)
+        return bindings
 
     return rewrite_bindings(module, rewrite)

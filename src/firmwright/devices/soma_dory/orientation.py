@@ -22,6 +22,7 @@ from firmwright.devices.soma_dory.rewrites import make_convolution
 from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import (
+    bind,
     main_bindings,
     operator_name,
     read_variables,
@@ -123,23 +124,21 @@ def transpose_operator(
     """
     bindings: list[relax.VarBinding] = []
 
-    def bind(expression: relax.Expr, upright: relax.Var) -> None:
-        value = relax.BlockBuilder().normalize(expression)
-        sideways[upright] = relax.DataflowVar(str(upright.name), value.ty)
-        bindings.append(relax.VarBinding(sideways[upright], value))
+    def bind_sideways(expression: relax.Expr, upright: relax.Var) -> None:
+        sideways[upright] = bind(bindings, expression, str(upright.name))
 
     call = binding.value
     for variable in read_variables(call):
         if variable not in sideways:
-            bind(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
+            bind_sideways(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
     if operator_name(call) == CONVOLUTION:
         layer = transpose_layer(layers[match])
         turned = make_convolution(sideways[call.args[0]], layer, call)
     else:
         arguments = [sideways[a] if isinstance(a, relax.Var) else a for a in call.args]
         turned = tvm.ir.Call(call.op, arguments, call.attrs)
-    bind(turned, binding.var)
+    bind_sideways(turned, binding.var)
     if binding.var.same_as(match.result):
         upright = relax.op.permute_dims(sideways[binding.var], SWAP_ROWS_COLUMNS)
-        bindings.append(relax.VarBinding(binding.var, relax.BlockBuilder().normalize(upright)))
+        bind(bindings, upright, binding.var)
     return bindings

@@ -11,7 +11,7 @@ from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.geometry import LayerForm, generate_forms
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.ir.layer import LayerKind
-from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
+from firmwright.ir.relax import bind, main_bindings, operator_name, rewrite_bindings, static_shape
 
 Padding = tuple[int, int, int, int]
 
@@ -64,15 +64,13 @@ def widen_images(
     *before, binding = bindings
     call, variable = binding.value, binding.var
     arguments = [wide.get(a, a) if isinstance(a, relax.Var) else a for a in call.args]
-    value = relax.BlockBuilder().normalize(tvm.ir.Call(call.op, arguments, call.attrs))
-    wider = relax.DataflowVar(str(variable.name), value.ty)
-    widened = [*before, relax.VarBinding(wider, value)]
+    wider = bind(before, tvm.ir.Call(call.op, arguments, call.attrs), str(variable.name))
     if not variable.same_as(match.result):
         wide[variable] = wider
-        return widened
+        return before
     width = static_shape(variable)[-1]
-    cropped = relax.op.strided_slice(wider, [3], [surplus], [surplus + width])
-    return [*widened, relax.VarBinding(variable, relax.BlockBuilder().normalize(cropped))]
+    bind(before, relax.op.strided_slice(wider, [3], [surplus], [surplus + width]), variable)
+    return before
 
 
 def read_zero_padding(value: relax.Expr | None) -> Padding | None:
@@ -92,17 +90,12 @@ def build_bindings(
 ) -> list[relax.VarBinding]:
     bindings: list[relax.VarBinding] = []
 
-    def bind(expression: relax.Expr) -> relax.Var:
-        value = relax.BlockBuilder().normalize(expression)
-        bindings.append(relax.VarBinding(relax.DataflowVar("lv", value.ty), value))
-        return bindings[-1].var
-
     call, layer = binding.value, form.layer
     image = values[call.args[0]].args[0] if form.reads_unpadded else call.args[0]
     if form.space_to_depth:
-        image = space_to_depth(image, (layer.height, layer.width), bind)
-    value = relax.BlockBuilder().normalize(make_convolution(image, layer, call))
-    return [*bindings, relax.VarBinding(binding.var, value)]
+        image = space_to_depth(image, (layer.height, layer.width), bindings)
+    bind(bindings, make_convolution(image, layer, call), binding.var)
+    return bindings
 
 
 def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Call) -> relax.Expr:
@@ -112,9 +105,9 @@ def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Cal
 
 
 def space_to_depth(
-    image: relax.Var, pairs: tuple[int, int], bind: Callable[[relax.Expr], relax.Var]
+    image: relax.Var, pairs: tuple[int, int], bindings: list[relax.VarBinding]
 ) -> relax.Var:
-    """Return the image (N, C, H, W) as (N, 4·C, *pairs).
+    """Return the image (N, C, H, W) as (N, 4·C, *pairs), and append the bindings.
 
     If the image is smaller than ``pairs``, zeros are added below and to the right. Padding, reshape
     and permutation are in one region, so the C moves the elements once.
@@ -123,7 +116,8 @@ def space_to_depth(
     rows, columns = pairs
     missing = (2 * rows - height, 2 * columns - width)
     if any(missing):
-        image = bind(relax.op.nn.pad(image, [0, 0, 0, 0, 0, missing[0], 0, missing[1]]))
-    split = bind(relax.op.reshape(image, (batch, channels, rows, 2, columns, 2)))
-    moved = bind(relax.op.permute_dims(split, [0, 1, 3, 5, 2, 4]))
-    return bind(relax.op.reshape(moved, (batch, 4 * channels, rows, columns)))
+        padded = relax.op.nn.pad(image, [0, 0, 0, 0, 0, missing[0], 0, missing[1]])
+        image = bind(bindings, padded, "lv")
+    split = bind(bindings, relax.op.reshape(image, (batch, channels, rows, 2, columns, 2)), "lv")
+    moved = bind(bindings, relax.op.permute_dims(split, [0, 1, 3, 5, 2, 4]), "lv")
+    return bind(bindings, relax.op.reshape(moved, (batch, 4 * channels, rows, columns)), "lv")

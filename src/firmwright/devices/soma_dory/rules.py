@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -38,6 +38,25 @@ class SomaRules:
 @cache
 def soma_rules() -> SomaRules:
     return read_rules("firmwright.devices.soma_dory", SomaRules)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An unknown fact about the chip. ``about`` has kinds of layers, or is empty for all kinds."""
+
+    question: str
+    about: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Questions:
+    questions: tuple[Question, ...]
+
+
+def list_open_questions(kinds: Collection[str]) -> tuple[str, ...]:
+    """Return the open questions on the accelerators, which no public source answers."""
+    listed = read_rules("firmwright.devices.soma_dory", Questions, "open_questions.yaml").questions
+    return tuple(q.question for q in listed if not q.about or not {*q.about}.isdisjoint(kinds))
 
 
 def check_operators(match: Match) -> tuple[RuleViolation, ...]:

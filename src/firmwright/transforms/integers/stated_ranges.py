@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from firmwright.ir.relax import set_functions
+from firmwright.ir.relax import bind, set_functions
 
 Limits = tuple[int, int]
 """The smallest and the largest whole number."""
@@ -20,7 +20,8 @@ def round_inputs(module: tvm.IRModule, limits: Sequence[Limits | None]) -> tvm.I
     value, because the range is proven.
     """
     main = module["main"]
-    parameters, bindings = [], []
+    parameters: list[relax.Var] = []
+    bindings: list[relax.VarBinding] = []
     for parameter, stated in zip(main.params, limits, strict=True):
         if stated is None:
             parameters.append(parameter)
@@ -28,10 +29,8 @@ def round_inputs(module: tvm.IRModule, limits: Sequence[Limits | None]) -> tvm.I
         given = relax.Var(str(parameter.name), parameter.ty)
         parameters.append(given)
         low, high = (float(limit) for limit in stated)
-        whole = relax.BlockBuilder().normalize(relax.op.floor(given))
-        rounded = relax.Var("lv", whole.ty)
-        clipped = relax.BlockBuilder().normalize(relax.op.clip(rounded, low, high))
-        bindings += [relax.VarBinding(rounded, whole), relax.VarBinding(parameter, clipped)]
+        rounded = bind(bindings, relax.op.floor(given), "lv", relax.Var)
+        bind(bindings, relax.op.clip(rounded, low, high), parameter)
     if not bindings:
         return module
     body = relax.SeqExpr([relax.BindingBlock(bindings), *main.body.blocks], main.body.body)
