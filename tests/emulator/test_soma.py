@@ -12,7 +12,7 @@ import pytest
 
 from firmwright.emulator.execution import EXIT_TRAP
 from firmwright.errors import UserError
-from firmwright.toolchain.build import SANITIZERS
+from tests.sanitizers import SANITIZERS
 
 from .conftest import BuildFirmware, RunFirmware
 from .soma_jobs import (

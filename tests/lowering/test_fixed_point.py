@@ -18,7 +18,7 @@ from firmwright.lowering.kernels.fixed_point import (
     quantize_multiplier,
     to_fixed_point,
 )
-from firmwright.toolchain.build import SANITIZERS
+from tests.sanitizers import SANITIZERS
 
 PROGRAM = """
 #include <stdio.h>

@@ -20,9 +20,9 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.relax import importer as relax_importer
-from firmwright.toolchain.build import SANITIZERS
 from tests.networks.firmware import SANITIZED, lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
+from tests.sanitizers import SANITIZERS
 
 Array = npt.NDArray[Any]
 

@@ -14,8 +14,9 @@ from elftools.elf.elffile import ELFFile
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
-from firmwright.toolchain.build import SANITIZERS, THREADS, compile_each
+from firmwright.toolchain.build import THREADS, compile_each
 from firmwright.toolchain.compilers import Compiler, find_errors, run_compiler
+from tests.sanitizers import SANITIZERS
 
 from .projects import load_build, render, write_linker_script, write_project
 

@@ -38,14 +38,6 @@ SLOT_SCRIPT = f"{NETWORK}/slot.ld"
 """The script that links the network as a separate image."""
 RUNTIME_OBJECT = "compiler_rt.o"
 
-# Extra flags of gcc and clang for a host build that stops at the first undefined behavior.
-SANITIZERS = (
-    "-g1",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-)
-
 
 @dataclass(frozen=True)
 class Build:

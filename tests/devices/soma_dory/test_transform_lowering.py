@@ -13,7 +13,7 @@ from firmwright.devices.soma_dory.boundaries import DeviceLayout
 from firmwright.devices.soma_dory.lowering import lower_transform
 from firmwright.ir.layer import Array
 from firmwright.ir.regions import TRANSFORM, Region
-from firmwright.toolchain.build import SANITIZERS
+from tests.sanitizers import SANITIZERS
 
 from .device_arrays import from_device, to_device
 
