@@ -6,7 +6,7 @@ The estimates use the cost model with memories that hold the whole layer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import ceil
 from typing import Any
 
@@ -18,11 +18,16 @@ from firmwright.devices.soma_dory.geometry import generate_forms
 from firmwright.devices.soma_dory.matching import find_layers, make_layer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.devices.soma_dory.tiles import Tile
-from firmwright.ir.layer import LayerKind
+from firmwright.ir.layer import LayerGeometry, LayerKind
 from firmwright.ir.nodes import Call, Function
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Change, RuleViolation, Suggestion
 from firmwright.ir.relax import static_shape
+from firmwright.lowering.integer_layers import (
+    CHANNELS_FIRST,
+    describe_convolution,
+    describe_product,
+)
 
 SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 """The names of a layer's padding in the rules, in the order of the padding."""
@@ -107,41 +112,19 @@ def read_products(call: Call) -> AcceleratorLayer | None:
 
     The result is None for other operators.
     """
-    shape, weights = (static_shape(operand) for operand in call.args[:2])
-    outputs = static_shape(call)
-    if short_name(call) == "conv2d":
-        attributes = call.attrs
-        layouts = str(attributes.data_layout), str(attributes.kernel_layout)
-        groups = int(attributes.groups)
-        if layouts != ("NCHW", "OIHW") or groups not in (1, outputs[1]):
-            return None
-        kind = LayerKind.CONV2D if groups == 1 else LayerKind.DEPTHWISE_CONV2D
-        kernel = weights[2:]
-        strides = [int(s) for s in attributes.strides]
-        padding = [int(p) for p in attributes.padding]
-    elif short_name(call) == "matmul" and len(shape) == len(weights) == 2:
-        kind, weights = LayerKind.DENSE, weights[::-1]
-        shape, outputs = (*shape, 1, 1), (*outputs, 1, 1)
-        kernel, strides, padding = (1, 1), [1, 1], [0, 0, 0, 0]
-    else:
+    sums, weights = None, np.zeros(static_shape(call.args[1]), "int8")
+    if short_name(call) == "conv2d" and str(call.attrs.kernel_layout) == "OIHW":
+        sums = describe_convolution(call, weights, CHANNELS_FIRST)
+    elif short_name(call) == "matmul" and len(static_shape(call.args[0])) == 2:
+        sums = describe_product(call, weights)
+    if sums is None or sums.kind is LayerKind.GROUPED_CONV2D:
         return None
-    top, left, bottom, right = padding
     return AcceleratorLayer(
-        kind=kind,
-        batch=shape[0],
-        channels=shape[1],
-        height=shape[2],
-        width=shape[3],
-        out_channels=outputs[1],
-        out_height=outputs[2],
-        out_width=outputs[3],
-        kernel=(kernel[0], kernel[1]),
-        strides=(strides[0], strides[1]),
-        padding=(top, left, bottom, right),
+        **{field.name: getattr(sums, field.name) for field in fields(LayerGeometry)},
         shift=0,
         relu=False,
-        weights=np.zeros(weights, "int8"),
-        bias=np.zeros(outputs[1], "int32"),
+        weights=weights.T if sums.kind is LayerKind.DENSE else weights,
+        bias=np.zeros(sums.out_channels, "int32"),
     )
 
 

@@ -24,11 +24,12 @@ from firmwright.devices.soma_dory.matching import (
     intersect,
     is_cast,
     make_layer,
+    read_number,
 )
 from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.ir.relax import Constant, dtype_of, operator_name
 from firmwright.transforms.integers.ranges import Range, find_ranges
 
 WIDE = ("int16", "int32", "uint32")
@@ -124,9 +125,3 @@ class Walk:
             return None
         self.variables += [v for v in found.variables if v not in self.variables]
         return constants[0]
-
-
-def read_number(value: relax.Expr) -> float | None:
-    """Return the number that all elements of a constant equal, or None for other expressions."""
-    numbers = set(constant_array(value).reshape(-1).tolist()) if isinstance(value, Constant) else ()
-    return float(*numbers) if len(numbers) == 1 else None

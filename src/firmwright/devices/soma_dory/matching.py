@@ -353,6 +353,12 @@ def read_scalar(value: relax.Expr) -> int | None:
     return int(constant_array(value).reshape(-1)[0])
 
 
+def read_number(value: relax.Expr) -> float | None:
+    """Return the number that all elements of a constant equal, or None for other expressions."""
+    numbers = set(constant_array(value).reshape(-1).tolist()) if isinstance(value, Constant) else ()
+    return float(*numbers) if len(numbers) == 1 else None
+
+
 def read_channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
     """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros without a bias.
 

@@ -20,6 +20,7 @@ from firmwright.devices.soma_dory.matching import (
     INT8_RANGE,
     UNBOUNDED,
     intersect,
+    read_number,
     read_scalar,
 )
 from firmwright.ir.chains import CONVOLUTION, PRODUCT
@@ -191,12 +192,7 @@ QUOTIENT_STEPS = {
 
 def find_exponent(operand: relax.Expr) -> int | None:
     """Return k if every element of an operand is the constant 2**k, or None."""
-    if not isinstance(operand, Constant):
-        return None
-    numbers = set(constant_array(operand).reshape(-1).tolist())
-    if len(numbers) != 1:
-        return None
-    mantissa, exponent = math.frexp(numbers.pop())
+    mantissa, exponent = math.frexp(read_number(operand) or 0)
     return exponent - 1 if mantissa == 0.5 else None
 
 
