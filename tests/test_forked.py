@@ -124,7 +124,7 @@ def test_memory_is_limited_in_the_copy_alone() -> None:
 
 
 def test_copies_end_at_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked._State, "ending", False)
+    monkeypatch.setattr(forked._CopyState, "ending", False)
     Timer(0.5, end_copies).start()
     with pytest.raises(UserError, match="it ended with SIGKILL"):
         run_in_copy("it", time.sleep, 600)

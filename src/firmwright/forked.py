@@ -29,7 +29,7 @@ _forking = Lock()
 _copies: set[int] = set()
 
 
-class _State:
+class _CopyState:
     """The state of this process. ``ending`` is True as soon as the process ends.
 
     After that, its threads must not start a process.
@@ -91,7 +91,7 @@ def end_with_copies(program: subprocess.Popen[Any]) -> Iterator[None]:
 
 def _add(process: int) -> None:
     _copies.add(process)
-    if _State.ending:
+    if _CopyState.ending:
         os.kill(process, KILL)
 
 
@@ -100,7 +100,7 @@ def end_copies() -> None:
 
     Threads that wait for a copy or a program continue.
     """
-    _State.ending = True
+    _CopyState.ending = True
     for copy in [*_copies]:
         with suppress(ProcessLookupError):
             os.kill(copy, KILL)

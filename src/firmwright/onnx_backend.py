@@ -33,7 +33,7 @@ from firmwright.verify.host_run import HostProgram, compile_for_host
 PLATFORM = load_platform("host")
 
 
-class Program(BackendRep):
+class CompiledModel(BackendRep):
     """The program of a model. The program's folder exists as long as this object."""
 
     def __init__(self, made: HostProgram, folder: tempfile.TemporaryDirectory[str]) -> None:
@@ -64,14 +64,14 @@ class FirmwrightBackend(Backend):
         return cls.supports_device(device)
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Program:
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> CompiledModel:
         """Compile a model for this machine. Raises UserError if the model cannot be compiled."""
         if not cls.supports_device(device):
             raise UserError(f"the device {device!r} is not supported; expected 'CPU'")
         network = compile_model(model)
         folder = tempfile.TemporaryDirectory(prefix="firmwright-")
         root = Path(folder.name)
-        return Program(compile_for_host(network, PLATFORM, root, root / "cache"), folder)
+        return CompiledModel(compile_for_host(network, PLATFORM, root, root / "cache"), folder)
 
     @classmethod
     def run_node(

@@ -45,7 +45,7 @@ ENDINGS = {
 """The signals that end a process, and the line to print for each signal."""
 
 
-class Output(TextIOWrapper):
+class StandardOutput(TextIOWrapper):
     """Standard output. An error names the stream, and later calls raise the error again."""
 
     failure: OSError | None = None
@@ -80,7 +80,7 @@ def open_streams() -> None:
         sys.exit("standard output is closed; to discard the output, redirect it to /dev/null")
     before = sys.__stdout__
     if before is not None and sys.stdout is before:
-        sys.stdout = Output(
+        sys.stdout = StandardOutput(
             os.fdopen(before.fileno(), "wb", closefd=False),
             before.encoding,
             before.errors,

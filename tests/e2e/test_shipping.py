@@ -19,7 +19,7 @@ from firmwright.bundle.oci_registry import (
     MAX_MANIFEST_BYTES,
     MAX_PAGES,
     Descriptor,
-    Manifest,
+    OciManifest,
     Reference,
     Registry,
     parse_reference,
@@ -61,13 +61,13 @@ class Sent:
         return parse_reference(self.place)
 
     @property
-    def described(self) -> tuple[Manifest, Descriptor]:
-        found = Registry(self.reference).get_manifest("1", Manifest)
+    def described(self) -> tuple[OciManifest, Descriptor]:
+        found = Registry(self.reference).get_manifest("1", OciManifest)
         assert found is not None
         return found
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> OciManifest:
         return self.described[0]
 
     @property
@@ -128,7 +128,7 @@ def test_other_programs_find_the_sbom(sent: Sent) -> None:
     referrers = found.list_referrers(sent.digest)
     kinds = [referrer.artifact_type for referrer in referrers]
     assert kinds == [*shipping.SBOM_TYPES.values(), shipping.SIGNATURE_TYPE]
-    artifact = found.get_manifest(referrers[0].digest, Manifest)
+    artifact = found.get_manifest(referrers[0].digest, OciManifest)
     assert artifact is not None
     content = found.get_blob(artifact[0].layers[0], 1 << 20)
     assert content == read_bundle(sent.bundle).files[cyclonedx.FILE]
@@ -185,8 +185,8 @@ def test_a_damaged_manifest_is_refused(sent: Sent, tmp_path: Path) -> None:
 
 
 def put_other(sent: Sent, **changes: object) -> None:
-    fields = {name: getattr(sent.manifest, name) for name in Manifest.__struct_fields__}
-    Registry(sent.reference).put_manifest(Manifest(**{**fields, **changes}), "1")
+    fields = {name: getattr(sent.manifest, name) for name in OciManifest.__struct_fields__}
+    Registry(sent.reference).put_manifest(OciManifest(**{**fields, **changes}), "1")
 
 
 def test_what_is_no_bundle_is_refused(sent: Sent, tmp_path: Path) -> None:

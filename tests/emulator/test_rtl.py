@@ -14,7 +14,7 @@ from firmwright import progress
 from firmwright.emulator import Execution, load_emulator, run_firmware
 from firmwright.emulator.execution import Run
 from firmwright.emulator.loaded_firmware import read_firmware
-from firmwright.emulator.rtl.cores import CV32E40P, IBEX, PICORV32, Core
+from firmwright.emulator.rtl.cores import CV32E40P, IBEX, PICORV32, RtlCore
 from firmwright.emulator.rtl.simulation import RAM_PATTERN, make_notes, run_simulator, simulate
 from firmwright.emulator.rtl.simulator import ask, build_simulator, list_rtl
 from firmwright.errors import UserError
@@ -34,7 +34,7 @@ RTL = load_emulator("cv32e40p")
 
 
 def run_both(
-    elf: Path, parts: tuple[str, ...] = (), core: Core = CV32E40P
+    elf: Path, parts: tuple[str, ...] = (), core: RtlCore = CV32E40P
 ) -> tuple[Execution, Execution]:
     """Return the run of a firmware in unicorn and the run on the RTL."""
     unicorn, rtl = (
@@ -70,7 +70,7 @@ def test_known_numbers_of_cycles_of_other_cores(build: BuildFirmware) -> None:
 
 @pytest.mark.parametrize(("core", "cycles_of_nop"), [*zip(CORES, (1, 1, 3), strict=True)])
 def test_the_clock_of_the_rtl_counts_cycles(
-    build: BuildFirmware, core: Core, cycles_of_nop: int
+    build: BuildFirmware, core: RtlCore, cycles_of_nop: int
 ) -> None:
     elf = build("cycles.c", "rv32-bare")
     rtl = run_firmware(elf, RV32, core.emulator, b"", "counted", 10_000)
@@ -80,7 +80,9 @@ def test_the_clock_of_the_rtl_counts_cycles(
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
-def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware, core: Core) -> None:
+def test_counts_by_symbol_and_by_part_agree_with_unicorn(
+    build: BuildFirmware, core: RtlCore
+) -> None:
     unicorn, rtl = run_both(build("mixed.c", "rv32-bare"), ("floats", "recursion"), core)
     assert rtl.console == unicorn.console
     assert (rtl.by_symbol, rtl.by_part) == (unicorn.by_symbol, unicorn.by_part)
@@ -94,7 +96,7 @@ def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware, c
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
-def test_the_core_waits_for_slow_memories(build: BuildFirmware, core: Core) -> None:
+def test_the_core_waits_for_slow_memories(build: BuildFirmware, core: RtlCore) -> None:
     elf = build("known_count.c", "rv32-bare")
     memories = dict(RV32.memories)
     memories["flash"] = replace(memories["flash"], wait_states=3, fetch_bytes=4)
@@ -135,7 +137,7 @@ def test_a_bus_keeps_the_line_of_its_last_read(build: BuildFirmware) -> None:
     assert count_waits(elf, flash=(0, 2), ram=(5, 2)) == pytest.approx(3000 * 2 * 5, rel=0.01)
 
 
-def end_at_edge(elf: Path, core: Core, distance: int, kind: bytes) -> int:
+def end_at_edge(elf: Path, core: RtlCore, distance: int, kind: bytes) -> int:
     """Return the exit code after an access to the last word of a RAM, which has two bytes."""
     memories = {**RV32.memories, "ram": replace(RV32.memories["ram"], size=0x10002)}
     platform, given = replace(RV32, memories=memories), bytes([distance]) + kind
@@ -144,7 +146,7 @@ def end_at_edge(elf: Path, core: Core, distance: int, kind: bytes) -> int:
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
-def test_the_last_word_of_a_memory_may_be_shorter(build: BuildFirmware, core: Core) -> None:
+def test_the_last_word_of_a_memory_may_be_shorter(build: BuildFirmware, core: RtlCore) -> None:
     elf = build("edge.c", "rv32-bare")
     assert end_at_edge(elf, core, 1, b"w") == 7
     assert end_at_edge(elf, core, 1, b"r") == RAM_PATTERN
@@ -164,7 +166,7 @@ def test_the_last_word_of_a_memory_may_be_shorter(build: BuildFirmware, core: Co
     ],
 )
 def test_an_instruction_that_the_core_lacks_is_named(
-    build: BuildFirmware, core: Core, problem: str
+    build: BuildFirmware, core: RtlCore, problem: str
 ) -> None:
     location = rf"at 0x[0-9a-f]+ in counted, on the RTL of {core.name}"
     with pytest.raises(UserError, match=rf"\.elf: {problem}; {location}; unicorn runs"):
@@ -225,7 +227,7 @@ def test_rtl_that_verilator_rejects_is_named_with_the_tested_version(tmp_path: P
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.name)
-def test_every_file_of_the_rtl_decides(core: Core) -> None:
+def test_every_file_of_the_rtl_decides(core: RtlCore) -> None:
     found = load_emulator(core.emulator).find_files(RV32)
     assert found is not None
     rtl = list_rtl(core)

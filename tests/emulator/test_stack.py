@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.toolchain import load_platform
-from firmwright.toolchain.control_flow import Section
+from firmwright.toolchain.control_flow import CodeSection
 from firmwright.toolchain.object_files import find_pointed_functions
 from firmwright.toolchain.stack_depth import StackDepth, prove_stack
 
@@ -80,5 +80,5 @@ def test_an_architecture_without_encodings_is_named(build: BuildFirmware) -> Non
 
 def test_a_load_that_widens_numbers_does_not_move_the_stack_pointer() -> None:
     """The bits of r5 in ``vldrh.s32 q2, [r5], #16`` are the bits of sp in other instructions."""
-    section = Section(0, bytes.fromhex("bdec044f"), "thumb")
+    section = CodeSection(0, bytes.fromhex("bdec044f"), "thumb")
     assert section.read(0).move == 0

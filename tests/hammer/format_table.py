@@ -21,7 +21,13 @@ from PIL import Image
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import inspect_file
 from firmwright.bundle.model_signature import read_model_key, read_sigstore, read_statement
-from firmwright.bundle.oci_registry import EMPTY, MANIFEST_TYPE, Manifest, describe, parse_reference
+from firmwright.bundle.oci_registry import (
+    EMPTY,
+    MANIFEST_TYPE,
+    OciManifest,
+    describe,
+    parse_reference,
+)
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.shipping import BUNDLE_TYPE, pull_bundle
 from firmwright.bundle.signing import read_public_key, sign_bundle
@@ -354,7 +360,7 @@ def answer_as_registry(content: bytes) -> Answers:
     """Return the answers of a registry with a bundle that has no referrers."""
     layer, empty = describe(content, BUNDLE_TYPE), describe(EMPTY, "application/x")
     manifest = msgspec.json.encode(
-        Manifest(
+        OciManifest(
             schema_version=2, media_type=MANIFEST_TYPE, artifact_type=BUNDLE_TYPE, config=empty,
             layers=[layer],
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from firmwright.builder import random_array
 from firmwright.errors import UserError
-from firmwright.partition.by_cost import Network, partition_by_cost
+from firmwright.partition.by_cost import PricedNetwork, partition_by_cost
 from firmwright.partition.outline import (
     build_regions,
     insert_moves,
@@ -35,7 +35,7 @@ def price_all(module: Imported) -> list[float]:
     prepared, macs = prepare_network(*module, MIX)
     asked = ask_devices(prepared, MIX)
     functions, partition, groups = build_regions(prepared, module[1], asked, macs)
-    network = Network(functions, partition, groups, asked, PriceList(MIX, functions))
+    network = PricedNetwork(functions, partition, groups, asked, PriceList(MIX, functions))
     found = {}
     for chosen in product(*network.options):
         devices = tuple(option.device for option in chosen)

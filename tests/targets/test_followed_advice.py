@@ -20,7 +20,7 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.recipe.target import parse_target
 from firmwright.report.advice import Advice
-from firmwright.report.advising import Network, advise
+from firmwright.report.advising import AssignedNetwork, advise
 from firmwright.targets import find_rewrites
 from firmwright.targets.load_devices import load_mix
 from firmwright.toolchain import load_platform, platform_names
@@ -76,7 +76,7 @@ def judge(layers: Mapping[str, Convolution], platform: str, target: str) -> Judg
     prepared = prepare_module(module, find_rewrites(mix))
     regions, _, partition = partition_network(prepared, interface, mix)
     found = advise(partition, regions, mix, None)
-    costs = Network(partition, regions, mix, None).costs
+    costs = AssignedNetwork(partition, regions, mix, None).costs
     return Judged(
         {name: [a for a in found if name in a.layers] for name in layers},
         {name: list_regions(partition, name)[0].device for name in layers},

@@ -86,7 +86,7 @@ class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     annotations: dict[str, str] = {}
 
 
-class Manifest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+class OciManifest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     schema_version: Literal[2]
     media_type: str
     artifact_type: str = ""
@@ -155,7 +155,7 @@ class Registry:
             )
         return decode(content, record, shown), found
 
-    def put_manifest(self, content: Manifest | Index, version: str = "") -> Descriptor:
+    def put_manifest(self, content: OciManifest | Index, version: str = "") -> Descriptor:
         """Put a manifest or an index under a tag, or under its digest if the tag is empty."""
         encoded = msgspec.json.encode(content)
         described = describe(encoded, content.media_type)
@@ -164,7 +164,7 @@ class Registry:
         answer, said = self.ask("PUT", url, MAX_ANSWER_BYTES, encoded, headers)
         self.require(answer, said, 201)
         if (
-            isinstance(content, Manifest)
+            isinstance(content, OciManifest)
             and content.subject
             and "OCI-Subject" not in answer.headers
         ):
@@ -238,7 +238,7 @@ class Registry:
         found = self.get_manifest(digest.replace(":", "-"), Index)
         return found[0].manifests if found else []
 
-    def tag_referrer(self, content: Manifest, described: Descriptor) -> None:
+    def tag_referrer(self, content: OciManifest, described: Descriptor) -> None:
         """Add a reference to the manifest's tag, for a registry without lists of references."""
         if content.subject is None:
             return

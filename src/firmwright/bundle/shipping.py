@@ -21,7 +21,7 @@ from firmwright.bundle.oci_registry import (
     EMPTY_TYPE,
     MANIFEST_TYPE,
     Descriptor,
-    Manifest,
+    OciManifest,
     Reference,
     Registry,
 )
@@ -82,7 +82,7 @@ def put_artifact(
 ) -> Descriptor:
     """Put one file. The file's manifest refers to the manifest ``subject``, if it is not None."""
     layer = registry.put_blob(content, media_type)
-    manifest = Manifest(
+    manifest = OciManifest(
         schema_version=2,
         media_type=MANIFEST_TYPE,
         artifact_type=artifact_type,
@@ -100,7 +100,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     not a bundle, and UserError if a different file exists at the bundle's path.
     """
     registry = Registry(reference)
-    found = registry.get_manifest(reference.version, Manifest)
+    found = registry.get_manifest(reference.version, OciManifest)
     if found is None:
         raise UserError(f"{reference}: not found; check the name and the tag")
     manifest, described = found
@@ -150,7 +150,7 @@ def get_signatures(
 
 def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) -> bytes:
     """Return the envelope in an artifact that refers to a bundle's manifest."""
-    found = registry.get_manifest(referrer.digest, Manifest)
+    found = registry.get_manifest(referrer.digest, OciManifest)
     if found is None or found[0].subject is None or found[0].subject.digest != subject.digest:
         raise BrokenBundleError(
             f"{registry.shown}: the registry lists {referrer.digest}, which does not refer to "
@@ -159,7 +159,7 @@ def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) 
     return get_layer(registry, found[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
 
 
-def get_layer(registry: Registry, manifest: Manifest, media_type: str, most: int) -> bytes:
+def get_layer(registry: Registry, manifest: OciManifest, media_type: str, most: int) -> bytes:
     """Return the only file of an artifact.
 
     Raises BrokenBundleError if the artifact does not have exactly one file of the type

@@ -68,7 +68,7 @@ def limit_cast(cast: tirx.Cast) -> tirx.Expr:
     return tirx.Cast(target, tirx.max(tirx.min(cast.value, ends[1]), ends[0]))
 
 
-class Span(NamedTuple):
+class FloatRange(NamedTuple):
     """The minimum and the maximum of a float, and whether the float may be NaN."""
 
     low: float = -inf
@@ -80,31 +80,31 @@ class Span(NamedTuple):
         return not self.nan and low - 1 < self.low and self.high < high + 1
 
 
-def find_span(value: tirx.Expr) -> Span:
+def find_span(value: tirx.Expr) -> FloatRange:
     """Return the range of a float according to its limits and its rounding.
 
     In C, a minimum is ``a < b ? a : b``. Its value is b if a or b is NaN.
     """
     if isinstance(value, tirx.FloatImm):
-        return Span(value.value, value.value, bool(np.isnan(value.value)))
+        return FloatRange(value.value, value.value, bool(np.isnan(value.value)))
     if isinstance(value, (tirx.Min, tirx.Max)):
         one, other = find_span(value.a), find_span(value.b)
         pick = min if isinstance(value, tirx.Min) else max
         low, high = pick(one.low, other.low), pick(one.high, other.high)
         if one.nan:
             low, high = min(low, other.low), max(high, other.high)
-        return Span(low, high, other.nan)
+        return FloatRange(low, high, other.nan)
     if isinstance(value, tirx.Cast) and str(value.value.ty.dtype).startswith(("int", "uint")):
         limits = np.iinfo(str(value.value.ty.dtype))
-        return Span(float(limits.min), float(limits.max), False)
+        return FloatRange(float(limits.min), float(limits.max), False)
     if isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in ROUNDED:
         return round_span(find_span(value.args[0]))
-    return Span()
+    return FloatRange()
 
 
-def round_span(span: Span) -> Span:
+def round_span(span: FloatRange) -> FloatRange:
     low, high = (np.floor(span.low), np.ceil(span.high)) if not span.nan else (-inf, inf)
-    return Span(float(low), float(high), span.nan)
+    return FloatRange(float(low), float(high), span.nan)
 
 
 def depends_on_data(value: tirx.Expr) -> bool:

@@ -31,7 +31,7 @@ def find_matches(pattern: str, start: Path) -> list[Path]:
         advice = "a pattern starts at the recipe's folder; a single folder may be absolute"
         raise UserError(f"the pattern '{pattern}' is absolute; {advice}")
     refuse_leaving(pattern, path, start)
-    return sorted(set(Search(pattern).match(start, path.parts)))
+    return sorted(set(FileSearch(pattern).match(start, path.parts)))
 
 
 def refuse_leaving(pattern: str, path: PurePath, start: Path) -> None:
@@ -44,7 +44,7 @@ def refuse_leaving(pattern: str, path: PurePath, start: Path) -> None:
         raise UserError(f"the pattern '{pattern}' leaves the git repository; {advice}")
 
 
-class Search:
+class FileSearch:
     """Searches for a pattern, and counts the files and folders that it has seen."""
 
     def __init__(self, pattern: str) -> None:

@@ -31,7 +31,7 @@ UNKNOWN = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """A job in the table: its cells in the order of COLUMNS, and the message if the job failed.
 
     ``page`` is the path of the build's report, relative to the table.
@@ -51,10 +51,10 @@ class Grid:
     """The first table: a row per recipe, and a column per platform. A missing build is None."""
 
     platforms: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[Row | None, ...]], ...]
+    lines: tuple[tuple[str, tuple[JobRow | None, ...]], ...]
 
 
-def make_grid(pairs: Pairs, rows: Sequence[Row]) -> Grid | None:
+def make_grid(pairs: Pairs, rows: Sequence[JobRow]) -> Grid | None:
     """Return the table, or None if there is only one recipe or one platform.
 
     Also None if two jobs have the same recipe and platform, and differ in other options.
@@ -67,7 +67,7 @@ def make_grid(pairs: Pairs, rows: Sequence[Row]) -> Grid | None:
     return Grid(tuple(platforms), tuple(lines))
 
 
-def summarize(row: Row | None) -> str:
+def summarize(row: JobRow | None) -> str:
     """Return the result and the time of a job, or the result alone if the time is unknown."""
     return "" if row is None else ", ".join(c for c in row.cells[1:3] if c not in ("", UNKNOWN))
 
@@ -143,12 +143,12 @@ def describe_sources(outcomes: Iterable[Outcome]) -> list[str]:
     return [f"Times: {'; '.join(sources)}"] if sources else []
 
 
-def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
+def make_row(job: str, now: Outcome | None, before: Outcome | None) -> JobRow:
     if now is None:
-        return Row((job, "not tried", *[""] * (len(COLUMNS) - 2)), "")
+        return JobRow((job, "not tried", *[""] * (len(COLUMNS) - 2)), "")
     values = (now.time or None, now.flash, now.ram, now.batch, now.offload)
     cells = ("failed", *[""] * 5) if now.failure else (now.exact, *map(show, values))
-    return Row((job, *cells, describe_change(now, before)), now.failure)
+    return JobRow((job, *cells, describe_change(now, before)), now.failure)
 
 
 def show(value: object) -> str:
@@ -193,15 +193,15 @@ def compare(name: str, before: object, now: object) -> str:
     return f"{label}{show(before)} → {show(now)}{rate}"
 
 
-def find_page(folder: Path, row: Row) -> str:
+def find_page(folder: Path, row: JobRow) -> str:
     """Return the relative path of a job's report. It is '' for a job without a report."""
     pages = () if row.failure else sorted((folder / row.cells[0]).glob("*.html"))
     return "/".join(pages[0].parts[-2:]) if pages else ""
 
 
 def drop_unknown(
-    columns: Sequence[str], rows: Sequence[Row]
-) -> tuple[tuple[str, ...], tuple[Row, ...]]:
+    columns: Sequence[str], rows: Sequence[JobRow]
+) -> tuple[tuple[str, ...], tuple[JobRow, ...]]:
     """Omit the columns without a known value, such as the offload of targets with one device."""
     kept = [
         number
@@ -214,7 +214,7 @@ def drop_unknown(
 
 
 def render_markdown(
-    head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[Row]
+    head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[JobRow]
 ) -> str:
     lines = ["# Fleet", "", f"{head}.", ""]
     if grid:
@@ -236,7 +236,9 @@ def make_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-def render_page(head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[Row]) -> str:
+def render_page(
+    head: str, grid: Grid | None, columns: Sequence[str], rows: Sequence[JobRow]
+) -> str:
     """Return the page: one file, in the style of a build's report."""
     # Imported late, because a fleet without changes writes no page.
     from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset

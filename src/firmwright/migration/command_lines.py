@@ -25,7 +25,7 @@ MARKS = "`\"'"
 
 
 @dataclass(frozen=True)
-class Tool:
+class KnownCommand:
     """A command; ``pattern`` finds it in a line, ``flags`` are the options without a value.
 
     Only the options in ``valued`` have a value if ``flags`` is None.
@@ -39,17 +39,17 @@ class Tool:
         return option in self.valued if self.flags is None else option not in self.flags
 
 
-TVMC = Tool(
+TVMC = KnownCommand(
     re.compile(r"(?:^|[\s/.'\"`])(?:-m)?(?:tvm\.driver\.)?tvmc\s+compile(?=\s|$)", re.M),
     flags=frozenset({"-v", "--verbose", "-h", "--help"}),
 )
-ONNX2C = Tool(
+ONNX2C = KnownCommand(
     re.compile(r"(?:^|[\s/'\"`])onnx2c(?=\s|$)", re.M),
     valued=frozenset(
         {"-l", "--log", "-d", "--define", "-f", "--func-name", "-p", "--optimizations", "-o"}
     ),
 )
-DEEPLOY = Tool(
+DEEPLOY = KnownCommand(
     re.compile(r"(?:^|[\s/])(?:deeployRunner|testRunner)_?\w*\.py(?=\s|$)", re.M),
     valued=frozenset({"-t", "-d", "-p", "--cores", "--l1", "--l2", "--defaultMemLevel"}),
 )
@@ -98,7 +98,7 @@ def split_target(setting: Setting) -> Iterator[Setting]:
             yield Setting(f"--target-{device}-{key}", text, setting.file, setting.line)
 
 
-def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
+def read_command(source: Source, tool: KnownCommand) -> Iterator[Setting]:
     """Yield the options and arguments of a tool's only command in a text.
 
     Raises DiagnosticError if quotes have no end, or if there are several commands.
@@ -134,7 +134,7 @@ def choose(found: list[Command]) -> list[Command]:
     return []
 
 
-def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
+def find_commands(source: Source, tool: KnownCommand) -> Iterator[Command]:
     """Yield the commands of a tool.
 
     The values of earlier lines replace variables. A command may be in quotes.

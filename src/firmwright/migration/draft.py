@@ -24,7 +24,7 @@ from firmwright.targets.device_options import accepts, format_values
 Pointer = tuple[str, ...]
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DraftRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One rule of rules.yaml. The comment at the start of the file describes the fields."""
 
     key: str = ""
@@ -40,10 +40,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def load_rules() -> Mapping[str, Mapping[str, Rule]]:
+def load_rules() -> Mapping[str, Mapping[str, DraftRule]]:
     text = Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8")
     data = {k: v for k, v in yaml.safe_load(text).items() if not k.startswith("x-")}
-    return msgspec.convert(data, dict[str, dict[str, Rule]])
+    return msgspec.convert(data, dict[str, dict[str, DraftRule]])
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Draft:
 
     source: Source
     catalog: Catalog
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, DraftRule]
     values: dict[Pointer, tuple[Any, Setting]] = field(default_factory=dict)
     notes: list[tuple[Setting, str]] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Draft:
             else:
                 self.apply_rule(setting, self.rules[found], found)
 
-    def apply_rule(self, setting: Setting, rule: Rule, pattern: str) -> None:
+    def apply_rule(self, setting: Setting, rule: DraftRule, pattern: str) -> None:
         for key, value in rule.also.items():
             self.put((*key.split("."),), value, setting)
         if rule.reason:
@@ -78,7 +78,7 @@ class Draft:
         else:
             self.put_value(setting, rule, pattern)
 
-    def put_value(self, setting: Setting, rule: Rule, pattern: str) -> None:
+    def put_value(self, setting: Setting, rule: DraftRule, pattern: str) -> None:
         value = self.convert(setting, rule)
         key = f"use.{rule.use}" if rule.use else rule.key
         before, star, after = key.partition("*")
@@ -93,7 +93,7 @@ class Draft:
         if rule.note and value is not None:
             self.note(setting, f"{key.removeprefix('use.')}: {rule.note}")
 
-    def convert(self, setting: Setting, rule: Rule) -> Any:
+    def convert(self, setting: Setting, rule: DraftRule) -> Any:
         """Return the recipe's value of a setting, or None if the setting has no counterpart."""
         if rule.value is not None:
             return rule.value
@@ -103,7 +103,7 @@ class Draft:
             return CONVERTERS[rule.convert](setting, self.source, self.catalog)
         return setting.value
 
-    def put_option(self, setting: Setting, rule: Rule) -> None:
+    def put_option(self, setting: Setting, rule: DraftRule) -> None:
         """Store an option of a device, if the device has the option and accepts the value."""
         options = self.catalog.devices[rule.option].options
         name = rule.name or setting.name.removeprefix("options.").rpartition(".")[2]

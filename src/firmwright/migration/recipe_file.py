@@ -14,7 +14,7 @@ from firmwright.errors import DiagnosticError, UserError, to_printable
 from firmwright.migration.c_arrays import EmbeddedModel
 from firmwright.migration.draft import Draft, load_rules, shorten
 from firmwright.migration.source import Setting, read_source
-from firmwright.migration.source_formats import Format, find_format
+from firmwright.migration.source_formats import SourceFormat, find_format
 from firmwright.project.new_repository import make_file_name
 from firmwright.recipe.catalog import Catalog
 from firmwright.recipe.editor_schema import FIRST_LINE
@@ -79,7 +79,7 @@ def find_models(draft: Draft) -> dict[Path, bytes]:
     return {Path(m.name): m.content for m in models if isinstance(m, EmbeddedModel)}
 
 
-def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[str, Any]:
+def make_recipe(draft: Draft, kind: SourceFormat, stated: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the recipe in the order of the schema."""
     data: dict[str, Any] = {}
     plain = {p: value for p, (value, _) in draft.values.items() if p[0] not in ("use", "option")}
@@ -102,7 +102,7 @@ def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[s
     return {key: data[key] for key in sorted(data, key=order.index)}
 
 
-def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
+def make_target(draft: Draft, kind: SourceFormat) -> str | list[Any] | None:
     """Return the target: the devices with their options, and the last device.
 
     Options of excluded devices become notes.
@@ -132,7 +132,7 @@ def name_recipe(data: Mapping[str, Any]) -> str:
     return make_file_name(str(data.get("name") or Path(str(model)).stem))
 
 
-def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:
+def render(data: Mapping[str, Any], draft: Draft, kind: SourceFormat) -> str:
     head = [FIRST_LINE, comment(f"From {draft.source.shown}, {kind.title}.")]
     if "platform" not in data and "target" not in data:
         head.append(comment(NO_PLATFORM))

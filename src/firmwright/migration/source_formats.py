@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Format:
+class SourceFormat:
     """One format: the name of its rules, its title in messages, its reader, and its page.
 
     A file has the format if its suffix is in ``suffixes``, or if ``suffixes`` is empty, and if
@@ -135,30 +135,36 @@ read_htvm_script = partial(read_script, calls=HTVM_CALLS, mappings=())
 read_onnx2c, read_deeploy = (partial(read_command, tool=tool) for tool in (ONNX2C, DEEPLOY))
 
 FORMATS = (
-    Format(
+    SourceFormat(
         *("edge_impulse", "an export of Edge Impulse", FOLDER, rf"{METADATA}$"),
         *(read_edge_impulse, "edge-impulse.md"),
         c_prefix="impulse",
     ),
-    Format("afe", "a script for SiMa's afe", PYTHON, AFE_NAMES, read_afe, "sima.md", ("mla",)),
-    Format(
+    SourceFormat(
+        "afe", "a script for SiMa's afe", PYTHON, AFE_NAMES, read_afe, "sima.md", ("mla",)
+    ),
+    SourceFormat(
         *("tidl", "a script for TI's compiler", PYTHON, r"(?i:tidl)"),
         *(read_ti_script, "ti.md", ("tidl",)),
     ),
-    Format("htvm", "a script for HTVM", PYTHON, HTVM_CALL, read_htvm_script, "htvm.md"),
-    Format("mlconf", "an .mlconf file of Silicon Labs", MLCONF, "", read_document, "tflm.md"),
-    Format("tidl", "compile options of TI", YAML, TIDL_KEYS, read_options, "ti.md", ("tidl",)),
-    Format("platformio", "a PlatformIO project", INI, r"^\[(?:env|platformio)\b", read_platformio),
-    Format("c_array", "a C array of a model", C, ARRAY.pattern, read_c_array, "tflm.md"),
-    Format(
+    SourceFormat("htvm", "a script for HTVM", PYTHON, HTVM_CALL, read_htvm_script, "htvm.md"),
+    SourceFormat("mlconf", "an .mlconf file of Silicon Labs", MLCONF, "", read_document, "tflm.md"),
+    SourceFormat(
+        "tidl", "compile options of TI", YAML, TIDL_KEYS, read_options, "ti.md", ("tidl",)
+    ),
+    SourceFormat(
+        "platformio", "a PlatformIO project", INI, r"^\[(?:env|platformio)\b", read_platformio
+    ),
+    SourceFormat("c_array", "a C array of a model", C, ARRAY.pattern, read_c_array, "tflm.md"),
+    SourceFormat(
         *("tvmc", "a command of tvmc", COMMAND, TVMC.pattern.pattern, read_tvmc, "microtvm.md"),
         c_prefix="tvmgen_default",
     ),
-    Format(
+    SourceFormat(
         *("onnx2c", "a command of onnx2c", COMMAND, ONNX2C.pattern.pattern),
         *(read_onnx2c, "onnx2c.md"),
     ),
-    Format("deeploy", "a command of Deeploy", COMMAND, DEEPLOY.pattern.pattern, read_deeploy),
+    SourceFormat("deeploy", "a command of Deeploy", COMMAND, DEEPLOY.pattern.pattern, read_deeploy),
 )
 """The formats. The first format that a file has reads the file."""
 
@@ -175,7 +181,7 @@ PAGES = {
 NOTEBOOK = "save the notebook as a script: `jupyter nbconvert --to script`"
 
 
-def find_format(source: Source) -> Format:
+def find_format(source: Source) -> SourceFormat:
     """Return the format of a file. Raises UserError if a file has no known format."""
     for each in FORMATS:
         if each.has(source):

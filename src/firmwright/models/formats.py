@@ -47,7 +47,7 @@ class OpenShapesError(UserError):
         super().__init__("\n".join([heading, *lines, hint]))
 
 
-class Reference(Protocol):
+class ReferenceModule(Protocol):
     """A module that evaluates a model with the reference runtime of the format."""
 
     def run_reference(
@@ -60,7 +60,7 @@ class Reference(Protocol):
         """
 
 
-class Importer(Reference, Protocol):
+class Importer(ReferenceModule, Protocol):
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
         """Return the Relax module and the interface of a model.
 
@@ -114,22 +114,22 @@ class Format:
     tensors: str = ""
     signatures: str = ""
 
-    def load_reference(self) -> Reference:
+    def load_reference(self) -> ReferenceModule:
         """Import the module of the reference runtime. The default is the module of the format."""
         return (
-            cast(Reference, importlib.import_module(self.reference))
+            cast(ReferenceModule, importlib.import_module(self.reference))
             if self.reference
             else self.load()
         )
 
-    def load_in_float64(self) -> Reference | None:
+    def load_in_float64(self) -> ReferenceModule | None:
         """Import the module that evaluates a model in float64.
 
         Return None if the format has no such module.
         """
         if not self.in_float64:
             return None
-        return cast(Reference, importlib.import_module(self.in_float64))
+        return cast(ReferenceModule, importlib.import_module(self.in_float64))
 
     def load_tensor_reader(self) -> TensorReader | None:
         """Import the module that returns all tensors of a model.

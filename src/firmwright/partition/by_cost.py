@@ -48,7 +48,7 @@ PLAIN = ""
 
 
 @dataclass(frozen=True)
-class Option:
+class DeviceOption:
     """A device for a group, and the layout of the group's tensors.
 
     ``composite`` is the composite of the device, or None on the last device. ``price`` is None if
@@ -61,7 +61,7 @@ class Option:
     composite: Composite | None = None
 
 
-Options = tuple[Option, ...]
+Options = tuple[DeviceOption, ...]
 
 
 def partition_by_cost(
@@ -76,7 +76,7 @@ def partition_by_cost(
     module, macs = prepare_network(module, interface, mix)
     asked = ask_devices(module, mix)
     functions, partition, groups = build_regions(module, interface, asked, macs)
-    network = Network(functions, partition, groups, asked, PriceList(mix, functions))
+    network = PricedNetwork(functions, partition, groups, asked, PriceList(mix, functions))
     by_order = tuple(options[0] for options in network.options)
     cheapest = network.choose()
 
@@ -97,7 +97,7 @@ def partition_by_cost(
 
 
 @dataclass(frozen=True)
-class Network:
+class PricedNetwork:
     """The regions according to the order of the target, without layouts and memories."""
 
     functions: IRModule
@@ -121,7 +121,7 @@ class Network:
         pairs = zip(self.partition.regions, self.groups, strict=True)
         return [tuple(self.list_options(region, group)) for region, group in pairs]
 
-    def list_options(self, region: Region, group: Group) -> Iterator[Option]:
+    def list_options(self, region: Region, group: Group) -> Iterator[DeviceOption]:
         """Yield the options of a region.
 
         A device that states no cost for the region is not an option.
@@ -134,17 +134,17 @@ class Network:
                 found = self.prices.price(alike, self.functions, self.partition.tensors, device)
                 if found:
                     layout = device.name if device.name in self.layouts else PLAIN
-                    yield Option(device.name, layout, found, composite)
+                    yield DeviceOption(device.name, layout, found, composite)
                 elif device.name == group.device:
                     raise CostError(describe_missing_cost(region))
             alike = replace(region, device=last.name)
             price = self.prices.price_in_layers(alike, self.functions, last)
             if price is None:
                 return
-        yield Option(last.name, PLAIN, price)
+        yield DeviceOption(last.name, PLAIN, price)
         for name, special in self.layouts.items():
             if special.convert_function(self.functions[region.name]) is not None:
-                yield Option(last.name, name, price)
+                yield DeviceOption(last.name, name, price)
 
     def list_composites(self, group: Group) -> Iterator[tuple[Device, Composite]]:
         """Yield the devices that accept exactly this group, in the order of the mix."""
@@ -223,7 +223,7 @@ class Network:
         return Table(nodes, costs)
 
     def price_transforms(
-        self, tensor: Tensor, writer: Option | None, readers: Sequence[Option | None]
+        self, tensor: Tensor, writer: DeviceOption | None, readers: Sequence[DeviceOption | None]
     ) -> float:
         """Return the price of the transforms of a tensor. Inputs and outputs are plain.
 
@@ -246,7 +246,7 @@ class Network:
         return total
 
     def price_copies(
-        self, tensor: Tensor, writer: Option | None, readers: Sequence[Option | None]
+        self, tensor: Tensor, writer: DeviceOption | None, readers: Sequence[DeviceOption | None]
     ) -> float:
         """Return the price of the copies of a tensor, at most one copy per memory."""
         reach = find_reach(self.asked.mix)
@@ -258,7 +258,7 @@ class Network:
             needed.add(RAM)
         return sum(self.prices.price_copy(tensor, have, memory) for memory in sorted(needed))
 
-    def assign(self, chosen: Sequence[Option]) -> DeviceAssignment:
+    def assign(self, chosen: Sequence[DeviceOption]) -> DeviceAssignment:
         """Return the assignment of the chosen devices. The reasons contain the costs."""
         taken: dict[str, list[Composite]] = {name: [] for name in self.asked.taken}
         violations = {name: dict(found) for name, found in self.asked.violations.items()}
@@ -280,7 +280,7 @@ class Network:
                 violations[name] |= dict.fromkeys(group.composite.variables, (violation,))
         return replace(self.asked, taken=taken, violations=violations)
 
-    def list_passed_over(self, option: Option, group: Group) -> list[str]:
+    def list_passed_over(self, option: DeviceOption, group: Group) -> list[str]:
         """Return the devices that accept operators of a group but do not run it."""
         assert group.composite
         variables = group.composite.variables

@@ -58,7 +58,7 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
     """Yield the stages of a build in order. ``state`` is doit's record of results."""
     control = TaskControl(tasks)
     control.process(list(selected))
-    plan = Plan(control.tasks, state)
+    plan = DryRun(control.tasks, state)
     for name in order_tasks(control.tasks, control.selected_tasks):
         task = control.tasks[name]
         if isinstance(task.custom_title, UpToDate):
@@ -68,7 +68,7 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
 
 
 @dataclass
-class Plan:
+class DryRun:
     """The stages that would run.
 
     ``running`` maps the tasks of these stages to positions. ``results`` maps these tasks to the

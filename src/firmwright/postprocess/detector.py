@@ -13,7 +13,7 @@ from firmwright.recipe.postprocess import Detection, Head
 
 
 @dataclass(frozen=True)
-class Encoding:
+class BoxEncoding:
     """The requirements of an encoding of boxes: a grid of cells, sizes of anchors."""
 
     grid: bool
@@ -21,14 +21,14 @@ class Encoding:
 
 
 ENCODINGS = {
-    "centre-size": Encoding(grid=False, anchors=False),
-    "corners": Encoding(grid=False, anchors=False),
-    "tanh-sigmoid": Encoding(grid=True, anchors=False),
-    "sigmoid-exp": Encoding(grid=True, anchors=True),
-    "sigmoid-square": Encoding(grid=True, anchors=True),
-    "offset-exp": Encoding(grid=True, anchors=False),
-    "distances": Encoding(grid=True, anchors=False),
-    "distributions": Encoding(grid=True, anchors=False),
+    "centre-size": BoxEncoding(grid=False, anchors=False),
+    "corners": BoxEncoding(grid=False, anchors=False),
+    "tanh-sigmoid": BoxEncoding(grid=True, anchors=False),
+    "sigmoid-exp": BoxEncoding(grid=True, anchors=True),
+    "sigmoid-square": BoxEncoding(grid=True, anchors=True),
+    "offset-exp": BoxEncoding(grid=True, anchors=False),
+    "distances": BoxEncoding(grid=True, anchors=False),
+    "distributions": BoxEncoding(grid=True, anchors=False),
 }
 """``numpy_detection.py`` and the C template compute the formulas of docs/howto/detection.md."""
 

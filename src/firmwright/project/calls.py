@@ -54,7 +54,7 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
-class Block:
+class RepeatedCalls:
     """Calls that are repeated ``times`` times, in a loop if ``times`` is more than 1.
 
     ``strides`` maps C names to the distance by which each tensor moves per repetition. The unit is
@@ -155,7 +155,7 @@ def arena_name(memory: str) -> str:
 
 def make_blocks(
     network: Network, calls: Sequence[KernelCall], inputs: list[Port], outputs: list[Port]
-) -> list[Block]:
+) -> list[RepeatedCalls]:
     """Return the calls in order, with loops for repeated calls.
 
     Loops do not contain calls to other cores, which are numbered, or layers with checksums.
@@ -164,10 +164,10 @@ def make_blocks(
     done = 0
     for loop in () if network.checks else network.plan.loops:
         if not any(call.core for call in calls[loop.first : loop.end]):
-            blocks += [Block((call,)) for call in calls[done : loop.first]]
+            blocks += [RepeatedCalls((call,)) for call in calls[done : loop.first]]
             blocks.append(make_loop(network, calls, loop, inputs, outputs))
             done = loop.end
-    return blocks + [Block((call,)) for call in calls[done:]]
+    return blocks + [RepeatedCalls((call,)) for call in calls[done:]]
 
 
 def make_loop(
@@ -176,7 +176,7 @@ def make_loop(
     loop: Loop,
     inputs: list[Port],
     outputs: list[Port],
-) -> Block:
+) -> RepeatedCalls:
     """Return a loop whose strides are the distances between the first two repetitions."""
     locations, roots = network.plan.locations, network.partition.view_roots
     strides: dict[str, int] = {}
@@ -212,7 +212,7 @@ def make_loop(
         made = [pointer(*pair) for pair in zip(*results, strict=True)]
         weights = call.arguments[len(given) : len(call.arguments) - len(made)]
         body.append(replace(call, arguments=(*given, *weights, *made)))
-    return Block(tuple(body), loop.times, strides)
+    return RepeatedCalls(tuple(body), loop.times, strides)
 
 
 def name_strides(tensor: str) -> Iterator[str]:

@@ -54,14 +54,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FirmwareParts:
     """The parts of a firmware, and the size of the shared arena in bytes."""
 
     parts: tuple[Part, ...]
     workspace: int
 
 
-def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
+def lay_out(networks: Sequence[Network], concurrent: bool) -> FirmwareParts:
     """Assign each network a part of the arena. Parts are separate if ``concurrent``.
 
     A network with states always has a separate part, before the part that the other networks share.
@@ -78,7 +78,7 @@ def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
         given, made = (tuple(ports) for ports in make_ports(network.interface))
         parts.append(Part(network.c_prefix, given, made, end if is_alone else shared, outputs))
         end, outputs = end + size * is_alone, outputs + len(made)
-    return Layout(tuple(parts), shared + largest)
+    return FirmwareParts(tuple(parts), shared + largest)
 
 
 def write_networks(

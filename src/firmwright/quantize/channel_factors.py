@@ -25,7 +25,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChannelMap:
     """The result of nodes: ``factors`` · source + ``offsets``, per channel, in float64.
 
     ``inner`` are the tensors between the first and the last of these nodes.
@@ -69,11 +69,11 @@ def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
     return result
 
 
-def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
+def find_lines(model: onnx.ModelProto) -> dict[str, ChannelMap]:
     """Return the lines with different factors per channel. The keys are the last nodes' results."""
     constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
     results = {output.name for output in model.graph.output}
-    found: dict[str, Line] = {}
+    found: dict[str, ChannelMap] = {}
     for node in model.graph.node:
         line = read_line(node, constants, shapes)
         if line is None:
@@ -81,7 +81,7 @@ def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
         before = found.get(line.source)
         if before and len(readers[line.source]) == 1 and line.source not in results:
             del found[line.source]
-            line = Line(
+            line = ChannelMap(
                 before.source,
                 line.factors * before.factors,
                 line.factors * before.offsets + line.offsets,
@@ -91,7 +91,9 @@ def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
     return {name: line for name, line in found.items() if np.ptp(line.factors)}
 
 
-def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes) -> Line | None:
+def read_line(
+    node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
+) -> ChannelMap | None:
     """Return the line of one node on a float tensor with channels, or None for other nodes."""
     if node.op_type == "BatchNormalization":
         return read_normalization(node, constants, shapes)
@@ -109,16 +111,16 @@ def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shap
         values = np.broadcast_to(array.reshape(-1).astype("float64"), shape[1:2])
         ones, zeros = np.ones(shape[1]), np.zeros(shape[1])
         if node.op_type == "Div":
-            return Line(source, ones / values, zeros) if values.all() else None
+            return ChannelMap(source, ones / values, zeros) if values.all() else None
         if node.op_type == "Mul":
-            return Line(source, values, zeros)
-        return Line(source, ones, values if node.op_type == "Add" else -values)
+            return ChannelMap(source, values, zeros)
+        return ChannelMap(source, ones, values if node.op_type == "Add" else -values)
     return None
 
 
 def read_normalization(
     node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
-) -> Line | None:
+) -> ChannelMap | None:
     """Return the line of a batch normalization.
 
     Normalizations that train have none: the result is None.
@@ -131,7 +133,7 @@ def read_normalization(
     if attributes.get("training_mode", 0):
         return None
     factors = factor / np.sqrt(variance + attributes.get("epsilon", 1e-5))
-    return Line(source, factors, offset - factors * mean)
+    return ChannelMap(source, factors, offset - factors * mean)
 
 
 def read_shapes(model: onnx.ModelProto) -> Shapes:

@@ -24,7 +24,7 @@ ITERATIONS = 20
 
 
 @dataclass(frozen=True)
-class LayerPair:
+class ConvolutionPair:
     """Two convolutions with only a ReLU between them. ``depthwise`` describes the second one."""
 
     first: onnx.NodeProto
@@ -50,7 +50,7 @@ def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
     return result
 
 
-def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
+def find_pairs(model: onnx.ModelProto) -> Iterator[ConvolutionPair]:
     """Yield the pairs whose intermediate tensors and weights have no other users."""
     graph = model.graph
     readers = find_readers(model)
@@ -76,10 +76,10 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
         shape = next(tuple(i.dims) for i in graph.initializer if i.name == second.input[1])
         channels = shape[1] * groups
         if groups == 1 or (groups == channels == shape[0]):
-            yield LayerPair(first, second, depthwise=groups > 1)
+            yield ConvolutionPair(first, second, depthwise=groups > 1)
 
 
-def equalize_pair(pair: LayerPair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
+def equalize_pair(pair: ConvolutionPair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
     """Divide each channel of the first layer by its factor, and multiply it in the second layer."""
     first, second = arrays[pair.first.input[1]], arrays[pair.second.input[1]]
     inward = second if pair.depthwise else np.moveaxis(second, 1, 0)

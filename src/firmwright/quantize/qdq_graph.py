@@ -56,7 +56,7 @@ QUANT_TYPES = {
 MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-class Quantizer(QDQQuantizer):  # type: ignore[misc]
+class GraphQuantizer(QDQQuantizer):  # type: ignore[misc]
     """ONNX Runtime's quantizer with separate parameters for averages, and unique names of
     copies.
     """
@@ -134,7 +134,7 @@ def insert_qdq_nodes(
             by_channel = options.per_channel and weight.axis is not None
             axis = {"axis": weight.axis} if by_channel else {}
             overrides[weight.name] = [{**make_override(g), **axis} for g in weights[weight.name]]
-    quantizer = Quantizer(
+    quantizer = GraphQuantizer(
         deepcopy(model),
         options.per_channel,
         False,

@@ -52,7 +52,7 @@ def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
     return WRONG
 
 
-def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) -> None:
+def fill_folder(folder: Path, inputs: Mapping[str, VendoredFile], jobs: Sequence[Job]) -> None:
     (folder / MIRROR).mkdir(parents=True, exist_ok=True)
     for name, each in inputs.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def fill_tools(wheels: Path, needed: Sequence[str]) -> int:
     return COMPLETE
 
 
-def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str]) -> int:
+def check_folder(folder: Path, inputs: Mapping[str, VendoredFile], needed: Sequence[str]) -> int:
     wrong = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
     lines = [f"{'differs' if (folder / name).exists() else 'missing'}: {name}" for name in wrong]
     lines += [f"missing: {WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
@@ -79,7 +79,7 @@ def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str
 
 
 @dataclass(frozen=True)
-class Input:
+class VendoredFile:
     """A file of the user, or a file that a recipe names by digest, and its URL if it has one."""
 
     digest: str
@@ -120,11 +120,11 @@ def find_root(jobs: Sequence[Job]) -> Path:
     return Path(os.path.commonpath([to_absolute(find_start()), *folders]))
 
 
-def list_copies(jobs: Sequence[Job]) -> dict[str, Input]:
+def list_copies(jobs: Sequence[Job]) -> dict[str, VendoredFile]:
     root = find_root(jobs)
     paths = [path for job in jobs for path in list_sources(job)]
     names = {f"{FILES}/{path.relative_to(root).as_posix()}": path for path in paths}
-    return {n: Input(file_digest(path), path.name, path) for n, path in names.items()}
+    return {n: VendoredFile(file_digest(path), path.name, path) for n, path in names.items()}
 
 
 def name_recipes(jobs: Sequence[Job]) -> list[str]:
@@ -135,13 +135,13 @@ def name_recipes(jobs: Sequence[Job]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def list_fetched(jobs: Sequence[Job]) -> dict[str, Input]:
+def list_fetched(jobs: Sequence[Job]) -> dict[str, VendoredFile]:
     """Map names in the folder to the files that recipes identify with digests."""
-    found: dict[str, Input] = {}
+    found: dict[str, VendoredFile] = {}
     for stated in (each for job in jobs for each in find_digests(job.recipe.data)):
         file = DataFile(url=stated.get("url"), sha256=stated["sha256"], name=stated.get("name"))
         name, digest = Path(file.display_name).name, stated["sha256"].lower()
-        found[f"{MIRROR}/{digest[:16]}/{name}"] = Input(digest, name, url=file.url)
+        found[f"{MIRROR}/{digest[:16]}/{name}"] = VendoredFile(digest, name, url=file.url)
     return found
 
 

@@ -41,7 +41,7 @@ BOTTLENECK = 0.1
 
 
 @dataclass(frozen=True)
-class Network:
+class AssignedNetwork:
     """Regions on the devices of a mix, and the costs in microseconds or cycles.
 
     ``module`` has the functions of the regions.
@@ -171,7 +171,7 @@ def advise(
 
     ``module`` has the functions of the regions.
     """
-    network = Network(partition, module, mix, timing)
+    network = AssignedNetwork(partition, module, mix, timing)
     spent = sum(cost or 0 for cost in network.costs.values())
     found: list[Advice] = []
     for region in network.layers:
@@ -210,7 +210,7 @@ def merge(found: Sequence[Advice]) -> Advice:
     )
 
 
-def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
+def lift_rules(region: Region, network: AssignedNetwork) -> Iterator[Advice]:
     """Yield the changes after which each rejecting device accepts a region.
 
     Yields a note if no changes are known for any device, or if all known changes cost time.
@@ -248,7 +248,7 @@ def lift_broken(
     remedies: Sequence[Remedy],
     region: Region,
     device: Device,
-    network: Network,
+    network: AssignedNetwork,
 ) -> Advice:
     """Return the advice after which a region fulfills all rules of a device."""
     changed = "; ".join(dict.fromkeys([*(r.change for r in remedies), *map(str, changes)]))
@@ -262,7 +262,7 @@ def lift_broken(
 
 
 def find_remedy(
-    violation: RuleViolation, region: Region, device: Device, network: Network
+    violation: RuleViolation, region: Region, device: Device, network: AssignedNetwork
 ) -> Remedy | None:
     """Return a remedy that fulfills a rule, or a substitute for the violating operator."""
     if violation.remedy or not violation.operator:
@@ -292,7 +292,7 @@ def describe_cost(violation: RuleViolation) -> str:
     return f"{device} would accept a changed layer (rule '{rule}'), but would need more time"
 
 
-def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
+def speed_up(region: Region, network: AssignedNetwork, shrinks: bool = False) -> Iterator[Advice]:
     """Yield the device's suggestions for a region.
 
     ``shrinks`` selects suggestions for smaller networks.
@@ -307,7 +307,7 @@ def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterato
             yield network.make_advice(suggestion.change, region, device, saves)
 
 
-def shrink(region: Region, network: Network) -> Advice:
+def shrink(region: Region, network: AssignedNetwork) -> Advice:
     """Return the advice to reduce the work of a bottleneck that other changes do not improve.
 
     The network's outputs do not change.

@@ -17,7 +17,7 @@ LEAST_WIDTH = 0.1
 
 
 @dataclass(frozen=True)
-class Box:
+class ChartBox:
     """A rectangle in percent of the chart, from the chart's upper left corner.
 
     ``style`` is a class of the style sheet, and ``title`` is the text of the tooltip. ``layer`` is
@@ -38,7 +38,7 @@ class Track:
     """The work of one device during an inference."""
 
     name: str
-    boxes: tuple[Box, ...]
+    boxes: tuple[ChartBox, ...]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class ArenaChart:
     memory: str
     bytes: int
     bound: float | None
-    boxes: tuple[Box, ...]
+    boxes: tuple[ChartBox, ...]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A straight line in percent. ``title`` is its label."""
 
     x1: float
@@ -81,8 +81,8 @@ class Roofline:
     The boxes are points without a width. ``across`` and ``upwards`` are the ticks of the axes.
     """
 
-    points: tuple[Box, ...]
-    roofs: tuple[Line, ...]
+    points: tuple[ChartBox, ...]
+    roofs: tuple[ChartLine, ...]
     across: tuple[Tick, ...]
     upwards: tuple[Tick, ...]
 
@@ -113,7 +113,7 @@ def draw_timeline(report: Report) -> tuple[Track, ...]:
     )
 
 
-def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
+def draw_layer(layer: ReportedLayer, report: Report) -> list[ChartBox]:
     assert report.total is not None
     if layer.time is None:
         return []
@@ -130,7 +130,7 @@ def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
             left, width = (percent(n, report.total.total) for n in (start, length))
             title = f"{layer.title}: {length:,} {report.total.unit}, {name}"
             shown = max(width, LEAST_WIDTH)
-            boxes.append(Box(left, 0, shown, 100, f"{style} {name}", title, layer.number))
+            boxes.append(ChartBox(left, 0, shown, 100, f"{style} {name}", title, layer.number))
         start += length
     return boxes
 
@@ -150,11 +150,11 @@ def draw_arenas(memory: Memory) -> tuple[ArenaChart, ...]:
     )
 
 
-def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
+def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> ChartBox:
     names = memory.steps or ("no layer",)  # states of a network that only passes values on
     steps = len(names)
     first, last = names[buffer.first], names[buffer.last]
-    return Box(
+    return ChartBox(
         left=percent(buffer.first, steps),
         top=100 - percent(buffer.end, size),
         width=percent(buffer.last - buffer.first + 1, steps),
@@ -187,21 +187,21 @@ def draw_roofline(report: Report) -> Roofline | None:
         )
 
     points = tuple(
-        Box(
+        ChartBox(
             *locate(x, y), 0, 0, name_style(report.devices, layer.device),
             f"{layer.title}: {y:.3g} MACs a cycle, {x:.3g} MACs a byte", layer.number,
         )
         for layer, x, y in found
     )  # fmt: skip
 
-    def draw_roof(roof: Roof) -> list[Line]:
+    def draw_roof(roof: Roof) -> list[ChartLine]:
         ridge = roof.macs_per_cycle / roof.bytes_per_cycle
         title = f"{roof.device}: {roof.macs_per_cycle:g} MACs and {roof.bytes_per_cycle:g} bytes"
         start = max(ridge / 10 ** (top - bottom), 10**left)
-        slope = Line(
+        slope = ChartLine(
             *locate(start, start * roof.bytes_per_cycle), *locate(ridge, roof.macs_per_cycle), title
         )
-        flat = Line(slope.x2, slope.y2, 100, slope.y2, title)
+        flat = ChartLine(slope.x2, slope.y2, 100, slope.y2, title)
         return [slope, flat]
 
     roofs = tuple(line for roof in report.roofs for line in draw_roof(roof))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 
-class Row(Protocol):
+class LaneRow(Protocol):
     """A row of a graph: its number, and the numbers of the rows whose results it reads."""
 
     @property
@@ -21,14 +21,14 @@ class Row(Protocol):
     def follows(self) -> Sequence[int]: ...
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=LaneRow)
 
 ROW, LANE = 28, 16
 """The height of a row and the width of a lane, in pixels."""
 
 
 @dataclass(frozen=True)
-class Node(Generic[R]):
+class LaneNode(Generic[R]):
     """A layer or a stage of a build, its row, and its lane. Rows and lanes are counted from 0."""
 
     layer: R
@@ -45,20 +45,20 @@ class Node(Generic[R]):
 
 
 @dataclass(frozen=True)
-class Graph(Generic[R]):
+class LaneGraph(Generic[R]):
     """Nodes, and edges as the data of SVG paths. ``width`` and ``height`` are in pixels."""
 
-    nodes: tuple[Node[R], ...]
+    nodes: tuple[LaneNode[R], ...]
     edges: tuple[str, ...]
     width: int
     height: int
 
 
-def draw_graph(layers: Sequence[R]) -> Graph[R]:
+def draw_graph(layers: Sequence[R]) -> LaneGraph[R]:
     """Return the layers in order of execution, and the lines from the layers that they follow."""
     last_reader = {number: layer.number for layer in layers for number in layer.follows}
     lanes: list[int | None] = []
-    nodes: dict[int, Node[R]] = {}
+    nodes: dict[int, LaneNode[R]] = {}
     edges = []
     for row, layer in enumerate(layers):
         for number in layer.follows:
@@ -66,12 +66,12 @@ def draw_graph(layers: Sequence[R]) -> Graph[R]:
                 lanes[nodes[number].lane] = None
         lane = lanes.index(None) if None in lanes else len(lanes)
         lanes[lane : lane + 1] = [layer.number if layer.number in last_reader else None]
-        nodes[layer.number] = Node(layer, row, lane)
+        nodes[layer.number] = LaneNode(layer, row, lane)
         edges += [draw_edge(nodes[number], nodes[layer.number]) for number in layer.follows]
-    return Graph(tuple(nodes.values()), tuple(edges), LANE * len(lanes), ROW * len(nodes))
+    return LaneGraph(tuple(nodes.values()), tuple(edges), LANE * len(lanes), ROW * len(nodes))
 
 
-def draw_edge(start: Node[R], end: Node[R]) -> str:
+def draw_edge(start: LaneNode[R], end: LaneNode[R]) -> str:
     """Return a line in the lane of ``start`` that turns to the lane of ``end`` at its end."""
     above, middle = end.y - ROW, end.y - ROW // 2
     return f"M{start.x} {start.y}V{above}C{start.x} {middle} {end.x} {middle} {end.x} {end.y}"

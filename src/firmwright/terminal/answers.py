@@ -18,20 +18,20 @@ SCHEMAS = {
 """The schema of each output."""
 
 
-class _State:
+class _AnswerState:
     collected: list[Any] | None = None
 
 
 def add(*records: Any) -> bool:
     """Keep records for the output. Return False if the command prints text."""
-    if _State.collected is None:
+    if _AnswerState.collected is None:
         return False
-    _State.collected += records
+    _AnswerState.collected += records
     return True
 
 
 def are_wanted() -> bool:
-    return _State.collected is not None
+    return _AnswerState.collected is not None
 
 
 def print_json(run: Callable[[], int], join: Callable[..., Any]) -> int:
@@ -40,13 +40,13 @@ def print_json(run: Callable[[], int], join: Callable[..., Any]) -> int:
     ``join`` makes the output from the records. A command that fails before its tasks run prints no
     JSON. Return the exit code of ``run``.
     """
-    _State.collected = []
+    _AnswerState.collected = []
     try:
         with redirect_stdout(sys.stderr):
             code = run()
-        if _State.collected:
-            output = join(_State.collected)
+        if _AnswerState.collected:
+            output = join(_AnswerState.collected)
             print(format_record(output, SCHEMAS[type(output)]), end="")
     finally:
-        _State.collected = None
+        _AnswerState.collected = None
     return code

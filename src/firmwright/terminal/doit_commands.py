@@ -213,7 +213,7 @@ def list_all(task_file: ModuleType) -> TaskList:
     return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in found))
 
 
-class Counted:
+class InfoStream:
     """The stream of `doit info`.
 
     A line with the number of firmwright's files replaces these files.
@@ -252,7 +252,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
             task.file_dep = dict.fromkeys(in_order).keys()  # a dict is a set with an order
         if answers.are_wanted():
             return self.collect(pos_args[0])
-        self.outstream = Counted(self.outstream)
+        self.outstream = InfoStream(self.outstream)
         code = super()._execute(pos_args, hide_status)
         self.outstream.write_count()
         return code

@@ -92,7 +92,7 @@ class Instruction:
     block: tuple[tuple[int, bool], ...] = ()
 
 
-class Section:
+class CodeSection:
     """The executable bytes at an address. Instructions are decoded when they are read."""
 
     def __init__(self, address: int, content: bytes, instruction_set: str) -> None:
@@ -160,10 +160,10 @@ def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
     return numbers
 
 
-def read_sections(image: ELFFile, instruction_set: str) -> Iterator[Section]:
+def read_sections(image: ELFFile, instruction_set: str) -> Iterator[CodeSection]:
     for section in image.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] != "SHT_NOBITS":
-            yield Section(int(section["sh_addr"]), section.data(), instruction_set)
+            yield CodeSection(int(section["sh_addr"]), section.data(), instruction_set)
 
 
 def read_number(number: Number, word: int, signed: bool) -> int:

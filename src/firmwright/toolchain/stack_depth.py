@@ -14,8 +14,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from firmwright.toolchain.control_flow import (
+    CodeSection,
     Instruction,
-    Section,
     find_instruction_set,
     read_sections,
 )
@@ -91,7 +91,7 @@ def prove_stack(
     reached = sorted({addresses[name] for name in pointers if name in addresses})
     names = {symbol.value & ~odd: symbol.name for symbol in reversed(symbols)}
     data = sorted((s.value & ~odd, s.name[:2] == "$d") for s in table if s.name[:2] in MAPPING)
-    program = Program(sections, names, reached, data)
+    program = CallGraph(sections, names, reached, data)
     try:
         total, frames = program.measure(addresses[function], ())
     except UnprovenError as error:
@@ -99,7 +99,7 @@ def prove_stack(
     return StackDepth(total, "", frames)
 
 
-class Program:
+class CallGraph:
     """The functions of an ELF, their addresses, and the functions that ``pointers`` may reach.
 
     ``parts`` are the addresses at which code or data begins, and whether data begins there.
@@ -107,7 +107,7 @@ class Program:
 
     def __init__(
         self,
-        sections: Sequence[Section],
+        sections: Sequence[CodeSection],
         names: Mapping[int, str],
         pointers: Sequence[int],
         parts: Sequence[tuple[int, bool]],
@@ -142,7 +142,7 @@ class Program:
             self._known[start] = (best[0], best[1] or tuple(chain))
         return self._known[start]
 
-    def find_section(self, address: int) -> Section:
+    def find_section(self, address: int) -> CodeSection:
         for section in self._sections:
             if section.address <= address < section.end:
                 return section
@@ -168,7 +168,7 @@ class Program:
 class Trace:
     """Follows all branches of a function, and computes the stack depth of each branch."""
 
-    def __init__(self, program: Program, start: int) -> None:
+    def __init__(self, program: CallGraph, start: int) -> None:
         self._program, self._start = program, start
         self._section = program.find_section(start)
         self._seen: dict[int, int] = {}

@@ -52,7 +52,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchedConvolution:
     """A transposed convolution and the operators up to the result, in reverse order.
 
     ``quantize`` is the result's operator, or None for float32.
@@ -109,7 +109,7 @@ def match(
     value: relax.Expr,
     readers: Any,
     quantize: tvm.ir.Call | None = None,
-) -> Match | None:
+) -> MatchedConvolution | None:
     """Return the transposed convolution that computes a value if each value has one reader.
 
     The value is the argument of ``quantize``, or the call that computes the float32 result.
@@ -132,10 +132,12 @@ def match(
             return None
     if operator_name(found) not in LAYOUTS or not is_read_once(value):
         return None
-    return Match(found, tuple(activations), bias, quantize)
+    return MatchedConvolution(found, tuple(activations), bias, quantize)
 
 
-def split(builder: relax.BlockBuilder, found: Match, shape: tuple[int, ...]) -> relax.Expr | None:
+def split(
+    builder: relax.BlockBuilder, found: MatchedConvolution, shape: tuple[int, ...]
+) -> relax.Expr | None:
     """Return the result of a transposed convolution, or None for unsupported forms."""
     call, quantize = found.call, found.quantize
     data, weights = (definition(builder, a) for a in call.args)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Choice
+from firmwright.devices.cpu.forms.form import FormChoice
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.variants import list_variants
 from firmwright.emulator import run_firmware
@@ -94,7 +94,7 @@ def measure_variants(
 
 
 def measure(
-    choices: Sequence[tuple[AnyLayer, Choice]], context: Context, folder: Path, cache: Path
+    choices: Sequence[tuple[AnyLayer, FormChoice]], context: Context, folder: Path, cache: Path
 ) -> list[int]:
     """Return the cycles of each choice for a layer; one firmware has all of them."""
     layers = [layer for layer, _ in choices]

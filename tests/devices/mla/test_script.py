@@ -18,7 +18,7 @@ from firmwright.devices.mla.build_archive import write_script
 from firmwright.devices.mla.compiled import describe_archive, read_compiled
 from firmwright.devices.mla.compiler_input import export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
-from firmwright.devices.mla.sdk import Sdk, find_sdk, read_version, run_script
+from firmwright.devices.mla.sdk import InstalledSdk, find_sdk, read_version, run_script
 from firmwright.devices.mla.settings import make_settings
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
@@ -301,7 +301,7 @@ def test_the_script_can_be_parsed_without_the_sdk(tmp_path: Path) -> None:
 
 def recorded(
     change: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, **options: str
-) -> Sdk:
+) -> InstalledSdk:
     """Return an SDK whose model has one replaced text, after the script ran with a batch."""
     program = edited_sdk(folder, "afe/apis/model.py", lambda text: text.replace(*change))
     monkeypatch.setenv("AFE_PYTHON", str(program))

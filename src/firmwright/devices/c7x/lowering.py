@@ -16,7 +16,7 @@ from firmwright.devices.c7x.matrix_unit import (
     make_matrix_forms,
 )
 from firmwright.devices.c7x.strategies import STRATEGIES
-from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import find_form, has_strategy, lower_by_form
 from firmwright.ir.kernels import Cycles, LoweredRegion
@@ -50,7 +50,7 @@ def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredR
 
 def find_kernel(
     region: Region, module: IRModule, context: Context, core: Core
-) -> tuple[AnyLayer | None, Choice]:
+) -> tuple[AnyLayer | None, FormChoice]:
     """Return the layer of a region and the form for it, with the reasons against other forms."""
     planar, matrix = find_matrix_form(region, module, context, core)
     if matrix.form:
@@ -61,15 +61,15 @@ def find_kernel(
 
 def find_matrix_form(
     region: Region, module: IRModule, context: Context, core: Core
-) -> tuple[Layer | None, Choice]:
+) -> tuple[Layer | None, FormChoice]:
     """Return the layer with channels first of a region, and MMALIB's form if it fits."""
     mode, function = context.options.get("mmalib", OFF), module[region.name]
     if mode == OFF or has_strategy(function, context):
-        return None, Choice(None, ())
+        return None, FormChoice(None, ())
     layer = read_layer(function, context.rounding, CHANNELS_FIRST)
     layer = layer or read_shifted_layer(function, CHANNELS_FIRST)
     if layer is None:
-        return None, Choice(None, ())
+        return None, FormChoice(None, ())
     return layer, choose(layer, (), make_matrix_forms(core, mode))
 
 

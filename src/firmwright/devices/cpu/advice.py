@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from math import prod
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import select_kernel
 from firmwright.ir.byte_function import ByteFunction
@@ -61,7 +61,7 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
 
 
 def estimate_products(
-    region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
+    region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: FormChoice
 ) -> int:
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
     AnyLayer,
@@ -105,7 +105,7 @@ def list_variants(region: Region, module: tvm.IRModule, context: Context) -> tup
 
 def select_kernel(
     region: Region, module: tvm.IRModule, context: Context
-) -> tuple[AnyLayer | None, Choice]:
+) -> tuple[AnyLayer | None, FormChoice]:
     """Return the layer of a region, and its tuned choice or the default choice."""
     layer, choice = find_form(region, module, context)
     return layer, choice if layer is None else choose_variant(region.name, layer, choice, context)
@@ -113,7 +113,7 @@ def select_kernel(
 
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
-) -> tuple[AnyLayer | None, Choice]:
+) -> tuple[AnyLayer | None, FormChoice]:
     """Return the layer of a region, and the best form that fits the layer.
 
     The layer is None if the region is not a layer, or if the user has a strategy for the region.
@@ -123,7 +123,7 @@ def find_form(
     if layer is None and not has_strategy(function, context) and reads_signs(region, module):
         layer = read_binary_layer(function)
     if layer is None:
-        return None, Choice(None, ())
+        return None, FormChoice(None, ())
     if isinstance(layer, Layer | ByteFunction) and read_specialize(context) != "speed":
         layer = replace(layer, repeats=region.repeats)
     return layer, choose(layer, context.platform.features, forms)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits, list_fitting
+from firmwright.devices.cpu.forms.form import Form, FormChoice, fits_bits, list_fitting
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.ir.byte_function import ByteFunction
@@ -42,12 +42,14 @@ def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     return specialize == "size"
 
 
-def choose_variant(region: str, layer: AnyLayer, choice: Choice, context: Context) -> Choice:
+def choose_variant(
+    region: str, layer: AnyLayer, choice: FormChoice, context: Context
+) -> FormChoice:
     name = context.variants.get(region)
     if name is None:
         form, asked = choice.form, read_specialize(context)
         return replace(choice, shared=form is not None and shares_function(layer, form, asked))
-    return dict(list_variants(layer, context)).get(name, Choice(None, ()))
+    return dict(list_variants(layer, context)).get(name, FormChoice(None, ()))
 
 
 def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
     return (*(name for name, _ in list_variants(layer, context)), *loops)
 
 
-def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
+def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, FormChoice]]:
     """Yield the names of a layer's variants by forms, and the choice for each variant.
 
     If the user sets ``-specialize``, the option selects the kind of function for all variants. The
@@ -74,11 +76,11 @@ def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choi
     for form in forms:
         default = shares_function(layer, form, asked)
         for shared in (default, not default) if asked == "auto" else (default,):
-            yield f"{form.name} {FUNCTIONS[shared]}", Choice(form, (), shared)
+            yield f"{form.name} {FUNCTIONS[shared]}", FormChoice(form, (), shared)
         shared = asked == "size"
         for tile in form.list_tiles(layer)[1:] if form is forms[0] else ():
             name = f"{form.name} {FUNCTIONS[shared]} tile={tile}"
-            yield name, Choice(form.with_tile(tile), (), shared)
+            yield name, FormChoice(form.with_tile(tile), (), shared)
 
 
 def find_table_variant(layer: AnyLayer, form: Form, context: Context) -> TableVariant | None:

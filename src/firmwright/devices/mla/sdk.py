@@ -40,14 +40,14 @@ print(json.dumps({
 
 
 @dataclass(frozen=True)
-class Sdk:
+class InstalledSdk:
     """An installed SDK: its interpreter, and the variable that contains the interpreter's path."""
 
     python: Path
     variable: str
 
 
-def find_sdk() -> Sdk | None:
+def find_sdk() -> InstalledSdk | None:
     """Return the SDK, or None if no environment variable names an SDK.
 
     Raises UserError if a variable names a file that is not executable.
@@ -61,16 +61,16 @@ def find_sdk() -> Sdk | None:
                     f"{variable}={stated}: {python} is not a program; set {variable} to the "
                     "Model SDK's program, or leave it unset"
                 )
-            return Sdk(python, variable)
+            return InstalledSdk(python, variable)
     return None
 
 
-def read_version(sdk: Sdk) -> str:
+def read_version(sdk: InstalledSdk) -> str:
     """Return the SDK's version. Raises UserError if the SDK's Python fails."""
     return ask(sdk, VERSION_PROGRAM)
 
 
-def list_installed_files(sdk: Sdk) -> OpenedFiles:
+def list_installed_files(sdk: InstalledSdk) -> OpenedFiles:
     """Return the interpreter, all files of SiMa's package, and the versions of all packages.
 
     Raises UserError if the interpreter does not run.
@@ -84,7 +84,7 @@ def list_installed_files(sdk: Sdk) -> OpenedFiles:
     )
 
 
-def ask(sdk: Sdk, program: str) -> str:
+def ask(sdk: InstalledSdk, program: str) -> str:
     """Return the last line that a program prints in the SDK's Python.
 
     Raises UserError if the program fails.
@@ -94,7 +94,7 @@ def ask(sdk: Sdk, program: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
+def run_script(sdk: InstalledSdk, folder: Path, log: Path) -> str:
     """Run the script in its folder, write its output to ``log``, and return the SDK's version.
 
     Raises UserError with the end of the log if the script fails or writes no record.
@@ -109,7 +109,7 @@ def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
 
 
 def run_python(
-    sdk: Sdk, arguments: list[str], folder: Path, log: Path | None = None
+    sdk: InstalledSdk, arguments: list[str], folder: Path, log: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     added = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(sdk.python), *arguments]
@@ -120,5 +120,5 @@ def run_python(
     return done
 
 
-def name_script(sdk: Sdk) -> str:
+def name_script(sdk: InstalledSdk) -> str:
     return f"SiMa's Model SDK ({sdk.python} {SCRIPT})"

@@ -116,7 +116,7 @@ class TileLoop:
 class RowLoop(TileLoop):
     """A loop over tiles along rows, with the input rows that the tiles read, and their padding."""
 
-    axis: tiles.Axis
+    axis: tiles.RowAxis
 
     @property
     def first(self) -> str:

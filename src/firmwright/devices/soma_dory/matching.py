@@ -123,7 +123,7 @@ class UnmatchedOperator:
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class IntegerOperation:
     """A sum or product of integers.
 
     ``variables`` are the variables of its operators, without its operands.
@@ -193,7 +193,7 @@ class OperatorGraph:
 
     def match_arithmetic(
         self, binding: relax.VarBinding | None, operator: str, dtype: str = "int32"
-    ) -> Arithmetic | None:
+    ) -> IntegerOperation | None:
         """Return a sum or product, or None.
 
         The operator may be on uint32 between casts, because uint32 wraps in C.
@@ -201,7 +201,7 @@ class OperatorGraph:
         if binding is None or operator_name(binding.value) != operator:
             return None
         if dtype_of(binding.var) == dtype:
-            return Arithmetic(tuple(binding.value.args), (binding.var,), binding.var)
+            return IntegerOperation(tuple(binding.value.args), (binding.var,), binding.var)
         casts = [self.resolve(a) for a in binding.value.args]
         end = self.find_sole_reader(binding.var)
         if end is None or not all(is_cast(v, "uint32") for v in casts):
@@ -210,7 +210,7 @@ class OperatorGraph:
             return None
         first, second = (c.args[0] for c in casts)
         variables = (*binding.value.args, binding.var, end.var)
-        return Arithmetic((first, second), variables, end.var)
+        return IntegerOperation((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
         call = binding.value

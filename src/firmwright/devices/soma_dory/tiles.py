@@ -72,7 +72,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Axis:
+class RowAxis:
     """The rows of a layer: elements in, results out, and the kernel between them."""
 
     elements: int
@@ -129,8 +129,10 @@ class TileJob:
     stores: bool
 
 
-def row_axis(layer: AcceleratorLayer) -> Axis:
-    return Axis(layer.height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0])
+def row_axis(layer: AcceleratorLayer) -> RowAxis:
+    return RowAxis(
+        layer.height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0]
+    )
 
 
 def is_channel_sum(layer: AcceleratorLayer) -> bool:

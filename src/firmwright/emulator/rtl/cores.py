@@ -14,7 +14,7 @@ IN_UNICORN = ("rv32ic", "rv32imc")
 
 
 @dataclass(frozen=True)
-class Core:
+class RtlCore:
     """A core's RTL, and the choices that its simulator needs.
 
     ``emulator`` is the name of the emulator. ``version`` is the version of ``package`` that
@@ -50,7 +50,7 @@ class Core:
         return self.package.replace("-", "_")
 
 
-CV32E40P = Core(
+CV32E40P = RtlCore(
     name="CV32E40P",
     emulator="cv32e40p",
     package="pythondata-cpu-cv32e40p",
@@ -73,7 +73,7 @@ CV32E40P = Core(
 # can read. The values of RV32M and RegFile are from rtl/ibex_pkg.sv.
 IBEX_MAXPERF = ("RV32M=3", "BranchTargetALU=1", "WritebackStage=1", "RegFile=1")
 
-IBEX = Core(
+IBEX = RtlCore(
     name="Ibex",
     emulator="ibex",
     package="pythondata-cpu-ibex",
@@ -97,7 +97,7 @@ IBEX = Core(
 # mtvec. With ENABLE_PCPI, the simulator accepts the write to mtvec in the start-up code.
 PICORV32_DHRYSTONE = ("ENABLE_FAST_MUL=1", "ENABLE_DIV=1", "BARREL_SHIFTER=1")
 
-PICORV32 = Core(
+PICORV32 = RtlCore(
     name="PicoRV32",
     emulator="picorv32",
     package="pythondata-cpu-picorv32",

@@ -7,7 +7,7 @@ from shutil import which
 
 from firmwright.emulator.execution import Emulator, Execution, Run
 from firmwright.emulator.rtl import cores
-from firmwright.emulator.rtl.cores import IN_UNICORN, Core
+from firmwright.emulator.rtl.cores import IN_UNICORN, RtlCore
 from firmwright.emulator.rtl.simulator import ask, list_rtl, read_verilator_version
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform
@@ -24,7 +24,7 @@ MACHINE = "qemu-virt-rv32"
 class RtlEmulator(Emulator):
     """The RTL of a core in Verilator, with the devices of QEMU's machine ``virt``."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: RtlCore) -> None:
         self.core = core
 
     def run(self, run: Run, /) -> Execution:
@@ -79,7 +79,7 @@ class RtlEmulator(Emulator):
         return True
 
 
-def find_other_core(core: Core, platform: Platform) -> str:
+def find_other_core(core: RtlCore, platform: Platform) -> str:
     """Return the reason why a platform's core or devices are not supported, or ''."""
     if platform.architecture not in core.parameters:
         known = ", ".join(f"'{name}'" for name in core.parameters)

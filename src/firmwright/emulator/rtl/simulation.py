@@ -11,7 +11,7 @@ from pathlib import Path
 
 from firmwright.emulator.execution import ClockCycles, Execution, Run
 from firmwright.emulator.qemu_virt_rv32 import CAUSES
-from firmwright.emulator.rtl.cores import Core
+from firmwright.emulator.rtl.cores import RtlCore
 from firmwright.emulator.rtl.simulator import prepare_simulator
 from firmwright.errors import UserError, describe_exit
 from firmwright.forked import end_with_copies
@@ -34,7 +34,7 @@ class Counts:
     stalls: dict[str, int] = field(default_factory=dict)
 
 
-def simulate(core: Core, run: Run, known: Execution | None, version: str) -> Execution:
+def simulate(core: RtlCore, run: Run, known: Execution | None, version: str) -> Execution:
     """Run the firmware on the RTL of a core.
 
     ``known`` is the run in another emulator, whose number of instructions is the total of the
@@ -70,7 +70,7 @@ def simulate(core: Core, run: Run, known: Execution | None, version: str) -> Exe
     )
 
 
-def make_notes(core: Core, version: str, is_new: bool) -> Iterator[str]:
+def make_notes(core: RtlCore, version: str, is_new: bool) -> Iterator[str]:
     if is_new:
         yield f"built the simulator of the RTL {version}"
     if not version.startswith(f"{core.version},"):
@@ -156,7 +156,7 @@ def read_counts(run: Run, file: Path) -> Counts:
     return counts
 
 
-def describe_end(core: Core, run: Run, counts: Counts) -> str:
+def describe_end(core: RtlCore, run: Run, counts: Counts) -> str:
     happened = {
         "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
         "stop": "illegal instruction, misaligned access, ebreak or ecall",

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from firmwright.emulator.native_library import find_folder
-from firmwright.emulator.rtl.cores import Core
+from firmwright.emulator.rtl.cores import RtlCore
 from firmwright.errors import UserError, describe_exit
 from firmwright.system import lock_file
 from firmwright.toolchain.built_files import find_kept, keep
@@ -41,7 +41,7 @@ VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
 """Variables of the environment that Verilator's makefile adds to its flags."""
 
 
-def prepare_simulator(core: Core, parameters: tuple[str, ...]) -> tuple[Path, bool]:
+def prepare_simulator(core: RtlCore, parameters: tuple[str, ...]) -> tuple[Path, bool]:
     """Return the simulator, and whether this call built it.
 
     If several processes call this function at the same time, one process builds. Raises UserError
@@ -64,7 +64,7 @@ def prepare_simulator(core: Core, parameters: tuple[str, ...]) -> tuple[Path, bo
             return keep(built, folder, stem, ""), True
 
 
-def read_sources(core: Core) -> dict[str, bytes]:
+def read_sources(core: RtlCore) -> dict[str, bytes]:
     """Return the content of the simulator's sources by file name."""
     observed = [
         f'public_flat_rd -module "{module}" -var "{signal}"\n'
@@ -89,7 +89,7 @@ def compute_key(rtl: list[Path], sources: dict[str, bytes], facts: list[str]) ->
     return key.hexdigest()[:16]
 
 
-def build_simulator(core: Core, rtl: list[Path], arguments: list[str], work: Path) -> Path:
+def build_simulator(core: RtlCore, rtl: list[Path], arguments: list[str], work: Path) -> Path:
     includes = [f"-I{find_rtl(core) / name}" for name in core.includes]
     command = ["verilator", *arguments, *includes]
     command += ["--Mdir", str(work / "made"), "-o", "simulator", "-CFLAGS", f"-I{work}"]
@@ -109,7 +109,7 @@ def build_simulator(core: Core, rtl: list[Path], arguments: list[str], work: Pat
     return work / "made/simulator"
 
 
-def list_rtl(core: Core) -> list[Path]:
+def list_rtl(core: RtlCore) -> list[Path]:
     """Return the Verilog files of the core in the order of the compilation.
 
     Raises UserError if a file is missing.
@@ -126,7 +126,7 @@ def list_rtl(core: Core) -> list[Path]:
     return rtl
 
 
-def read_list(core: Core, text: str) -> Iterator[Path]:
+def read_list(core: RtlCore, text: str) -> Iterator[Path]:
     """Yield the Verilog files of a list."""
     folder = find_rtl(core)
     for line in text.splitlines():
@@ -139,7 +139,7 @@ def read_list(core: Core, text: str) -> Iterator[Path]:
             return
 
 
-def find_rtl(core: Core) -> Path:
+def find_rtl(core: RtlCore) -> Path:
     spec = find_spec(core.module)
     assert spec is not None and spec.origin is not None  # the caller checks the package
     return Path(spec.origin).parent / core.folder

@@ -34,7 +34,7 @@ POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
 
 
 @dataclass(frozen=True)
-class Sums:
+class AveragedSums:
     """The sums that an average divides.
 
     An addend is an integer minus the zero point. ``counts`` contains all numbers of addends that
@@ -82,7 +82,7 @@ def average(
     return builder.emit_te("average", compute, source.data, *factors.emit_tables(builder))
 
 
-def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
+def read_sums(call: tvm.ir.Call, zero_point: int) -> AveragedSums | None:
     """Return the sums of a mean or an average pool, or None for other operators."""
     shape = static_shape(call)
     if operator_name(call) == "relax.mean":
@@ -90,7 +90,7 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
         stated = range(len(read)) if call.attrs.axis is None else call.attrs.axis
         axes = sorted({int(a) % len(read) for a in stated})
         terms = prod(read[axis] for axis in axes)
-        return Sums(
+        return AveragedSums(
             lambda data: sum_axes(data, shape, axes, keep, zero_point), (terms,), lambda _: terms
         )
     windows = windows_of(call) if operator_name(call) in POOLS else []
@@ -101,7 +101,7 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
         return prod((w.count(indices[w.axis]) for w in windows), start=1)
 
     counts = {prod(numbers) for numbers in product(*(w.counts for w in windows))}
-    return Sums(
+    return AveragedSums(
         lambda data: sum_windows(data, windows, shape, zero_point), tuple(sorted(counts)), count
     )
 

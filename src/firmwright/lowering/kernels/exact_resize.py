@@ -30,7 +30,7 @@ from firmwright.lowering.kernels.requantization import to_storage
 
 
 @dataclass(frozen=True)
-class Line:
+class PositionMap:
     """The positions of results on an axis of ``length`` pixels: (step · i + start) / unit."""
 
     length: int
@@ -110,7 +110,7 @@ def find_division(
     return (lambda total: factors.scale(total, (), 0)) if factors.fits else None
 
 
-def find_line(length: int, extent: int, mode: str) -> Line | None:
+def find_line(length: int, extent: int, mode: str) -> PositionMap | None:
     """Return the positions of ``extent`` results among ``length`` pixels.
 
     The result is None for other modes.
@@ -125,7 +125,7 @@ def find_line(length: int, extent: int, mode: str) -> Line | None:
         return None
     shared = gcd(*numbers)
     step, start, unit = (number // shared for number in numbers)
-    return Line(length, step, start, unit)
+    return PositionMap(length, step, start, unit)
 
 
 def divide_to_even(value: Integer, divisor: int) -> Integer:

@@ -36,7 +36,7 @@ SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class QuotientBegins:
     """The bit patterns ``begins[n]`` from which a quotient by the scale is rounded to n + 1.
 
     The product of a number's 15 leading bits and ``multiplier`` is divided by 2^(``exponent`` - the
@@ -88,7 +88,7 @@ def quantize_in_float32(
     return builder.emit_elements("quantize", element, real, result="quantized")
 
 
-def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
+def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> QuotientBegins | None:
     """Return the steps up to the larger limit, or None for 16 bits and extreme scales."""
     count = max(params.high - params.zero_point, params.zero_point - params.low)
     if not 1 <= count <= MOST_STEPS or not np.isfinite(params.scale) or params.scale <= 0:
@@ -97,7 +97,7 @@ def find_steps(params: OutputQuantParams, nearest: RoundFunction) -> Steps | Non
     if begins[0] < SMALLEST_NORMAL or begins[-1] >= INFINITY:
         return None
     fraction, exponent = math.frexp(1 / float(params.scale))
-    return Steps(begins, math.floor(fraction * 2**16), 157 - exponent)
+    return QuotientBegins(begins, math.floor(fraction * 2**16), 157 - exponent)
 
 
 def find_begins(scale: np.float32, count: int, nearest: RoundFunction) -> npt.NDArray[np.uint32]:

@@ -23,7 +23,7 @@ The difference of a weight and its zero point does not change.
 """
 
 
-class Weight(NamedTuple):
+class WeightInputs(NamedTuple):
     """The input indices of a weight, its zero point and its activation."""
 
     weight: int
@@ -32,16 +32,16 @@ class Weight(NamedTuple):
     """None if the operator quantizes its activation to uint8."""
 
 
-WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
-    "MatMulInteger": (Weight(1, 3, 0),),
-    "ConvInteger": (Weight(1, 3, 0),),
-    "QLinearMatMul": (Weight(3, 5, 2),),
-    "QLinearConv": (Weight(3, 5, 2),),
-    "MatMulIntegerToFloat": (Weight(1, 5, 0),),
-    "QGemm": (Weight(3, 5, 2),),
-    "QAttention": (Weight(1, 7, 0),),
-    "DynamicQuantizeMatMul": (Weight(1, 3, None),),
-    "DynamicQuantizeLSTM": (Weight(1, 9, None), Weight(2, 11, None)),
+WEIGHTS: Mapping[str, tuple[WeightInputs, ...]] = {
+    "MatMulInteger": (WeightInputs(1, 3, 0),),
+    "ConvInteger": (WeightInputs(1, 3, 0),),
+    "QLinearMatMul": (WeightInputs(3, 5, 2),),
+    "QLinearConv": (WeightInputs(3, 5, 2),),
+    "MatMulIntegerToFloat": (WeightInputs(1, 5, 0),),
+    "QGemm": (WeightInputs(3, 5, 2),),
+    "QAttention": (WeightInputs(1, 7, 0),),
+    "DynamicQuantizeMatMul": (WeightInputs(1, 3, None),),
+    "DynamicQuantizeLSTM": (WeightInputs(1, 9, None), WeightInputs(2, 11, None)),
 }
 
 
@@ -68,7 +68,7 @@ def make_weights_unsigned(model: onnx.ModelProto) -> None:
 def shift_weight(
     graph: onnx.GraphProto,
     node: onnx.NodeProto,
-    positions: Weight,
+    positions: WeightInputs,
     constants: Mapping[str, onnx.TensorProto],
 ) -> None:
     node.input.extend([""] * (positions.zero_point + 1 - len(node.input)))

@@ -35,7 +35,7 @@ Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 
 
 @dataclass(frozen=True)
-class Selection:
+class IndexedAxes:
     """The axes of a tensor that are indexed together, and the position of their result.
 
     ``order`` lists the indexed axes first. ``position`` is an int64 tensor that counts along all
@@ -61,7 +61,7 @@ class Selection:
         return [*before, *range(rank), *range(rank + self.first, rank + len(self.others))]
 
 
-def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
+def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> IndexedAxes:
     """Return the selection for one index per axis. None marks an axis without an index.
 
     Raises ValueError if an index is Boolean, because a Boolean index selects an unknown number of
@@ -84,7 +84,7 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
     rest = [axis for axis in range(len(shape)) if axis not in indices]
     adjacent = axes == [*range(axes[0], axes[-1] + 1)]
     others = tuple(shape[axis] for axis in rest)
-    return Selection((*axes, *rest), count, others, position, axes[0] if adjacent else 0)
+    return IndexedAxes((*axes, *rest), count, others, position, axes[0] if adjacent else 0)
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:

@@ -22,7 +22,7 @@ from firmwright.models.pytorch.indexing import Convert, Importer
 
 
 @dataclass(frozen=True)
-class Windows:
+class PoolingWindows:
     """The windows of an axis. Each result reads up to ``size`` elements.
 
     ``parts`` is the number of results of adaptive windows, whose begin and end are fractions. For
@@ -46,11 +46,11 @@ class Windows:
         return index_of, index_of < end
 
 
-def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
+def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[PoolingWindows]:
     rank = len(image)
     if "adaptive" in str(node.target):
         return [
-            Windows(
+            PoolingWindows(
                 length, max(-(-(i + 1) * length // n) - i * length // n for i in range(n)), parts=n
             )
             for length, n in zip(image, node.args[1], strict=True)
@@ -60,7 +60,7 @@ def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
     )
     strides, pads, dilations = [*options, *[[]] * 3][:3]
     return [
-        Windows(image[a], kernel[a], (strides or kernel)[a], pads[a] if pads else 0,
+        PoolingWindows(image[a], kernel[a], (strides or kernel)[a], pads[a] if pads else 0,
                 dilations[a] if dilations else 1)
         for a in range(rank)
     ]  # fmt: skip
@@ -100,12 +100,12 @@ def reads_indices(node: torch.fx.Node) -> bool:
     return any(u.target is operator.getitem and u.args[1] == 1 and u.users for u in node.users)
 
 
-def make_taps(windows: Sequence[Windows]) -> list[Any]:
+def make_taps(windows: Sequence[PoolingWindows]) -> list[Any]:
     return [te.reduce_axis((0, w.size), f"tap_{i}") for i, w in enumerate(windows)]
 
 
 def read_taps(
-    data: te.Tensor, index: Sequence[Any], windows: Sequence[Windows], taps: Sequence[Any]
+    data: te.Tensor, index: Sequence[Any], windows: Sequence[PoolingWindows], taps: Sequence[Any]
 ) -> tuple[Any, Any, Any]:
     """Return an element of a window, whether the element exists, and its position."""
     first = len(index) - len(windows)
@@ -120,14 +120,18 @@ def read_taps(
     return value, inside, position
 
 
-def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows]) -> te.Tensor:
+def find_values(
+    data: te.Tensor, shape: Sequence[int], windows: Sequence[PoolingWindows]
+) -> te.Tensor:
     taps = make_taps(windows)
     return te.compute(
         shape, lambda *index: te.max(read_taps(data, index, windows, taps)[0], taps), "largest"
     )
 
 
-def find_positions(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
+def find_positions(
+    data: te.Tensor, found: te.Tensor, windows: Sequence[PoolingWindows]
+) -> te.Tensor:
     """Return the position of each maximum in the image: the first one, or for NaN the last one."""
     taps, last = make_taps(windows), prod(w.length for w in windows) - 1
 

@@ -20,11 +20,11 @@ from firmwright.ir.relax import dtype_of, emit_with_name, static_shape
 from firmwright.models.onnx.graph.recurrent import STEP
 
 Array = npt.NDArray[Any]
-Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
+Cell = Callable[["DirectionWeights", Expr, Sequence[Expr]], list[Expr]]
 """Returns the new states. The arguments are the step's input and the states, (batch, size) each."""
 
 
-class Direction:
+class DirectionWeights:
     def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
         self.builder, self.label = builder, label
         self.weights, self.biases = weights[:2], weights[2:]
@@ -70,11 +70,11 @@ class Direction:
         return [shown[step] for step in sorted(shown)], states
 
 
-def add_rnn_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+def add_rnn_cell(direction: DirectionWeights, data: Expr, states: Sequence[Expr]) -> list[Expr]:
     return [direction.bind(op.tanh(direction.add_gates(data, states[0], 1)), "state_0")]
 
 
-def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+def add_gru_cell(direction: DirectionWeights, data: Expr, states: Sequence[Expr]) -> list[Expr]:
     """Return the next state. The gates are reset, update, hidden.
 
     Source: the equations of torch.nn.GRU.
@@ -88,7 +88,7 @@ def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> li
     return [bind(op.add(hidden, change), "state_0")]
 
 
-def add_lstm_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+def add_lstm_cell(direction: DirectionWeights, data: Expr, states: Sequence[Expr]) -> list[Expr]:
     """Return the next states. The gates are input, forget, cell, output.
 
     Source: the equations of torch.nn.LSTM.
@@ -153,7 +153,7 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
             position = layer * directions + side
             label = f"{node.name}/{position}"
             weights = arrays[position * each : (position + 1) * each]
-            direction = Direction(builder, label, weights)
+            direction = DirectionWeights(builder, label, weights)
             first = [get_state(importer, direction, s, i, position) for i, s in enumerate(states)]
             shown, end = direction.run(CELLS[node.target], steps, first, side == 1)
             by_direction.append(shown)
@@ -169,7 +169,7 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
 
 
 def get_state(
-    importer: Any, direction: Direction, state: torch.fx.Node, number: int, position: int
+    importer: Any, direction: DirectionWeights, state: torch.fx.Node, number: int, position: int
 ) -> Expr:
     """Return a state (batch, size) before the first step. A state of zeros has a step's name."""
     whole = importer.env[state]

@@ -86,7 +86,7 @@ class DividedInterpreter:
                 return ALONE
             return OPTIMIZED if kinds[operator.opcodeIndex] in optimized else REFERENCE
 
-        self._parts: list[_Part | _PythonPart] = []
+        self._parts: list[_OperatorRun | _PythonPart] = []
         for chosen, group in groupby(self._graph.operators, choose):
             operators = [*group]
             self._parts += (
@@ -97,7 +97,7 @@ class DividedInterpreter:
                     for o in operators
                 ]
                 if chosen == ALONE
-                else [_Part(model, operators, chosen, len(data), keep_all)]
+                else [_OperatorRun(model, operators, chosen, len(data), keep_all)]
             )
         self._values: dict[int, Array] = {}
 
@@ -131,7 +131,7 @@ class DividedInterpreter:
         """Return a tensor's value. Raises ValueError if the tensor has no data."""
         if index in self._values:
             return self._values[index]
-        parts = [part for part in self._parts if isinstance(part, _Part)]
+        parts = [part for part in self._parts if isinstance(part, _OperatorRun)]
         owners = [part for part in parts if index in part.results]
         if not parts:
             return read_constant(self._model, index)
@@ -139,7 +139,7 @@ class DividedInterpreter:
         return found
 
 
-class _Part:
+class _OperatorRun:
     """Consecutive operators of a network, in a separate interpreter."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Part:
         values.update({i: self.interpreter.get_tensor(i).copy() for i in self.outputs})
 
 
-class _ClearedPart(_Part):
+class _ClearedPart(_OperatorRun):
     """A custom operator with results that LiteRT does not write completely."""
 
     def __init__(self, model: Any, operator: Any, size: int, keep_all: bool) -> None:

@@ -69,7 +69,7 @@ def make_factors(phases: Sequence[float], dtype: str) -> Array:
     return np.array([[floor(0.5 + most * v) for v in pair] for pair in values], dtype)
 
 
-class Arithmetic:
+class DtypeArithmetic:
     """The arithmetic of one dtype: ``int16``, ``int32`` or ``float32``."""
 
     def __init__(self, dtype: str) -> None:
@@ -115,7 +115,7 @@ class Arithmetic:
         return self.wrap(table[..., 0]), self.wrap(table[..., 1])
 
 
-def transform(values: Complex, factors: Array, inverse: bool, of: Arithmetic) -> Complex:
+def transform(values: Complex, factors: Array, inverse: bool, of: DtypeArithmetic) -> Complex:
     """Return the complex FFT of ``values``, shape (points,) each."""
     points = len(values[0])
     if points == 1:
@@ -157,7 +157,7 @@ def compute_rfft(inputs: Sequence[Array], options: Options) -> list[Array]:
 
 def transform_reals(row: Array, stages: Array, last: Array) -> Array:
     """Return the spectrum of one row, shape (length / 2 + 1, 2)."""
-    of, points, half = Arithmetic(str(row.dtype)), len(row) // 2, len(row) // 4
+    of, points, half = DtypeArithmetic(str(row.dtype)), len(row) // 2, len(row) // 4
     folded = transform((of.wrap(row[0::2]), of.wrap(row[1::2])), stages, False, of)
     (start, *_), (end, *_) = of.divide(folded, 2)
     given = (folded[0][1:], folded[1][1:])
@@ -187,7 +187,7 @@ def compute_irfft(inputs: Sequence[Array], options: Options) -> list[Array]:
 
 def restore_reals(row: Array, stages: Array, last: Array) -> Array:
     """Return the real row of a spectrum of shape (length / 2 + 1, 2)."""
-    of, length, half = Arithmetic(str(row.dtype)), 2 * (len(row) - 1), (len(row) - 1) // 2
+    of, length, half = DtypeArithmetic(str(row.dtype)), 2 * (len(row) - 1), (len(row) - 1) // 2
     spectrum = of.read(row)
     start, end = spectrum[0][0], spectrum[0][-1]
     first = of.divide((of.wrap(start + end), of.wrap(start - end)), 2)

@@ -30,7 +30,7 @@ Products = list[tuple[int, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComputingOrder:
     """The order in which the C computes a layer.
 
     ``axes`` are the axis across the rows of the copy and the axis along the rows. A row of results
@@ -76,13 +76,13 @@ def list_words(taps: int, odd: int) -> list[Word]:
     return list(zip(slots[::2], slots[1::2], strict=True))
 
 
-def make_plan(layer: Layer, axes: tuple[int, int], results: int) -> Plan:
+def make_plan(layer: Layer, axes: tuple[int, int], results: int) -> ComputingOrder:
     length = Axis(layer, axes[1])
     words: list[tuple[int, int]] = []
     blocks, rest = divmod(length.out_size, results)
     products = list_products(length, results, words)
     rest_products = list_products(length, rest, words)
-    return Plan(axes, results, blocks, rest, words, products, rest_products)
+    return ComputingOrder(axes, results, blocks, rest, words, products, rest_products)
 
 
 def list_products(length: Axis, results: int, words: list[tuple[int, int]]) -> Products:
@@ -102,7 +102,7 @@ def list_products(length: Axis, results: int, words: list[tuple[int, int]]) -> P
     return products
 
 
-def choose_plan(layer: Layer) -> Plan:
+def choose_plan(layer: Layer) -> ComputingOrder:
     plans = (
         make_plan(layer, axes, results)
         for axes, results in product(list_axes(layer), range(MOST_RESULTS, 0, -1))

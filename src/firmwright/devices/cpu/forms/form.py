@@ -238,7 +238,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FormChoice:
     """The form of a layer, or None if no form fits, and the reasons against earlier forms.
 
     If ``shared`` is true, the layer calls a function that other layers also call.
@@ -253,7 +253,7 @@ def choose(
     layer: KnownLayer,
     features: Collection[str],
     forms: Sequence[Form],
-) -> Choice:
+) -> FormChoice:
     """Return the best form for a layer on a core with these features."""
     refusals: list[str] = []
     for form in forms:
@@ -261,9 +261,9 @@ def choose(
             continue
         broken = form.find_broken(layer)
         if not broken:
-            return Choice(list_fitting(layer, features, forms)[0], tuple(refusals))
+            return FormChoice(list_fitting(layer, features, forms)[0], tuple(refusals))
         refusals.append(f"{form.name} needs {'; '.join(broken)}")
-    return Choice(None, tuple(refusals))
+    return FormChoice(None, tuple(refusals))
 
 
 def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:

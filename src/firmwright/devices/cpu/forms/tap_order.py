@@ -129,7 +129,9 @@ class Taps:
 
     def fill_groups(self, groupings: list[Grouping]) -> Array | None:
         """Return an order whose groups do not exceed the limit, or None if the search fails."""
-        tables = [Table(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings]
+        tables = [
+            TapMagnitudes(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings
+        ]
         order = np.arange(len(self.magnitudes))
         sums = (table.sum_groups(order) for table in tables)
         if not any(sum_excess(each, self.limit).any() for each in sums):
@@ -168,7 +170,7 @@ def place_greedily(magnitudes: Array, size: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TapMagnitudes:
     """The magnitudes (taps, channels) of channels that have groups of one size."""
 
     size: int
@@ -193,7 +195,7 @@ def sum_excess(sums: Array, limit: int) -> Array:
 class Groups:
     """The ``sums`` (groups, channels) of a table's groups for an order, and their excess."""
 
-    def __init__(self, table: Table, order: Array) -> None:
+    def __init__(self, table: TapMagnitudes, order: Array) -> None:
         self.table, self.sums = table, table.sum_groups(order)
         self.excess = sum_excess(self.sums, table.limit)
 
@@ -222,7 +224,7 @@ class Groups:
         self.excess[groups] = sum_excess(self.sums[groups], self.table.limit)
 
 
-def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
+def exchange_taps(tables: list[TapMagnitudes], order: Array, reach: int) -> bool:
     """Exchange taps of the worst group with other taps until no group exceeds the limit.
 
     Only taps within ``reach`` are exchanged. Returns whether all groups meet the limit.

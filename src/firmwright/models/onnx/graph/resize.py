@@ -72,7 +72,7 @@ class AxisResize:
 
 
 @dataclass(frozen=True)
-class Taps:
+class AxisMap:
     """An affine function of an axis of ``length`` elements.
 
     Each result is ``offset`` plus a weighted sum. ``picks`` and ``weights`` are (terms, results).
@@ -183,7 +183,7 @@ def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def add_taps(
-    body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: np.dtype[Any]
+    body: NodeBuilder, data: str, along: list[int], taps: AxisMap, dtype: np.dtype[Any]
 ) -> str:
     """Append the affine function of an axis.
 
@@ -265,7 +265,7 @@ def find_factor(stretch: AxisResize, length: int) -> float:
     return float(stretch.value / (1 if stretch.parameter == "scales" else length))
 
 
-def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> Taps | None:
+def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> AxisMap | None:
     """Return the affine function of an axis. Return None if neither evaluator accepts the node.
 
     The unit vectors are resized in blocks, because an axis can have thousands of elements. In the
@@ -276,7 +276,7 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
         line = resize_rows(np.arange(length, dtype="float32")[None], stretch, settings)
         if line is None:
             return None
-        return Taps(length, line.astype("int64"), np.ones_like(line), np.zeros(line.shape[1]))
+        return AxisMap(length, line.astype("int64"), np.ones_like(line), np.zeros(line.shape[1]))
     zero = resize_rows(np.zeros((1, length), "float32"), stretch, settings)
     if zero is None:
         return None
@@ -295,14 +295,16 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
     return arrange_taps(length, offset, picked, results, weights)
 
 
-def arrange_taps(length: int, offset: Array, picked: Array, results: Array, weights: Array) -> Taps:
+def arrange_taps(
+    length: int, offset: Array, picked: Array, results: Array, weights: Array
+) -> AxisMap:
     """Return terms sorted by result. ``picked``, ``results`` and ``weights`` are lists of terms."""
     order = np.argsort(results, kind="stable")
     picked, results, weights = picked[order], results[order], weights[order]
     count = np.bincount(results, minlength=len(offset))
     number = np.arange(len(results)) - np.repeat(np.cumsum(count) - count, count)
     shape = (max(int(count.max(initial=0)), 1), len(offset))
-    taps = Taps(length, np.zeros(shape, "int64"), np.zeros(shape, "float32"), offset)
+    taps = AxisMap(length, np.zeros(shape, "int64"), np.zeros(shape, "float32"), offset)
     taps.picks[number, results] = picked
     taps.weights[number, results] = weights
     return taps
@@ -376,7 +378,9 @@ def evaluate_in_runtime(
     return result
 
 
-def add_weighted_sum(body: NodeBuilder, data: str, along: list[int], taps: Taps, dtype: str) -> str:
+def add_weighted_sum(
+    body: NodeBuilder, data: str, along: list[int], taps: AxisMap, dtype: str
+) -> str:
     """Append sums of weighted elements.
 
     The result with the most terms determines the number of terms.
