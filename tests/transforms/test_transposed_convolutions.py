@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from firmwright.compile import prepare_module
 from firmwright.models import FORMATS
+from firmwright.transforms.transposed_convolutions import explain_whole
 from tests.networks.firmware import assert_exact, lowered, run_generated
 from tests.networks.onnx_models import graph as make_graph
 from tests.networks.onnx_models import node, value
@@ -28,12 +30,13 @@ SPLIT: tuple[tuple[tuple[int, ...], Options, int], ...] = (
 )
 """Weights (I, O, …), the attributes of the operator, and the number of its parts."""
 
-LEFT: tuple[tuple[tuple[int, ...], Options], ...] = (
-    ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # an odd number of rows
-    ((5, 3, 2, 2), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # removes results
-    ((5, 3, 1, 1), {"strides": [2, 2], "output_padding": [1, 1]}),  # pixels without a tap
-    ((5, 3, 3), {"strides": [2], "pads": [1, 1]}),
+LEFT: tuple[tuple[tuple[int, ...], Options, str], ...] = (
+    ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "its 11 results along an axis are"),
+    ((5, 3, 2, 2), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "its padding removes more results"),
+    ((5, 3, 1, 1), {"strides": [2, 2], "output_padding": [1, 1]}, "its 1 taps along an axis are"),
+    ((5, 3, 3), {"strides": [2], "pads": [1, 1]}, "its 11 results along an axis are not"),
 )
+"""Weights, the attributes of the operator, and the reason why it is not split."""
 
 
 def add_transposed(graph: Graph, shape: tuple[int, ...], options: Options, biased: bool) -> None:
@@ -55,7 +58,7 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
     graph = Graph()
     for shape, options, _ in SPLIT:
         add_transposed(graph, shape, options, biased=True)
-    for shape, options in LEFT:
+    for shape, options, _ in LEFT:
         add_transposed(graph, shape, options, biased=False)
     data = graph.build()
     network = lowered(data)
@@ -122,3 +125,14 @@ def test_groups_and_three_dimensions_run_on_integers(
     assert not any(kernel.float_operators for kernel in lowered(data).kernels.kernels)
     (outputs,) = assert_exact(data, tmp_path, graph.samples(1, seed=1))
     assert np.unique(outputs[0]).size > 10
+
+
+def test_a_transposed_convolution_that_is_not_split_has_a_reason() -> None:
+    graph = Graph()
+    for shape, options, *_ in (*SPLIT, *LEFT):
+        add_transposed(graph, shape, options, biased=True)
+    module, _ = FORMATS["onnx"].load().import_model(graph.build(), "a model", {})
+    found = explain_whole(prepare_module(module, ["SplitTransposedConvolutions"]))
+    assert len(found) == len(LEFT)
+    for (name, reason), (*_, expected) in zip(found, LEFT, strict=True):
+        assert name and reason.startswith(expected)

@@ -19,7 +19,7 @@ from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
 from firmwright.targets.device_options import OptionError
 
-from .rewriting import note_float_layers, note_idle_keys, note_saved_macs, rewrite_network
+from .rewriting import note_idle_keys, note_kept_layers, note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
@@ -28,7 +28,7 @@ def run(job: Job, folder: Path) -> None:
         network = NETWORK_MODULE.read(job)
         module, interface = rewrite_network(job, network)
         note_saved_macs(job, network, module)
-        note_float_layers(job, module)
+        note_kept_layers(job, module)
         rewritten = module
         if job.origin is None:
             note_idle_keys(job, network, module)

@@ -18,6 +18,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage_options import select_rewrites, transform_options
 from firmwright.targets import find_rewrites
 from firmwright.transforms.integers.remarks import explain_floats
+from firmwright.transforms.transposed_convolutions import explain_whole
 
 
 def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterface]:
@@ -61,10 +62,22 @@ def has_quantized_layers(module: IRModule) -> bool:
     return not names.isdisjoint(("relax.quantize", "relax.dequantize"))
 
 
-def note_float_layers(job: Job, module: IRModule) -> None:
-    """Note the layers of whole numbers that are computed in float32, and the reason."""
-    layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
-    if layers:
-        (name, reason), others = layers[0], len(layers) - 1
-        more = f", and {others} more" if others else ""
-        job.note(f"'{name}' has whole numbers{more}, but stays in float32: {reason}")
+EXPLANATIONS = (
+    ("UseIntegers", explain_floats, "has whole numbers{more}, but stays in float32"),
+    (
+        "SplitTransposedConvolutions",
+        explain_whole,
+        "stays a transposed convolution{more}, whose loops also multiply zeros",
+    ),
+)
+"""The rewrites that explain the layers that they do not replace, and a phrase for the note."""
+
+
+def note_kept_layers(job: Job, module: IRModule) -> None:
+    """Note the first layer that each rewrite does not replace, with the reason."""
+    selected = select_rewrites(job)
+    for rewrite, explain, phrase in EXPLANATIONS:
+        if rewrite in selected and (layers := explain(module)):
+            (name, reason), others = layers[0], len(layers) - 1
+            more = f", and {others} more" if others else ""
+            job.note(f"'{name}' {phrase.format(more=more)}: {reason}")

@@ -32,6 +32,7 @@ from firmwright.ir.relax import (
     rewrite_calls,
     static_shape,
 )
+from firmwright.transforms.integers.remarks import name_layer
 
 LAYOUTS = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
@@ -141,14 +142,13 @@ def split(
     """Return the result of a transposed convolution, or None for unsupported forms."""
     call, quantize = found.call, found.quantize
     data, weights = (definition(builder, a) for a in call.args)
-    layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
-    if layouts != LAYOUTS[operator_name(call)] or int(call.attrs.groups) != 1:
+    if find_obstacle(call):
         return None
     if not (is_float_constant(weights) if quantize is None else reads_bytes(data, weights)):
         return None
-    axes = list_axes(call)
-    if axes is None or not (found.bias is None or is_per_channel(found.bias, static_shape(call))):
+    if not (found.bias is None or is_per_channel(found.bias, static_shape(call))):
         return None
+    axes = list_axes(call)
     stored = constant_array(weights if quantize is None else weights.args[0])
     kernel = stored.reshape(*stored.shape[:2], *([1] * (4 - stored.ndim)), *stored.shape[2:])
     source = move_last(builder, call.args[0] if quantize is None else data.args[0])
@@ -189,23 +189,54 @@ def is_per_channel(bias: relax.Expr, shape: tuple[int, ...]) -> bool:
     return lengths in ((shape[1], *[1] * (len(shape) - 2)), (1, shape[1], *[1] * (len(shape) - 2)))
 
 
-def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
-    """Return the phases along height and width, or None if phases cannot compute the pixels."""
+def find_obstacle(call: tvm.ir.Call) -> str:
+    """Return the reason why phases cannot compute a transposed convolution, or ''."""
+    attrs, name = call.attrs, operator_name(call)
+    if (str(attrs.data_layout), str(attrs.kernel_layout)) != LAYOUTS.get(name):
+        return "only images of one or two axes with channels first are split"
+    if int(attrs.groups) != 1:
+        return f"it has {int(attrs.groups)} groups"
+    if any(int(d) != 1 for d in attrs.dilation):
+        return "its kernel has dilations"
+    sizes = zip(static_shape(call)[2:], static_shape(call.args[1])[2:], attrs.strides, strict=True)
+    for results, taps, stride in sizes:
+        if results % int(stride):
+            return f"its {results} results along an axis are not a multiple of the stride {stride}"
+        if taps < int(stride):
+            return f"its {taps} taps along an axis are fewer than the stride {stride}"
+    if any(min(phase.before, phase.after) < 0 for axis in list_axes(call) for phase in axis):
+        return "its padding removes more results than its kernel adds"
+    return ""
+
+
+def explain_whole(module: tvm.IRModule) -> list[tuple[str, str]]:
+    """Return the transposed convolutions of ``main`` that are not split, and the reasons."""
+    bindings = main_bindings(module)
+    return [
+        (
+            name_layer(b.var, bindings),
+            find_obstacle(b.value)
+            or "its weights are computed, or another operator also reads its sums",
+        )
+        for b in bindings
+        if operator_name(b.value) in (*LAYOUTS, "relax.nn.conv3d_transpose")
+    ]
+
+
+def list_axes(call: tvm.ir.Call) -> list[list[Phase]]:
+    """Return the phases along height and width."""
     attrs = call.attrs
     data, kernel, result = (static_shape(e)[2:] for e in (call.args[0], call.args[1], call))
     padding = [int(n) for n in attrs.padding]
     axes: list[list[Phase]] = [[Phase((0,), 0, 0)]] if len(data) == 1 else []
     for axis, (length, taps, results) in enumerate(zip(data, kernel, result, strict=True)):
         stride = int(attrs.strides[axis])
-        phases = [
-            make_phase(length, taps, results // stride, stride, padding[axis], remainder)
-            for remainder in range(stride)
-        ]
-        if int(attrs.dilation[axis]) != 1 or results % stride or taps < stride:
-            return None
-        if any(min(phase.before, phase.after) < 0 for phase in phases):
-            return None
-        axes.append(phases)
+        axes.append(
+            [
+                make_phase(length, taps, results // stride, stride, padding[axis], remainder)
+                for remainder in range(stride)
+            ]
+        )
     return axes
 
 
