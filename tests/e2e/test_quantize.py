@@ -270,7 +270,7 @@ BAD_RECIPES = {
                 "quantize: the key 'calibration' is missing"),
     "random": ("{inputs: calibration.npy}", "{samples: 4}", "the key 'inputs' is missing"),
     "layer": ("quantize:\n", "quantize:\n  layers: [{match: 'sten', weights: int16}]\n",
-              "quantize: layers: no layer named 'sten'; did you mean 'stem'?"),
+              "quantize.layers: no layer named 'sten'; did you mean 'stem'?"),
     "kept": ("quantize:\n", "quantize:\n  keep_float: {operators: [Conf]}\n",
              "no operator of the type 'Conf'; did you mean 'Conv'?"),
     "too-many": ("calibration.npy}", "calibration.npy, samples: 25}",

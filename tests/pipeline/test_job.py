@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.errors import DiagnosticError
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.task import run_action
 from firmwright.recipe.load_recipe import load_recipe
 from firmwright.tasks.pipeline import PIPELINE
 
@@ -76,3 +77,21 @@ def test_an_export_without_a_driver_is_rejected_before_any_stage_runs(
     with pytest.raises(DiagnosticError, match=f"r.yaml:4:9: .*driver .* the board {platform}, "):
         load(text, tmp_path)
     load(text.replace("soma_dory, c", "c"), tmp_path)
+
+
+def test_an_error_of_a_stage_has_the_location_of_the_key_that_it_names(tmp_path: Path) -> None:
+    keys = "weights: int4, block: 32, calibration: {inputs: {x: {raw: r.yaml}}}"
+    job = load(f"compress: true\nquantize: {{{keys}}}\nplatform: rv32-bare\n", tmp_path)
+    about = ("quantize",)
+
+    def fail(message: str) -> str:
+        def act() -> str:
+            raise UserError(message)
+
+        return str(run_action(job, "quantized:r", act, about))
+
+    assert ":3:34: quantize.block: layer 'a' has 8 input channels" in fail(
+        "quantize: block: layer 'a' has 8 input channels"
+    )
+    assert ":3:11: quantize: layer: no key" in fail("quantize: layer: no key")
+    assert ":3:11: quantize: tensor 'x' has NaN" in fail("quantize: tensor 'x' has NaN")

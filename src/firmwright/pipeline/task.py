@@ -269,9 +269,17 @@ def tell_system_error(error: OSError, outdir: Path) -> str:
 
 
 def locate_error(job: Job, task: str, about: Pointer, message: str) -> str:
+    """Return a message with the location of ``about``, or of a key below ``about``.
+
+    The message may begin with the key, such as ``quantize: block: ``, if the recipe states the key.
+    """
     if not about:
         return f"{task}: {message}"
-    return str(job.recipe.make_diagnostic(about, message.removeprefix(f"{about[0]}: ")))
+    message = message.removeprefix(f"{about[0]}: ")
+    key, _, rest = message.partition(": ")
+    if job.recipe.states(below := (*about, *key.split("."))):
+        about, message = below, rest
+    return str(job.recipe.make_diagnostic(about, message))
 
 
 def locate(recipe: Path, digest: str) -> str:
