@@ -25,7 +25,7 @@ from firmwright.bundle.signing import (
 )
 from firmwright.documents.quantities import parse_frequency, parse_size
 from firmwright.documents.whole_file import write_whole
-from firmwright.errors import UserError
+from firmwright.errors import UserError, explain_failure
 from firmwright.hardware.cycle_log import CycleLog
 from firmwright.ir.records import format_record
 from firmwright.pipeline.command_line import NO_USER_CODE
@@ -83,12 +83,8 @@ def list_refusals(options: argparse.Namespace) -> list[str]:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page. Raises UserError if the page cannot be written."""
-    try:
+    with explain_failure(f"{path}: cannot be written", "choose another file"):
         path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written: {error.strerror}; choose another file"
-        ) from error
 
 
 def run_sign(options: argparse.Namespace) -> int:

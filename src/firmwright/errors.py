@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -38,6 +39,17 @@ class UserError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(mask_addresses(str(message)))
+
+
+@contextmanager
+def explain_failure(
+    problem: str, remedy: str = "check the path and its permissions"
+) -> Iterator[None]:
+    """Convert an error of the system to a UserError: the problem, the reason and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{problem}: {error.strerror}; {remedy}") from None
 
 
 class DiagnosticError(UserError):

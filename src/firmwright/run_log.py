@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from firmwright import __version__, progress
-from firmwright.errors import UserError, to_printable
+from firmwright.errors import UserError, explain_failure, to_printable
 
 FIRST_LINE = f"# log of firmwright {__version__}\n"
 MARK = "# log of firmwright "
@@ -52,7 +52,7 @@ def begin(request: Request) -> None:
 
 def open_log(path: Path) -> TextIO:
     """Return a new log. Processes write whole lines to its end."""
-    try:
+    with explain_failure(f"log={path}: cannot be written", "choose another file"):
         if path.is_file() and path.stat().st_size:
             with path.open("rb") as file:
                 if not file.read(len(MARK)).startswith(MARK.encode()):
@@ -60,10 +60,6 @@ def open_log(path: Path) -> TextIO:
             path.unlink()
         stream = path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
         stream.write(FIRST_LINE)
-    except OSError as error:
-        raise UserError(
-            f"log={path}: cannot be written: {error.strerror}; choose another file"
-        ) from None
     return stream
 
 

@@ -19,7 +19,7 @@ from firmwright.bundle.archive import check_name, read_capped
 from firmwright.bundle.bundle import MAX_LISTED, read_json
 from firmwright.bundle.provenance import PAYLOAD_TYPE, STATEMENT_TYPE
 from firmwright.bundle.signing import load_public_key
-from firmwright.errors import UserError
+from firmwright.errors import UserError, explain_failure
 from firmwright.ir.tensors import ModelSignature
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -239,7 +239,9 @@ def check_files(
             f"({list_names(signed)}); fetch both again; found sha256 {digest}"
         )
     for name in sorted(signed):
-        content = data if root / name == model else read_signed(root / name, shown)
+        path = root / name
+        with explain_failure(f"{shown}: cannot read the signed {str(path)!r}"):
+            content = data if path == model else path.read_bytes()
         if hashlib.sha256(content).hexdigest() != signed[name]:
             raise UserError(f"{shown}: {name!r} is not the file that was signed; fetch it again")
     unsigned = {*others} - {root / name for name in signed}
@@ -265,16 +267,6 @@ def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
 def list_names(signed: Mapping[str, str]) -> str:
     names = [repr(name) for name in sorted(signed)]
     return ", ".join([*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])])
-
-
-def read_signed(path: Path, shown: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"{shown}: cannot read the signed {str(path)!r}: {error.strerror}; check the path "
-            "and its permissions"
-        ) from None
 
 
 def convert(content: Any, kind: Any, shown: str) -> Any:

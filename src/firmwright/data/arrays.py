@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, explain_failure
 from firmwright.ir.small_types import (
     find_limits,
     is_small_float,
@@ -85,12 +85,8 @@ def load_npz(path: Path, names: Sequence[str], role: str = "") -> dict[str, Arra
 
 def load_raw(path: Path, tensor: Tensor) -> Array:
     """Return one sample in the input's shape. The file has little-endian bytes."""
-    try:
+    with explain_failure(f"{path}: cannot be read"):
         data = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read: {error.strerror}; check the path and its permissions"
-        ) from None
     if len(data) != tensor.bytes:
         raise UserError(
             f"{path}: the file has {len(data):,} bytes; expected {tensor.bytes:,} bytes, one "

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firmwright.data.sample_sources import DataFile
-from firmwright.errors import UserError
+from firmwright.errors import UserError, explain_failure
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
 SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
@@ -32,13 +32,8 @@ def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
 
     The file's digest is checked if the recipe states a digest.
     """
-    try:
+    with explain_failure(f"{shown_as}: cannot read the model"):
         data = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"{shown_as}: cannot read the model: {error.strerror}; check the path and its "
-            "permissions"
-        ) from None
     if sha256 is not None:
         check_digest(data, sha256, shown_as)
     return data

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from firmwright.data.arrays import quantize_array
 from firmwright.data.sample_sources import Preprocess
-from firmwright.errors import UserError, first_line
+from firmwright.errors import UserError, explain_failure, first_line
 from firmwright.ir.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -99,12 +99,8 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     """
     from PIL import Image
 
-    try:
+    with explain_failure(f"{label}: cannot be read"):
         data = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"{label}: cannot be read: {error.strerror}; check the path and its permissions"
-        ) from None
     picture = open_picture(data, label)
     size = compute_resized_size(picture.size, preprocess)
     if size != picture.size:

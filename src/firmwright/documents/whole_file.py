@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firmwright.errors import UserError
+from firmwright.errors import explain_failure
+
+WRITE_REMEDY = "check the permissions and the free space"
 
 
 def write_whole(path: Path, content: bytes) -> bool:
@@ -12,15 +14,11 @@ def write_whole(path: Path, content: bytes) -> bool:
 
     Raises UserError if the file cannot be written.
     """
-    try:
+    with explain_failure(f"{path}: cannot be written", WRITE_REMEDY):
         if path.is_file() and path.read_bytes() == content:
             return False
         unfinished = path.with_name(f".{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_bytes(content)
         unfinished.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written: {error.strerror}; check the permissions and the free space"
-        ) from None
     return True

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from firmwright.errors import Diagnostic, DiagnosticError, UserError
+from firmwright.errors import Diagnostic, DiagnosticError, UserError, explain_failure
 
 MAX_BYTES = 64 << 20
 """The maximum size of a file. The longest files are C arrays: the text of a model of 10 MB has
@@ -68,7 +68,7 @@ def read_source(given: str) -> Source:
     path cannot be read.
     """
     path = Path(given)
-    try:
+    with explain_failure(f"{given}: cannot be read"):
         if " " in given and not os.path.exists(given):  # noqa: PTH110  # also for long text
             return Source("command line", Path(), "", given)
         if path.is_dir():
@@ -81,10 +81,6 @@ def read_source(given: str) -> Source:
             return Source(given, path, "/", "\n".join(names))
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserError(
-            f"{given}: cannot be read: {error.strerror}; check the path and its permissions"
-        ) from None
     if path.suffix.lower() in MODEL_SUFFIXES:
         raise UserError(f"{given}: this is a model; write `firmwright init {given}`")
     if len(content) > MAX_BYTES:

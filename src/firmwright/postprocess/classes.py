@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.data.fetch import fetch_file
 from firmwright.data.sample_sources import DataFolders
-from firmwright.errors import UserError
+from firmwright.errors import UserError, explain_failure
 from firmwright.recipe.postprocess import Classes
 
 
@@ -24,11 +24,8 @@ def read_class_names(classes: Classes, folders: DataFolders) -> tuple[str, ...]:
         path = folders.folder / classes.file.path
         shown = str(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{shown}: cannot be read: {error.strerror}; check the path and its permissions"
-        ) from None
+        with explain_failure(f"{shown}: cannot be read"):
+            text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{shown}: not UTF-8 text; save it as UTF-8") from None
     names = tuple(line.strip() for line in text.splitlines() if line.strip())

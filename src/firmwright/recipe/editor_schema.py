@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.documents.schema_check import Schema
-from firmwright.errors import UserError
+from firmwright.documents.whole_file import WRITE_REMEDY
+from firmwright.errors import UserError, explain_failure
 from firmwright.recipe.schema import load_schema, schema_file
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
@@ -52,12 +53,8 @@ def write_editor_schema(folder: Path) -> Path:
     path = folder / FILE_NAME
     if path.exists() and path.samefile(schema_file()):
         raise UserError(f"{path} is a file of firmwright; name the folder of your recipes")
-    try:
+    with explain_failure(f"{path}: cannot be written", WRITE_REMEDY):
         path.write_text(format_editor_schema(), encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written: {error.strerror}; check the permissions and the free space"
-        ) from None
     return path
 
 
