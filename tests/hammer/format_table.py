@@ -194,10 +194,8 @@ def import_program(path: Path, _draw: random.Random) -> None:
 def make_document_targets() -> tuple[Target, ...]:
     """Return the YAML and JSON documents, each with the vocabulary of its schema."""
     catalog = make_catalog()
-    platform, toolchain, board, access = (
-        read_schema("toolchains", f"{kind}.schema.json")
-        for kind in ("platform", "toolchain", "board", "board_access")
-    )
+    files = (f"{k}.schema.json" for k in ("platform", "toolchain", "board", "board_access"))
+    platform, toolchain, board, access = (read_schema("toolchains", file) for file in files)
     config = json.loads((ROOT / "src/firmwright/shared_cache/config.schema.json").read_text())
     boards = ((path.name, path.read_bytes()) for path in ROOT.glob("templates/boards/*/board.yaml"))
     recipe = ROOT / "recipes/digits.yaml"
