@@ -54,40 +54,12 @@ class Accelerator:
         return replace(self, input_channel_tiling=False)
 
 
-@dataclass(frozen=True)
-class SampleCycles:
-    """The cycles of one sample. A job loads its weights before it computes."""
-
-    compute: int
-    weights: int
-    data_movement: int
-    jobs: int
-
-
 def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
-    """Return the estimated cycles of the whole batch. ``transfer`` excludes overlapped cycles."""
-    parts = estimate_sample(layer, tile, accelerator)
-    transfer = count_total(parts, accelerator) - parts.compute
-    return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
+    """Return the estimated cycles of the whole batch. ``transfer`` excludes overlapped cycles.
 
-
-def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
-    hidden = count_hidden_cycles(parts) if accelerator.double_buffering else 0
-    return parts.compute + parts.weights + parts.data_movement - hidden
-
-
-def count_hidden_cycles(parts: SampleCycles) -> int:
-    """Return the cycles that a transfer of the next tile during a job saves.
-
-    All jobs have equal cost. The first load and the last store do not overlap with a job.
+    A job loads its weights before it computes. With double buffering, the next tile is transferred
+    during a job. All jobs have equal cost, and the first load and the last store do not overlap.
     """
-    shorter = min(parts.compute + parts.weights, parts.data_movement)
-    return shorter - -(-shorter // parts.jobs)
-
-
-def estimate_sample(
-    layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator
-) -> SampleCycles:
     compute = weights = moves = count = 0
     inputs = tiles.count_inputs(layer)
     for job in tiles.walk_jobs(layer, tile):
@@ -100,7 +72,9 @@ def estimate_sample(
         if job.stores:
             copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
             moves += transfer_cycles(copy, accelerator)
-    return SampleCycles(compute, weights, moves, count)
+    shorter = min(compute + weights, moves) if accelerator.double_buffering else 0
+    transfer = weights + moves - (shorter - -(-shorter // count))
+    return Cycles(layer.batch * compute, layer.batch * transfer, 0)
 
 
 def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Accelerator) -> int:

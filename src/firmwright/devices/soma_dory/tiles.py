@@ -241,7 +241,12 @@ def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
 
     Transfers into L1 also write whole pieces of 32 bytes.
     """
-    bytes_in, bytes_out = plane_bytes(layer, tile.rows, tile.columns)
+    bytes_in = bytes_out = 1
+    if layer.kind is not LayerKind.DENSE:
+        row_spans = row_axis(layer).make_spans(tile.rows)
+        width_in = tile.columns if layer.kind is LayerKind.ADD else layer.width
+        bytes_in = max(s.read for s in row_spans) * align(width_in)
+        bytes_out = max(s.size for s in row_spans) * align(tile.columns)
     planes_in, planes_out = plane_counts(layer, tile.channels, tile.in_channels)
     weights = weight_bytes(layer, tile.channels, tile.in_channels)
     read = count_inputs(layer) * align(planes_in * bytes_in, PIECE)
@@ -250,16 +255,6 @@ def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
 
 def count_inputs(layer: AcceleratorLayer) -> int:
     return 2 if layer.kind is LayerKind.ADD else 1
-
-
-def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, int]:
-    """Return the bytes of one channel in the largest input tile and in the largest result tile."""
-    if layer.kind is LayerKind.DENSE:
-        return 1, 1
-    row_spans = row_axis(layer).make_spans(rows)
-    width_in = columns if layer.kind is LayerKind.ADD else layer.width
-    bytes_in = max(s.read for s in row_spans) * align(width_in)
-    return bytes_in, max(s.size for s in row_spans) * align(columns)
 
 
 def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
