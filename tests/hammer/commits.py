@@ -229,7 +229,8 @@ def show(recipe: str, old: Checkout, new: Checkout) -> str:
         if not {*OUTPUTS}.isdisjoint(found):
             outcome = "outputs differ"
     lines = (f"{title}: {text}" for title, text in found.items())
-    print(f"{recipe}: {outcome}", *lines, sep="\n  ", flush=True)
+    count = sum(array.size for array in builds["old"].arrays.get("outputs", {}).values())
+    print(f"{recipe}: {outcome} ({count:,} output values)", *lines, sep="\n  ", flush=True)
     return outcome
 
 

@@ -66,3 +66,14 @@ def test_rejected_recipe(tmp_path: Path) -> None:
     recipe.write_text("model: x.onnx\nplatform: host\nnew_key: 1\n", "utf-8")
     build = Checkout(None, tmp_path / "cache").build(str(recipe))
     assert "new_key" in build.error
+
+
+def test_recipes(tmp_path: Path) -> None:
+    """Bases, platforms and schemas are no recipes to compare."""
+    found = Checkout(None, tmp_path / "cache").list_recipes()
+    assert {
+        "recipes/digits.yaml",
+        "recipes/ad-diana.yaml",
+        "examples/tidl/conv2d_1x2_stride.yaml",
+    } < {*found}
+    assert not {"recipes/bases/exact.yaml", "examples/arm_dsp_dla/private.yaml"} & {*found}
