@@ -16,8 +16,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
+from firmwright.models.onnx.graph.body import Rewrite
 from firmwright.models.onnx.graph.recurrent import LAYERS, RecurrentLayer, is_initial_state
-from firmwright.models.onnx.graph.specialize import Rewrite, specialize
+from firmwright.models.onnx.graph.specialize import specialize
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +46,7 @@ def write_out_operators(
     """Return the graph without recurrent operators. Add the operators' states to ``states``."""
 
     def make_rewrite(layer: RecurrentLayer) -> Rewrite:
-        return lambda node, walk: layer.write_out(node, walk, states.__setitem__)
+        return lambda body: layer.write_out(body, states.__setitem__)
 
     rewrites = {kind: make_rewrite(layer) for kind, layer in LAYERS.items()}
     graph = specialize(model, inputs, rewrites).graph

@@ -19,8 +19,7 @@ from firmwright.models.onnx.bounded_suppression import bound_suppressions, expan
 from firmwright.models.onnx.dialects import Body, expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
-from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
-from firmwright.models.onnx.graph.specialize import list_reads
+from firmwright.models.onnx.graph.body import get_attribute, list_reads, replace_nodes
 from firmwright.models.onnx.qonnx import expand_quantizers
 from firmwright.models.onnx.sparse import replace_sparse
 

@@ -16,8 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.dialects import Body
 from firmwright.models.onnx.domains import MICROSOFT_DOMAIN
-from firmwright.models.onnx.graph.body import get_attribute, read_inputs, refuse, replace_nodes
-from firmwright.models.onnx.graph.specialize import list_reads
+from firmwright.models.onnx.graph.body import (
+    get_attribute,
+    list_reads,
+    read_inputs,
+    refuse,
+    replace_nodes,
+)
 from firmwright.models.onnx.graph.suppression import DOMAIN
 
 

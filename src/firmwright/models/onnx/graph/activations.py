@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    refuse_inconsistent,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder
 
 DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Affine": (0, 0),
@@ -66,24 +61,23 @@ class Activation:
 
 
 def read_activations(
-    node: onnx.NodeProto, standard: Sequence[str], directions: int
+    body: NodeBuilder, standard: Sequence[str], directions: int
 ) -> list[list[Activation]]:
     """Return the functions of each direction, in the order of the operator's definition.
 
     The values of alpha and beta are in the order of the functions that use these values.
     """
-    names = [a.decode() for a in get_attribute(node, "activations", [])]
+    names = [a.decode() for a in body.attribute("activations", [])]
     names = names or [*standard] * directions
     known = {name.lower(): name for name in DEFAULTS}
     unknown = [name for name in names if name.lower() not in known]
     if unknown or len(names) != len(standard) * directions:
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"its activations are {', '.join(names)}; expected {len(standard)} per direction, "
-            f"{len(standard) * directions} in total, from {', '.join(DEFAULTS)}",
+            f"{len(standard) * directions} in total, from {', '.join(DEFAULTS)}"
         )
-    alphas, betas = (iter(get_attribute(node, f"activation_{n}", [])) for n in ("alpha", "beta"))
-    limit = get_attribute(node, "clip", 0.0)
+    alphas, betas = (iter(body.attribute(f"activation_{n}", [])) for n in ("alpha", "beta"))
+    limit = body.attribute("clip", 0.0)
     found = []
     for name in (known[name.lower()] for name in names):
         stated = zip((alphas, betas), DEFAULTS[name], strict=False)

@@ -11,18 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import onnx
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    read_inputs,
-    refuse,
-    refuse_inconsistent,
-    refuse_tensors,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.microsoft import dequantize
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 NO_CACHE = "export the model without a cache of keys and values"
 
@@ -39,42 +30,40 @@ class Scores(NamedTuple):
     depth: int
 
 
-def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
+def read_heads(body: NodeBuilder, *hidden: int) -> int:
     """Return the number of heads.
 
     Raises UserError if this number does not divide all lengths ``hidden``.
     """
-    heads = int(get_attribute(node, "num_heads", 0))
+    heads = int(body.attribute("num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
-        refuse_inconsistent(
-            node, f"its num_heads is {heads}; expected a divisor of the hidden sizes {list(hidden)}"
+        body.refuse_inconsistent(
+            f"its num_heads is {heads}; expected a divisor of the hidden sizes {list(hidden)}"
         )
     return heads
 
 
 def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
     """Reshape and transpose (batch, length, hidden) to (batch, heads, length, size)."""
-    split = body.add("Reshape", name, body.constant([0, 0, heads, -1], "int64"))
+    split = body.reshape(name, [0, 0, heads, -1])
     return body.add("Transpose", split, perm=[0, 2, 1, 3])
 
 
-def attend(
-    body: NodeBuilder, walk: Specializer, parts: Sequence[str], scores: Scores, mask: str, bias: str
-) -> str:
+def attend(body: NodeBuilder, parts: Sequence[str], scores: Scores, mask: str, bias: str) -> str:
     """Append the attention of queries, keys and values that are split into heads.
 
     The result is (batch, queries, hidden). ``mask`` and ``bias`` may be empty.
     """
     add = body.add
     query, key, value = parts
-    scale = get_attribute(body.node, "scale", 0.0) or scores.depth**-0.5
+    scale = body.attribute("scale", 0.0) or scores.depth**-0.5
     result = add("MatMul", query, add("Transpose", key, perm=[0, 1, 3, 2]))
     result = add("Mul", result, body.constant(scale, "float32"))
     if bias:
         result = add("Add", result, bias)
     if mask:
-        result = add("Add", result, add_padding(body, walk, mask, scores))
-    if get_attribute(body.node, "unidirectional", 0) and scores.queries > 1:
+        result = add("Add", result, add_padding(body, mask, scores))
+    if body.attribute("unidirectional", 0) and scores.queries > 1:
         rows, columns = (
             body.constant(np.arange(n), "int32") for n in (scores.queries, scores.keys)
         )
@@ -86,7 +75,7 @@ def attend(
     return add("Reshape", result, body.constant([0, 0, -1], "int64"))
 
 
-def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
+def add_padding(body: NodeBuilder, mask: str, scores: Scores) -> str:
     """Append the summand that a mask adds to the scores.
 
     A mask (batch) contains the ends of the sequences. A mask (2 · batch) contains the ends and the
@@ -95,7 +84,7 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
     """
     add = body.add
     batch, keys = scores.batch, scores.keys
-    shape = walk.shape(mask) or ()
+    shape = body.walk.shape(mask) or ()
     if shape in ((batch,), (2 * batch,)):
         positions = body.constant(np.arange(keys), "int32")
         whole = body.constant([batch, 1, 1, 1], "int64")
@@ -107,12 +96,11 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
         whole = body.constant([batch, 1, -1, keys], "int64")
         counts = add("Greater", add("Reshape", mask, whole), body.constant(0, "int32"))
     else:
-        refuse_inconsistent(
-            body.node,
+        body.refuse_inconsistent(
             f"its mask has shape {list(shape)}; expected {[batch, keys]} or "
-            f"{[batch, scores.queries, keys]}, for {batch} sequences of {keys} keys",
+            f"{[batch, scores.queries, keys]}, for {batch} sequences of {keys} keys"
         )
-    filtered = get_attribute(body.node, "mask_filter_value", -10000.0)
+    filtered = body.attribute("mask_filter_value", -10000.0)
     return add("Where", counts, body.constant(0, "float32"), body.constant(filtered, "float32"))
 
 
@@ -123,67 +111,59 @@ The arguments are the first column and the number of columns.
 """
 
 
-def attend_to_itself(
-    body: NodeBuilder, walk: Specializer, project: Project, mask: str, bias: str
-) -> Nodes | None:
+def attend_to_itself(body: NodeBuilder, project: Project, mask: str, bias: str) -> Nodes | None:
     """Return an attention whose queries, keys and values come from one input and merged weights."""
-    node = body.node
-    shape, weights = (walk.shape(name) or () for name in read_inputs(node, 2))
+    shape, weights = (body.walk.shape(name) or () for name in body.inputs(2))
     if len(shape) != 3 or len(weights) != 2:
         return None
-    sizes = get_attribute(node, "qkv_hidden_sizes", [weights[1] // 3] * 3)
-    heads = read_heads(node, *sizes)
+    sizes = body.attribute("qkv_hidden_sizes", [weights[1] // 3] * 3)
+    heads = read_heads(body, *sizes)
     if len(sizes) != 3 or sum(sizes) != weights[1] or sizes[0] != sizes[1]:
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"its weights have {weights[1]} columns, and queries, keys and values have widths "
-            f"{list(sizes)}; expected {sum(sizes)} columns, and queries as wide as keys",
+            f"{list(sizes)}; expected {sum(sizes)} columns, and queries as wide as keys"
         )
     begins = (0, sizes[0], 2 * sizes[0])
     parts = [split_heads(body, project(*span), heads) for span in zip(begins, sizes, strict=True)]
     scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)
-    if mask and walk.shape(mask) in ((shape[0], 1), (1, 1)):
+    if mask and body.walk.shape(mask) in ((shape[0], 1), (1, 1)):
         mask = ""  # a summand that is equal for all keys has no effect
-    result = attend(body, walk, parts, scores, mask, bias)
-    asked = any(node.output[1:2])
+    result = attend(body, parts, scores, mask, bias)
+    asked = any(body.node.output[1:2])
     return body.finish(result, *([body.stack(parts[1:], 0)] if asked else []))
 
 
-def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    data, weights, bias, mask, _, added = read_inputs(node, 6)
-    refuse_tensors(node, {4: "past"}, NO_CACHE)
-    if get_attribute(node, "do_rotary", 0):
-        refuse(
-            node,
+def rewrite_attention(body: NodeBuilder) -> Nodes | None:
+    data, weights, bias, mask, _, added = body.inputs(6)
+    body.refuse_tensors({4: "past"}, NO_CACHE)
+    if body.attribute("do_rotary", 0):
+        body.refuse(
             "its attribute do_rotary is set; write the operator as RotaryEmbedding and "
-            "MultiHeadAttention",
+            "MultiHeadAttention"
         )
     if not bias:  # ONNX Runtime crashes if the bias is missing
-        refuse(node, "it has no bias; add a bias of zeros")
-    body = NodeBuilder(node, walk)
+        body.refuse("it has no bias; add a bias of zeros")
 
     def project(begin: int, size: int) -> str:
         product = body.add("MatMul", data, body.cut(weights, 1, begin, begin + size))
         return body.add("Add", product, body.cut(bias, 0, begin, begin + size))
 
-    return attend_to_itself(body, walk, project, mask, added)
+    return attend_to_itself(body, project, mask, added)
 
 
-def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_quantized(body: NodeBuilder) -> Nodes | None:
     """Rewrite a QAttention, whose input and weights are quantized."""
-    data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
-    refuse_tensors(node, {8: "past"}, NO_CACHE)
-    if get_attribute(node, "do_rotary", 0):
-        refuse(
-            node,
+    data, weights, bias, scale, steps, mask, zero, zeros = body.inputs(8)
+    body.refuse_tensors({8: "past"}, NO_CACHE)
+    if body.attribute("do_rotary", 0):
+        body.refuse(
             "its attribute do_rotary is set, which ONNX Runtime's CPU kernel does not support; "
-            "write it as RotaryEmbedding before the quantization",
+            "write it as RotaryEmbedding before the quantization"
         )
-    body = NodeBuilder(node, walk)
     values = dequantize(body, data, scale, zero)
 
     def cut_params(name: str, begin: int, size: int) -> str:
-        is_one = not name or walk.shape(name) in ((), (1,))
+        is_one = not name or body.walk.shape(name) in ((), (1,))
         return name if is_one else body.cut(name, 0, begin, begin + size)
 
     def project(begin: int, size: int) -> str:
@@ -192,32 +172,30 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         product = body.add("MatMul", values, dequantize(body, columns, step, point, 1))
         return body.add("Add", product, body.cut(bias, 0, begin, begin + size))
 
-    return attend_to_itself(body, walk, project, mask, "")
+    return attend_to_itself(body, project, mask, "")
 
 
-def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_multi_head(body: NodeBuilder) -> Nodes | None:
     """Rewrite a MultiHeadAttention, whose inputs are already projected, but may need a bias.
 
     Keys and values with four axes are already split into heads, and include the bias.
     """
-    query, key, value, bias, mask, added = read_inputs(node, 6)
+    query, key, value, bias, mask, added = body.inputs(6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")
-    refuse_tensors(node, dict(enumerate(cache, 6)), NO_CACHE)
-    refuse_tensors(node, {-4: "qk"}, "remove it")
-    shapes = [walk.shape(name) for name in (query, key, value) if name]
+    body.refuse_tensors(dict(enumerate(cache, 6)), NO_CACHE)
+    body.refuse_tensors({-4: "qk"}, "remove it")
+    shapes = [body.walk.shape(name) for name in (query, key, value) if name]
     if None in shapes:
         return None
     axes = [len(s or ()) for s in shapes]
     if axes not in ([3, 3, 3], [3, 4, 4]):
-        refuse(
-            node,
+        body.refuse(
             f"its query, key and value have {axes} axes; expected [3, 3, 3] or [3, 4, 4]: pass "
-            "query, key and value as separate tensors",
+            "query, key and value as separate tensors"
         )
     shape, keys, values = (s or () for s in shapes)
     is_split = len(keys) == 4
-    heads = read_heads(node, shape[2], *(() if is_split else (values[2],)))
-    body = NodeBuilder(node, walk)
+    heads = read_heads(body, shape[2], *(() if is_split else (values[2],)))
 
     def split(name: str, begin: int, size: int) -> str:
         moved = body.add("Add", name, body.cut(bias, 0, begin, begin + size)) if bias else name
@@ -229,7 +207,7 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     else:
         parts += [split(key, shape[2], shape[2]), split(value, 2 * shape[2], values[2])]
     scores = Scores(shape[0], shape[1], keys[-2], shape[2] // heads)
-    return body.finish(attend(body, walk, parts, scores, mask, added), *parts[1:])
+    return body.finish(attend(body, parts, scores, mask, added), *parts[1:])
 
 
 ATTENTION: dict[str, Rewrite] = {

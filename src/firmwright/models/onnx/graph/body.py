@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
+from onnx.defs import OpSchema
 from onnx.parser import parse_function
 
 from firmwright.errors import UserError
-from firmwright.models.onnx.graph.specialize import (
-    REWRITES_OPSET,
-    Nodes,
-    Rewrite,
-    Specializer,
-    inline_function,
-)
+
+if TYPE_CHECKING:
+    from firmwright.models.onnx.graph.specialize import Specializer
+
+REWRITES_OPSET = 18
+"""The operator set of this package's functions, and of models that do not state a version."""
+
+Nodes = list[onnx.NodeProto]
 
 
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -65,21 +67,8 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
     raise UserError(f"operator {node.op_type} (node '{label}'): {problem}")
 
 
-def refuse_inconsistent(node: onnx.NodeProto, problem: str) -> NoReturn:
-    refuse(node, f"{problem}; export the model again")
-
-
-def refuse_tensors(node: onnx.NodeProto, positions: Mapping[int, str], workaround: str) -> None:
-    """Raise UserError if a node has one of the inputs (0, 1, …) or outputs (-1, -2, …)."""
-    for position, name in positions.items():
-        stated = node.input[position:] if position >= 0 else node.output[-position - 1 :]
-        if stated and stated[0]:
-            kind = "input" if position >= 0 else "output"
-            refuse(node, f"its {kind} {name} cannot be compiled; {workaround}")
-
-
 class NodeBuilder:
-    """A builder of the nodes that replace a node.
+    """A node, the facts about its tensors, and a builder of the nodes that replace the node.
 
     The new nodes have the name of the node. The names of new tensors begin with the name of the
     node's result. ``scope`` is part of these names, and the tensors of each scope are counted
@@ -87,11 +76,43 @@ class NodeBuilder:
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
-        self.node = node
+        self.node, self.walk = node, walk
         self.opset = walk.opsets.get("", 1)
         self.nodes: Nodes = []
         self.scope = ""
         self.counts: Counter[str] = Counter()
+
+    def attribute(self, name: str, default: Any) -> Any:
+        return get_attribute(self.node, name, default)
+
+    def input(self, index: int) -> str:
+        """Return the name of an input. The name of an omitted input is empty."""
+        return self.node.input[index] if index < len(self.node.input) else ""
+
+    def inputs(self, count: int) -> list[str]:
+        return read_inputs(self.node, count)
+
+    def shape(self, index: int) -> tuple[int, ...] | None:
+        """Return the shape of an input. Return None if the shape is unknown or not static."""
+        return self.walk.shape(self.node.input[index])
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        return self.walk.dtype(self.node.input[index])
+
+    def refuse(self, problem: str) -> NoReturn:
+        refuse(self.node, problem)
+
+    def refuse_inconsistent(self, problem: str) -> NoReturn:
+        self.refuse(f"{problem}; export the model again")
+
+    def refuse_tensors(self, positions: Mapping[int, str], workaround: str) -> None:
+        """Raise UserError if the node has one of the inputs (0, 1, …) or outputs (-1, -2, …)."""
+        for position, name in positions.items():
+            inputs, outputs = self.node.input, self.node.output
+            stated = inputs[position:] if position >= 0 else outputs[-position - 1 :]
+            if stated and stated[0]:
+                kind = "input" if position >= 0 else "output"
+                self.refuse(f"its {kind} {name} cannot be compiled; {workaround}")
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         self.counts[self.scope] += 1
@@ -108,6 +129,12 @@ class NodeBuilder:
 
     def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike) -> str:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
+
+    def cast(self, name: str, dtype: npt.DTypeLike) -> str:
+        return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def reshape(self, name: str, shape: npt.ArrayLike) -> str:
+        return self.add("Reshape", name, self.constant(shape, "int64"))
 
     def stack(self, names: list[str], axis: int) -> str:
         return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
@@ -144,6 +171,10 @@ class NodeBuilder:
         return self.nodes
 
 
+Rewrite = Callable[[NodeBuilder], "Nodes | None"]
+"""Returns the nodes that replace a node, or None to keep the node."""
+
+
 def parse_rewrite(text: str) -> Rewrite:
     """Return a rewrite that inlines a function.
 
@@ -153,8 +184,90 @@ def parse_rewrite(text: str) -> Rewrite:
         f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
     )
 
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-        schema = walk.schema(node)
-        return None if schema is None else inline_function(function, node, schema)
+    def rewrite(body: NodeBuilder) -> Nodes | None:
+        schema = body.walk.schema(body.node)
+        return None if schema is None else inline_function(function, body.node, schema)
 
     return rewrite
+
+
+def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
+    name = "then_branch" if condition else "else_branch"
+    branch = next(a.g for a in node.attribute if a.name == name)
+    constants = [
+        helper.make_node("Constant", [], [i.name], node.name, value=i) for i in branch.initializer
+    ]
+    results = [
+        helper.make_node("Identity", [inner.name], [outer], node.name)
+        for inner, outer in zip(branch.output, node.output, strict=True)
+        if outer
+    ]
+    return [*constants, *branch.node, *results]
+
+
+def list_reads(node: onnx.NodeProto) -> list[str]:
+    """Return the names that a node reads, including the outer names that its subgraphs read."""
+    names = list(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            names += [n for inner in graph.node for n in list_reads(inner)]
+            names += [o.name for o in graph.output]
+    return list(dict.fromkeys(names))
+
+
+def inline_function(
+    function: onnx.FunctionProto, node: onnx.NodeProto, schema: OpSchema
+) -> list[onnx.NodeProto]:
+    """Return a function's nodes with the tensors and attributes of the calling node.
+
+    Nodes that read an omitted input are omitted.
+    """
+    inputs = [*node.input, *[""] * len(function.input)]
+    tensors = {"": "", **dict(zip(function.input, inputs, strict=False))}
+    tensors |= dict(zip(function.output, node.output, strict=False))
+    scope = next(o for o in node.output if o)
+    attributes = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+    attributes |= {a.name: a for a in node.attribute}
+    nodes = []
+    for inner in function.node:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(inner)
+        copy.name = node.name
+        rename_tensors(copy, tensors, scope, attributes)
+        if inner.input and inner.input[0] and not copy.input[0]:
+            tensors |= dict.fromkeys(inner.output, "")
+        else:
+            nodes.append(copy)
+    return nodes
+
+
+def rename_tensors(
+    node: onnx.NodeProto,
+    tensors: Mapping[str, str],
+    scope: str,
+    attributes: Mapping[str, onnx.AttributeProto],
+) -> None:
+    """Rename a function's tensors, add ``scope`` to internal names, and set attributes."""
+
+    def rename(name: str) -> str:
+        return tensors.get(name, f"{scope}/{name}")
+
+    for names in (node.input, node.output):
+        names[:] = [rename(n) for n in names]
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name not in attributes:
+                continue
+            name = attribute.name
+            attribute.CopyFrom(attributes[attribute.ref_attr_name])
+            attribute.name = name
+        for graph in (attribute.g, *attribute.graphs):
+            for value in (*graph.input, *graph.output, *graph.initializer):
+                value.name = rename(value.name)
+            for inner in graph.node:
+                rename_tensors(inner, tensors, scope, attributes)
+        kept.append(attribute)
+    copies = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
+    del node.attribute[:]
+    node.attribute.extend(copies)

@@ -9,59 +9,49 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    refuse,
-    refuse_inconsistent,
-)
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 
 
-def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
+def begin(body: NodeBuilder) -> tuple[NodeBuilder, str]:
     """Return a builder, and the input as float32, because the operators compute in float32."""
-    body = NodeBuilder(node, walk)
-    return body, body.add("Cast", node.input[0], to=TensorProto.FLOAT)
+    return body, body.cast(body.input(0), "float32")
 
 
 def floats(body: NodeBuilder, name: str, default: Any) -> str:
-    return body.constant(get_attribute(body.node, name, default), "float32")
+    return body.constant(body.attribute(name, default), "float32")
 
 
-def rewrite_scaler(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body, x = begin(node, walk)
+def rewrite_scaler(body: NodeBuilder) -> Nodes:
+    body, x = begin(body)
     moved = body.add("Sub", x, floats(body, "offset", [0.0]))
     return body.finish(body.add("Mul", moved, floats(body, "scale", [1.0])))
 
 
-def rewrite_binarizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    dtype = walk.dtype(node.input[0])
-    limit = body.constant(get_attribute(node, "threshold", 0.0), dtype)
-    above = body.add("Greater", node.input[0], limit)
-    return body.finish(body.add("Cast", above, to=helper.np_dtype_to_tensor_dtype(dtype)))
+def rewrite_binarizer(body: NodeBuilder) -> Nodes:
+    dtype = body.dtype(0)
+    limit = body.constant(body.attribute("threshold", 0.0), dtype)
+    above = body.add("Greater", body.input(0), limit)
+    return body.finish(body.cast(above, dtype))
 
 
-def rewrite_feature_extractor(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_feature_extractor(body: NodeBuilder) -> Nodes | None:
     """Rewrite an ArrayFeatureExtractor, which selects elements along the last axis."""
-    shape = walk.shape(node.input[0])
+    shape = body.shape(0)
     if shape is None:
         return None
-    body = NodeBuilder(node, walk)
-    x = node.input[0]
+    x = body.input(0)
     if len(shape) == 1:
-        x = body.add("Reshape", x, body.constant([1, -1], "int64"))
-    indices = body.add("Reshape", node.input[1], body.constant([-1], "int64"))
+        x = body.reshape(x, [1, -1])
+    indices = body.reshape(body.input(1), [-1])
     return body.finish(body.add("Gather", x, indices, axis=-1))
 
 
-def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_normalizer(body: NodeBuilder) -> Nodes:
     """Rewrite a Normalizer. A row whose norm is zero remains unchanged."""
-    body, x = begin(node, walk)
-    kind = get_attribute(node, "norm", "MAX")
+    body, x = begin(body)
+    kind = body.attribute("norm", "MAX")
     if kind == "MAX":
         norm = body.reduce("ReduceMax", x, -1)
     elif kind == "L1":
@@ -72,67 +62,64 @@ def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Where", none, x, body.add("Div", x, norm)))
 
 
-def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    kind, dtype = ("float", "float32") if walk.dtype(node.input[0]).kind == "f" else ("int64",) * 2
-    replaced = get_attribute(node, f"replaced_value_{kind}", 0)
+def rewrite_imputer(body: NodeBuilder) -> Nodes:
+    kind, dtype = ("float", "float32") if body.dtype(0).kind == "f" else ("int64",) * 2
+    replaced = body.attribute(f"replaced_value_{kind}", 0)
     if np.isnan(replaced):
-        missing = body.add("IsNaN", node.input[0])
+        missing = body.add("IsNaN", body.input(0))
     else:
-        missing = body.add("Equal", node.input[0], body.constant(replaced, dtype))
-    values = body.constant(get_attribute(node, f"imputed_value_{kind}s", []), dtype)
-    return body.finish(body.add("Where", missing, values, node.input[0]))
+        missing = body.add("Equal", body.input(0), body.constant(replaced, dtype))
+    values = body.constant(body.attribute(f"imputed_value_{kind}s", []), dtype)
+    return body.finish(body.add("Where", missing, values, body.input(0)))
 
 
-def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_one_hot(body: NodeBuilder) -> Nodes | None:
     """Rewrite a OneHotEncoder. Unknown categories become zeros, even if ONNX requires an error."""
-    shape = walk.shape(node.input[0])
+    shape = body.shape(0)
     if shape is None:
         return None
-    body, x = NodeBuilder(node, walk), node.input[0]
-    categories = np.array(get_attribute(node, "cats_int64s", []), "int64")
-    if walk.dtype(x).kind == "O":
-        categories = decode_labels(node, "cats_strings")
+    x = body.input(0)
+    categories = np.array(body.attribute("cats_int64s", []), "int64")
+    if body.walk.dtype(x).kind == "O":
+        categories = decode_labels(body, "cats_strings")
     else:
-        x = body.add("Cast", x, to=TensorProto.INT64)
+        x = body.cast(x, "int64")
     equal = body.add(
         "Equal", body.unsqueeze(x, len(shape)), body.constant(categories, categories.dtype)
     )
-    return body.finish(body.add("Cast", equal, to=TensorProto.FLOAT))
+    return body.finish(body.cast(equal, "float32"))
 
 
-def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_feature_vectorizer(body: NodeBuilder) -> Nodes:
     """Rewrite a FeatureVectorizer as a concatenation of the columns of all inputs, in float32."""
-    body = NodeBuilder(node, walk)
     columns = []
-    for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
-        shape = walk.shape(name) or ()
+    for name, width in zip(body.node.input, body.attribute("inputdimensions", []), strict=False):
+        shape = body.walk.shape(name) or ()
         if shape[-1:] != (width,) or len(shape) > 2:
             problem = f"its input '{name}' has shape {list(shape)}; expected {width} columns"
-            refuse_inconsistent(node, problem)
-        rows = body.add("Reshape", name, body.constant([-1, width], "int64"))
-        columns.append(body.add("Cast", rows, to=TensorProto.FLOAT))
+            body.refuse_inconsistent(problem)
+        rows = body.reshape(name, [-1, width])
+        columns.append(body.cast(rows, "float32"))
     return body.finish(body.add("Concat", *columns, axis=1))
 
 
-def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_ngrams(body: NodeBuilder) -> Nodes | None:
     """Rewrite a TfIdfVectorizer of numbers, which counts the sequences of the pool.
 
     The elements of an occurrence have a constant distance, from 1 to max_skip_count + 1.
     """
-    shape = walk.shape(node.input[0])
-    if shape is None or get_attribute(node, "pool_int64s", None) is None:
+    shape = body.shape(0)
+    if shape is None or body.attribute("pool_int64s", None) is None:
         return None
-    body = NodeBuilder(node, walk)
-    length, results = shape[-1], get_attribute(node, "ngram_indexes", [])
-    x = body.add("Reshape", node.input[0], body.constant([-1, length], "int64"))
-    x = body.add("Cast", x, to=TensorProto.INT64)
+    length, results = shape[-1], body.attribute("ngram_indexes", [])
+    x = body.reshape(body.input(0), [-1, length])
+    x = body.cast(x, "int64")
     rows = shape[0] if len(shape) > 1 else 1
     counts, columns = [body.constant(np.zeros((rows, 1)), "float32")], [0] * (max(results) + 1)
     width = 1
-    for grams, first in list_grams(node):
+    for grams, first in list_grams(body):
         size = grams.shape[1]
-        skips = get_attribute(node, "max_skip_count", 0) if size > 1 else 0
+        skips = body.attribute("max_skip_count", 0) if size > 1 else 0
         positions = np.array([begin + step * np.arange(size) for step in range(1, skips + 2)
                            for begin in range(length - step * (size - 1))], "int64")  # fmt: skip
         if not positions.size or not grams.size:
@@ -144,31 +131,29 @@ def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
             )
             equal = body.add("Equal", element, body.constant(grams[:, i], "int64"))
             same = body.add("And", same, equal) if same else equal
-        count = body.reduce("ReduceSum", body.add("Cast", same, to=TensorProto.FLOAT), 1)
-        counts.append(body.add("Reshape", count, body.constant([rows, len(grams)], "int64")))
+        count = body.reduce("ReduceSum", body.cast(same, "float32"), 1)
+        counts.append(body.reshape(count, [rows, len(grams)]))
         for i in range(len(grams)):
             columns[results[first + i]] = width + i
         width += len(grams)
     found = body.add("Concat", *counts, axis=1)
     found = body.add("Gather", found, body.constant(columns, "int64"), axis=1)
-    mode = get_attribute(node, "mode", "TF")
+    mode = body.attribute("mode", "TF")
     if mode == "IDF":
         found = body.add("Min", found, body.constant(1, "float32"))
-    weights = get_attribute(node, "weights", [])
+    weights = body.attribute("weights", [])
     if mode != "TF" and weights:
         factors = np.zeros(len(columns))
         factors[results] = weights
         found = body.add("Mul", found, body.constant(factors, "float32"))
-    return body.finish(
-        body.add("Reshape", found, body.constant([*shape[:-1], len(columns)], "int64"))
-    )
+    return body.finish(body.reshape(found, [*shape[:-1], len(columns)]))
 
 
-def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
+def list_grams(body: NodeBuilder) -> Iterator[tuple[Any, int]]:
     """Yield the pool's sequences of each length as rows, and the number of the first sequence."""
-    pool = np.array(get_attribute(node, "pool_int64s", []))
-    begins = [*get_attribute(node, "ngram_counts", []), len(pool)]
-    least, most = (get_attribute(node, f"{n}_gram_length", 1) for n in ("min", "max"))
+    pool = np.array(body.attribute("pool_int64s", []))
+    begins = [*body.attribute("ngram_counts", []), len(pool)]
+    least, most = (body.attribute(f"{n}_gram_length", 1) for n in ("min", "max"))
     number = 0
     for size in range(1, len(begins)):
         grams = pool[begins[size - 1] : begins[size]].reshape(-1, size)
@@ -178,49 +163,48 @@ def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
 
 
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
-    coefficients = np.array(get_attribute(body.node, "coefficients", []), "float32")
+    coefficients = np.array(body.attribute("coefficients", []), "float32")
     scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T, "float32"))
     return body.add("Add", scores, floats(body, "intercepts", [0.0] * rows))
 
 
-def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    targets = get_attribute(node, "targets", 1)
-    transform = get_attribute(node, "post_transform", "NONE")
+def rewrite_regressor(body: NodeBuilder) -> Nodes:
+    targets = body.attribute("targets", 1)
+    transform = body.attribute("post_transform", "NONE")
     if targets == 1 and transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
-        refuse(
-            node,
+        body.refuse(
             f"it has one result and a post_transform, {transform}, which ONNX Runtime ignores; "
-            "export the model without it",
+            "export the model without it"
         )
-    body, x = begin(node, walk)
+    body, x = begin(body)
     return body.finish(add_transform(body, add_scores(body, x, targets), transform))
 
 
-def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_classifier(body: NodeBuilder) -> Nodes:
     """Rewrite a LinearClassifier, whose results are the label and all scores."""
-    labels = get_labels(node)
-    if len(get_attribute(node, "intercepts", labels)) != len(labels):
-        refuse_inconsistent(
-            node, f"its intercepts do not fit its {len(labels)} labels; expected one per label"
+    labels = get_labels(body)
+    if len(body.attribute("intercepts", labels)) != len(labels):
+        body.refuse_inconsistent(
+            f"its intercepts do not fit its {len(labels)} labels; expected one per label"
         )
-    body, x = begin(node, walk)
+    body, x = begin(body)
     scores = add_scores(body, x, len(labels))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
     label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
-    transform = get_attribute(node, "post_transform", "NONE")
+    transform = body.attribute("post_transform", "NONE")
     return body.finish(label, add_transform(body, scores, transform))
 
 
-def get_labels(node: onnx.NodeProto) -> Any:
-    labels = get_attribute(node, "classlabels_ints", [])
-    labels = get_attribute(node, "classlabels_int64s", labels)
+def get_labels(body: NodeBuilder) -> Any:
+    labels = body.attribute("classlabels_ints", [])
+    labels = body.attribute("classlabels_int64s", labels)
     if labels:
         return np.array(labels, "int64")
-    return decode_labels(node, "classlabels_strings")
+    return decode_labels(body, "classlabels_strings")
 
 
-def decode_labels(node: onnx.NodeProto, name: str) -> Any:
-    return np.array([label.decode() for label in get_attribute(node, name, [])], object)
+def decode_labels(body: NodeBuilder, name: str) -> Any:
+    return np.array([label.decode() for label in body.attribute(name, [])], object)
 
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
@@ -237,10 +221,9 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
     if transform == "PROBIT":
         return add_probit(body, scores)
     if transform != "NONE":
-        refuse_inconsistent(
-            body.node,
+        body.refuse_inconsistent(
             f"its post_transform is {transform}; expected NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or "
-            "PROBIT",
+            "PROBIT"
         )
     return scores
 
@@ -282,43 +265,42 @@ NAN_KEYS_VERSION = 4
 """The first version of ai.onnx.ml in which NaN can be a key."""
 
 
-def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_label_encoder(body: NodeBuilder) -> Nodes:
     """Rewrite a LabelEncoder, which returns the value of the first equal key."""
-    keys, values, default = (get_mapping(node, name) for name in ("keys", "values", "default"))
+    keys, values, default = (get_mapping(body, name) for name in ("keys", "values", "default"))
     if default is None:
         default = np.array(NO_LABEL[values.dtype.kind], values.dtype)
-    body = NodeBuilder(node, walk)
-    x = body.unsqueeze(node.input[0], len(walk.shape(node.input[0]) or ()))
-    equal = body.add("Equal", x, body.constant(keys, walk.dtype(node.input[0])))
-    if keys.dtype.kind == "f" and walk.opsets["ai.onnx.ml"] >= NAN_KEYS_VERSION:
+    x = body.unsqueeze(body.input(0), len(body.shape(0) or ()))
+    equal = body.add("Equal", x, body.constant(keys, body.dtype(0)))
+    if keys.dtype.kind == "f" and body.walk.opsets["ai.onnx.ml"] >= NAN_KEYS_VERSION:
         both = body.add("And", body.add("IsNaN", x), body.constant(np.isnan(keys), "bool"))
         equal = body.add("Or", equal, both)
-    hits = body.add("Cast", equal, to=TensorProto.INT32)
+    hits = body.cast(equal, "int32")
     first = body.add("ArgMax", hits, axis=-1, keepdims=0)
     found = body.add("Gather", body.constant(values, values.dtype), first, axis=0)
-    known = body.add("Cast", body.reduce("ReduceMax", hits, -1), to=TensorProto.BOOL)
-    known = body.add("Reshape", known, body.constant(walk.shape(node.input[0]) or (), "int64"))
+    known = body.cast(body.reduce("ReduceMax", hits, -1), "bool")
+    known = body.reshape(known, body.shape(0) or ())
     return body.finish(body.add("Where", known, found, body.constant(default, values.dtype)))
 
 
-def get_mapping(node: onnx.NodeProto, name: str) -> Any:
+def get_mapping(body: NodeBuilder, name: str) -> Any:
     """Return a LabelEncoder's keys, values or default from one of several attributes.
 
     Return None if there is no default. Raises UserError if the keys or values are missing.
     """
     plural = "" if name == "default" else "s"
     for kind, dtype in (("int64", "int64"), ("float", "float32"), ("string", "object")):
-        found = get_attribute(node, f"{name}_{kind}{plural}", None)
+        found = body.attribute(f"{name}_{kind}{plural}", None)
         if found is not None:
             return np.array(found, dtype)
-    tensor = get_attribute(node, f"{name}_tensor", None)
+    tensor = body.attribute(f"{name}_tensor", None)
     if tensor is None and name != "default":
-        refuse(node, f"it has no {name}; export the model for ai.onnx.ml of version 2 or later")
+        body.refuse(f"it has no {name}; export the model for ai.onnx.ml of version 2 or later")
     return None if tensor is None else numpy_helper.to_array(tensor).reshape(-1 if plural else ())
 
 
-def refuse_maps(node: onnx.NodeProto, _: Specializer) -> Nodes:
-    refuse(node, "it returns maps; export the model without maps (scikit-learn: zipmap=False)")
+def refuse_maps(body: NodeBuilder) -> Nodes:
+    body.refuse("it returns maps; export the model without maps (scikit-learn: zipmap=False)")
 
 
 CLASSICAL: dict[str, Rewrite] = {

@@ -5,32 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import onnx
-from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.microsoft import dequantize
 from firmwright.models.onnx.graph.normalizations import normalize
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 LookUp = Callable[[int, str], str]
 """Appends a selection of rows. The arguments are the table's input index and the row numbers."""
 
 
-def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    body = NodeBuilder(node, walk)
-    inputs = read_inputs(node, 9)
+def rewrite_embedding(body: NodeBuilder) -> Nodes | None:
+    inputs = body.inputs(9)
 
     def look_up(table: int, rows: str) -> str:
         return body.add("Gather", inputs[table], rows, axis=0)
 
-    return embed(body, walk, look_up, inputs[5:7], *inputs[7:])
+    return embed(body, look_up, inputs[5:7], *inputs[7:])
 
 
-def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_quantized(body: NodeBuilder) -> Nodes | None:
     """Rewrite a QEmbedLayerNormalization, whose inputs 2 to 6 are quantized."""
-    body = NodeBuilder(node, walk)
-    inputs = read_inputs(node, 18)
+    inputs = body.inputs(18)
 
     def restore(position: int, values: str) -> str:
         return dequantize(body, values, inputs[position + 6], inputs[position + 11])
@@ -39,12 +34,11 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return restore(table, body.add("Gather", inputs[table], rows, axis=0))
 
     norm = [restore(position, inputs[position]) for position in (5, 6)]
-    return embed(body, walk, look_up, norm, inputs[7], "")
+    return embed(body, look_up, norm, inputs[7], "")
 
 
 def embed(
     body: NodeBuilder,
-    walk: Specializer,
     look_up: LookUp,
     norm: list[str],
     mask: str,
@@ -54,8 +48,8 @@ def embed(
 
     The other two results are the number of ones in each sequence's mask, and the sum.
     """
-    tokens, segments = read_inputs(body.node, 2)
-    shape = walk.shape(tokens) or ()
+    tokens, segments = body.inputs(2)
+    shape = body.walk.shape(tokens) or ()
     if len(shape) != 2:
         return None
     batch, length = shape
@@ -68,30 +62,29 @@ def embed(
     count = body.constant([0] * batch, "int32")
     if mask:
         ones = body.add("Equal", mask, body.constant(1, "int32"))
-        ones = body.add("Cast", ones, to=TensorProto.INT32)
+        ones = body.cast(ones, "int32")
         count = body.add(
             "Reshape", body.reduce("ReduceSum", ones, 1), body.constant([batch], "int64")
         )
     return body.finish(normalize(body, total, *norm), count, total)
 
 
-def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_rotation(body: NodeBuilder) -> Nodes | None:
     """Rewrite a RotaryEmbedding, which rotates pairs of elements.
 
     The angles depend on the position. The input is (batch, length, hidden) or (batch, heads,
     length, size).
     """
-    data, positions, cosines, sines = read_inputs(node, 4)
-    shape, numbers, table = (walk.shape(name) or () for name in (data, positions, cosines))
+    data, positions, cosines, sines = body.inputs(4)
+    shape, numbers, table = (body.walk.shape(name) or () for name in (data, positions, cosines))
     if len(shape) not in (3, 4) or not numbers or len(table) != 2:
         return None
-    if get_attribute(node, "scale", 1.0) != 1 or get_attribute(node, "is_packed_batching", 0):
-        refuse(node, "it has a scale or packed batches, which ONNX Runtime's CPU kernel ignores; "
+    if body.attribute("scale", 1.0) != 1 or body.attribute("is_packed_batching", 0):
+        body.refuse("it has a scale or packed batches, which ONNX Runtime's CPU kernel ignores; "
                      "remove them")  # fmt: skip
-    body = NodeBuilder(node, walk)
     add = body.add
     turned = 2 * table[1]
-    heads = get_attribute(node, "num_heads", 0) or shape[-1] // turned
+    heads = body.attribute("num_heads", 0) or shape[-1] // turned
     whole = data
     if len(shape) == 3:
         whole = add("Reshape", data, body.constant([0, 0, heads, shape[2] // heads], "int64"))
@@ -102,7 +95,7 @@ def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     cosine, sine = (
         body.unsqueeze(add("Gather", name, positions, axis=0), axis) for name in (cosines, sines)
     )
-    if get_attribute(node, "interleaved", 0):
+    if body.attribute("interleaved", 0):
         first, second = (body.cut(whole, 3, n, turned, 2) for n in (0, 1))
     else:
         first, second = (body.cut(whole, 3, n, n + table[1]) for n in (0, table[1]))
@@ -110,7 +103,7 @@ def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         add("Sub", add("Mul", first, cosine), add("Mul", second, sine)),
         add("Add", add("Mul", second, cosine), add("Mul", first, sine)),
     ]
-    if get_attribute(node, "interleaved", 0):
+    if body.attribute("interleaved", 0):
         result = body.stack(pair, 4)
         result = add("Reshape", result, body.constant([0, 0, 0, turned], "int64"))
     else:

@@ -15,17 +15,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    read_inputs,
-    refuse,
-    refuse_inconsistent,
-)
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
 """Appends an operator on floats, and returns the name of the result."""
@@ -45,11 +37,9 @@ def dequantize(
     return body.add("DequantizeLinear", data, scale, *([zero] if zero else []), **along)
 
 
-def finish_quantized(
-    body: NodeBuilder, result: str, scale: str, zero: str, like: str, walk: Specializer
-) -> Nodes:
+def finish_quantized(body: NodeBuilder, result: str, scale: str, zero: str, like: str) -> Nodes:
     """Quantize a result. If ``zero`` is empty, the zero point is 0 in the type of ``like``."""
-    point = zero or body.constant(0, walk.dtype(like))
+    point = zero or body.constant(0, body.walk.dtype(like))
     return body.finish(body.add("QuantizeLinear", result, scale, point))
 
 
@@ -59,12 +49,11 @@ def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
     The inputs after the operands are the scale and the zero point of the result.
     """
 
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-        body = NodeBuilder(node, walk)
-        inputs = [*node.input, ""]
+    def rewrite(body: NodeBuilder) -> Nodes:
+        inputs = [*body.node.input, ""]
         values = [dequantize(body, *inputs[3 * i : 3 * i + 3]) for i in range(operands)]
         scale, zero = inputs[3 * operands : 3 * operands + 2]
-        return finish_quantized(body, compute(body, values), scale, zero, node.input[0], walk)
+        return finish_quantized(body, compute(body, values), scale, zero, body.input(0))
 
     return rewrite
 
@@ -74,26 +63,25 @@ def make_same(operator: str) -> Compute:
 
 
 def compute_leaky_relu(body: NodeBuilder, values: Sequence[str]) -> str:
-    return body.add("LeakyRelu", *values, alpha=get_attribute(body.node, "alpha", 0.01))
+    return body.add("LeakyRelu", *values, alpha=body.attribute("alpha", 0.01))
 
 
 def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
-    if get_attribute(body.node, "opset", 1) < FLATTENING_OPSET <= body.opset:
-        refuse(
-            body.node,
+    if body.attribute("opset", 1) < FLATTENING_OPSET <= body.opset:
+        body.refuse(
             f"it flattens its input as before opset {FLATTENING_OPSET}; quantize a model of a "
-            "later opset",
+            "later opset"
         )
-    return body.add("Softmax", *values, axis=get_attribute(body.node, "axis", -1))
+    return body.add("Softmax", *values, axis=body.attribute("axis", -1))
 
 
 def pool(operator: str, *names: str) -> Compute:
     """Return a function that appends a pooling of images, which may have channels last."""
 
     def compute(body: NodeBuilder, values: Sequence[str]) -> str:
-        stated = {n: get_attribute(body.node, n, None) for n in names}
+        stated = {n: body.attribute(n, None) for n in names}
         attributes = {n: value for n, value in stated.items() if value is not None}
-        if not get_attribute(body.node, "channels_last", 0):
+        if not body.attribute("channels_last", 0):
             return body.add(operator, *values, **attributes)
         image = body.add("Transpose", *values, perm=[0, 3, 1, 2])
         return body.add("Transpose", body.add(operator, image, **attributes), perm=[0, 2, 3, 1])
@@ -101,20 +89,18 @@ def pool(operator: str, *names: str) -> Compute:
     return compute
 
 
-def rewrite_concat(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    scale, zero, *inputs = node.input
+def rewrite_concat(body: NodeBuilder) -> Nodes:
+    scale, zero, *inputs = body.node.input
     values = [dequantize(body, *inputs[i : i + 3]) for i in range(0, len(inputs), 3)]
-    joined = body.add("Concat", *values, axis=get_attribute(node, "axis", 1))
-    return finish_quantized(body, joined, scale, zero, inputs[0], walk)
+    joined = body.add("Concat", *values, axis=body.attribute("axis", 1))
+    return finish_quantized(body, joined, scale, zero, inputs[0])
 
 
-def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_gemm(body: NodeBuilder) -> Nodes:
     """Rewrite a QGemm, whose int32 bias has the quantization parameters of the products."""
-    body = NodeBuilder(node, walk)
-    a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = read_inputs(node, 9)
-    transposed = {n: get_attribute(node, n, 0) for n in ("transA", "transB")}
-    alpha = get_attribute(node, "alpha", 1.0)
+    a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = body.inputs(9)
+    transposed = {n: body.attribute(n, 0) for n in ("transA", "transB")}
+    alpha = body.attribute("alpha", 1.0)
     axis = 0 if transposed["transB"] else 1
     operands = [
         dequantize(body, a, a_scale, a_zero),
@@ -128,7 +114,7 @@ def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     product = body.add("Gemm", *operands, alpha=alpha, **transposed)
     if not scale:
         return body.finish(product)
-    return finish_quantized(body, product, scale, zero, a, walk)
+    return finish_quantized(body, product, scale, zero, a)
 
 
 ACTIVATIONS = {
@@ -153,18 +139,16 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
         return body.add("Clip", result, low, high)
     if kind not in ACTIVATIONS:
         known = ", ".join(sorted([*ACTIVATIONS, "Clip"]))
-        refuse(
-            body.node,
-            f"its activation is {kind}; expected one of {known}: export it without fused operators",
+        body.refuse(
+            f"its activation is {kind}; expected one of {known}: export it without fused operators"
         )
     return body.add(kind, result, **dict(zip(ACTIVATIONS[kind], numbers, strict=False)))
 
 
-def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_convolution(body: NodeBuilder) -> Nodes:
     """Rewrite a FusedConv as a convolution, the addition of a tensor, and an activation."""
-    body = NodeBuilder(node, walk)
-    data, weights, bias, added = read_inputs(node, 4)
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    data, weights, bias, added = body.inputs(4)
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
     kind = stated.pop("activation", b"").decode()
     numbers = stated.pop("activation_params", [])
     result = body.add("Conv", data, weights, *([bias] if bias else []), **stated)
@@ -173,46 +157,43 @@ def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(add_activation(body, result, kind, numbers) if kind else result)
 
 
-def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_product(body: NodeBuilder) -> Nodes:
     """Rewrite a FusedGemm as a Gemm and an activation."""
-    body = NodeBuilder(node, walk)
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
     kind = stated.pop("activation", b"").decode()
     numbers = [stated.pop(f"activation_{n}", 0.0) for n in ("alpha", "beta", "gamma")]
-    result = body.add("Gemm", *node.input, **stated)
+    result = body.add("Gemm", *body.node.input, **stated)
     return body.finish(add_activation(body, result, kind, numbers) if kind else result)
 
 
-def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_matmul(body: NodeBuilder) -> Nodes | None:
     """Rewrite a FusedMatMul, which can transpose its operands and multiply the product by a factor.
 
     ``transBatch`` moves the first axis of an operand before its last axis. ``trans`` swaps the last
     two axes.
     """
-    body = NodeBuilder(node, walk)
     operands = []
-    for name, letter in zip(read_inputs(node, 2), "AB", strict=True):
-        shape = walk.shape(name)
+    for name, letter in zip(body.inputs(2), "AB", strict=True):
+        shape = body.walk.shape(name)
         if shape is None:
             return None
         order = [*range(len(shape))]
-        if get_attribute(node, f"transBatch{letter}", 0):
+        if body.attribute(f"transBatch{letter}", 0):
             order.insert(len(shape) - 2, order.pop(0))
-        if get_attribute(node, f"trans{letter}", 0) and len(shape) > 1:
+        if body.attribute(f"trans{letter}", 0) and len(shape) > 1:
             order[-2:] = order[:-3:-1]
         operands.append(name if order == sorted(order) else body.add("Transpose", name, perm=order))
     product = body.add("MatMul", *operands)
-    alpha = get_attribute(node, "alpha", 1.0)
-    factor = body.constant(alpha, walk.dtype(node.input[0]))
+    alpha = body.attribute("alpha", 1.0)
+    factor = body.constant(alpha, body.dtype(0))
     return body.finish(product if alpha == 1 else body.add("Mul", product, factor))
 
 
-def rewrite_where(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    condition, *inputs, scale, zero = node.input
+def rewrite_where(body: NodeBuilder) -> Nodes:
+    condition, *inputs, scale, zero = body.node.input
     values = [dequantize(body, *inputs[i : i + 3]) for i in (0, 3)]
     chosen = body.add("Where", condition, *values)
-    return finish_quantized(body, chosen, scale, zero, inputs[0], walk)
+    return finish_quantized(body, chosen, scale, zero, inputs[0])
 
 
 def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
@@ -220,36 +201,32 @@ def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
 
 
 def make_gelu(approximate: str) -> Rewrite:
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-        body = NodeBuilder(node, walk)
-        data, bias = read_inputs(node, 2)
+    def rewrite(body: NodeBuilder) -> Nodes:
+        data, bias = body.inputs(2)
         return body.finish(body.add("Gelu", add_bias(body, data, bias), approximate=approximate))
 
     return rewrite
 
 
-def rewrite_quick_gelu(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_quick_gelu(body: NodeBuilder) -> Nodes:
     """Rewrite a QuickGelu as x · sigmoid(alpha · x)."""
-    body = NodeBuilder(node, walk)
-    alpha = body.constant(get_attribute(node, "alpha", 1.702), walk.dtype(node.input[0]))
-    gate = body.add("Sigmoid", body.add("Mul", node.input[0], alpha))
-    return body.finish(body.add("Mul", node.input[0], gate))
+    alpha = body.constant(body.attribute("alpha", 1.702), body.dtype(0))
+    gate = body.add("Sigmoid", body.add("Mul", body.input(0), alpha))
+    return body.finish(body.add("Mul", body.input(0), gate))
 
 
-def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_integer_product(body: NodeBuilder) -> Nodes:
     """Rewrite a MatMulIntegerToFloat, which has two quantized operands and a float result."""
-    body = NodeBuilder(node, walk)
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = read_inputs(node, 7)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = body.inputs(7)
     operands = [dequantize(body, a, a_scale, a_zero), dequantize(body, b, b_scale, b_zero, 1)]
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
 
-def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_dynamic_product(body: NodeBuilder) -> Nodes:
     """Rewrite a DynamicQuantizeMatMul, whose first operand is quantized at run time."""
-    body = NodeBuilder(node, walk)
-    a, b, b_scale, b_zero, bias = read_inputs(node, 5)
+    a, b, b_scale, b_zero, bias = body.inputs(5)
     data, scale, zero = params = [body.name_tensor(label) for label in ("data", "scale", "zero")]
-    body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], params, node.name))
+    body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], params, body.node.name))
     operands = [dequantize(body, data, scale, zero), dequantize(body, b, b_scale, b_zero, 1)]
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
@@ -283,62 +260,60 @@ class BlockWeights:
         return real
 
 
-def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
+def read_block_weights(body: NodeBuilder) -> BlockWeights | None:
     """Return the weights of a MatMulNBits.
 
     Return None if the weights are not constants in plain order. Raises UserError if the last axis
     of the data does not have K elements, or if ONNX Runtime does not support the block.
     """
-    data, b, scales, zeros, groups, _ = read_inputs(node, 6)
-    if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
+    data, b, scales, zeros, groups, _ = body.inputs(6)
+    if groups or not {n for n in (b, scales, zeros) if n} <= body.walk.constants.keys():
         return None
-    depth, columns, bits, block = (
-        get_attribute(node, n, 4) for n in ("K", "N", "bits", "block_size")
-    )
+    depth, columns, bits, block = (body.attribute(n, 4) for n in ("K", "N", "bits", "block_size"))
     if block not in BLOCK_SIZES:
         sizes = ", ".join(map(str, BLOCK_SIZES))
-        refuse_inconsistent(node, f"its block_size is {block}; expected one of {sizes}")
-    given = walk.shape(data)
+        body.refuse_inconsistent(f"its block_size is {block}; expected one of {sizes}")
+    given = body.walk.shape(data)
     if given and given[-1] != depth:
-        refuse_inconsistent(
-            node, f"its K is {depth}; expected {given[-1]}, the length of the data's last axis"
+        body.refuse_inconsistent(
+            f"its K is {depth}; expected {given[-1]}, the length of the data's last axis"
         )
     shape = columns, -(-depth // block)
-    points = walk.constants[zeros] if zeros else None
+    points = body.walk.constants[zeros] if zeros else None
     if points is None:
         points = np.full(shape, 2 ** (bits - 1), "uint8")
     elif points.dtype == np.uint8:
         points = unpack_bits(points.reshape(columns, -1), bits)[:, : shape[1]]
     return BlockWeights(
         depth, columns, bits, block,
-        stored=walk.constants[b].reshape(*shape, -1),
-        scales=walk.constants[scales].reshape(shape).astype("float32"),
+        stored=body.walk.constants[b].reshape(*shape, -1),
+        scales=body.walk.constants[scales].reshape(shape).astype("float32"),
         points=points.reshape(shape).astype("uint8" if points.dtype == np.uint8 else "float32"),
     )  # fmt: skip
 
 
-def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_product_of_bits(body: NodeBuilder) -> Nodes | None:
     """Rewrite a MatMulNBits as a MatMul whose weights are a constant of floats."""
-    weights = read_block_weights(node, walk)
+    weights = read_block_weights(body)
     if weights is None:
         return None
-    body, data, bias = NodeBuilder(node, walk), node.input[0], read_inputs(node, 6)[5]
-    product = body.add("MatMul", data, body.constant(weights.dequantize(), walk.dtype(data)))
+    data, bias = body.input(0), body.inputs(6)[5]
+    product = body.add("MatMul", data, body.constant(weights.dequantize(), body.walk.dtype(data)))
     return body.finish(add_bias(body, product, bias))
 
 
-def pack_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def pack_product_of_bits(body: NodeBuilder) -> Nodes | None:
     """Rewrite a MatMulNBits of float32 as a PackedProduct, so that the weights remain packed."""
-    weights = read_block_weights(node, walk)
-    if weights is None or walk.dtype(node.input[0]) != np.float32:
-        return rewrite_product_of_bits(node, walk)
-    body, bias = NodeBuilder(node, walk), read_inputs(node, 6)[5]
+    weights = read_block_weights(body)
+    if weights is None or body.dtype(0) != np.float32:
+        return rewrite_product_of_bits(body)
+    bias = body.inputs(6)[5]
     constants = [
         body.constant(array, str(array.dtype))
         for array in (weights.stored, weights.scales, weights.points)
     ]
     product = body.add(
-        "PackedProduct", node.input[0], *constants, bits=weights.bits, block_size=weights.block
+        "PackedProduct", body.input(0), *constants, bits=weights.bits, block_size=weights.block
     )
     return body.finish(add_bias(body, product, bias))
 

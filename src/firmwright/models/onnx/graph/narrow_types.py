@@ -21,8 +21,8 @@ from firmwright.ir.small_types import (
     to_bytes,
 )
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, along_axis
+from firmwright.models.onnx.graph.specialize import Specializer
 
 
 def store_in_bytes(walk: Specializer) -> None:
@@ -64,12 +64,8 @@ class Writer(NodeBuilder):
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         super().__init__(node, walk)
-        self.walk = walk
-        self.source = walk.dtype(node.input[0]).name
+        self.source = self.dtype(0).name
         self.target = walk.dtype(node.output[0]).name
-
-    def input(self, index: int) -> str:
-        return self.node.input[index] if index < len(self.node.input) else ""
 
     def decode(self, name: str) -> str:
         """Convert small floats to float32. Other numbers remain unchanged."""
@@ -83,7 +79,7 @@ class Writer(NodeBuilder):
     def encode(self, name: str, dtype: str) -> str:
         """Convert numbers of type ``dtype`` to the stored form of the result's type."""
         if is_small_float(self.target):
-            settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
+            settings = {n: self.attribute(n, d) for n, d in CAST_DEFAULTS.items()}
             return self.add("FloatToCode", name, kind=self.target, **settings)
         if not is_small_integer(self.target):
             return self.cast(name, self.target)
@@ -101,26 +97,23 @@ class Writer(NodeBuilder):
         flipped = self.add("BitwiseXor", low, self.constant(sign, "uint8"))
         return self.add("Sub", self.cast(flipped, "int8"), self.constant(sign, "int8"))
 
-    def cast(self, name: str, dtype: str) -> str:
-        return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
     def along(self, name: str) -> str:
         """Reshape scales or zero points to align the elements with the axis of the channels."""
-        shape = self.walk.shape(self.node.input[0])
+        shape = self.shape(0)
         if self.walk.shape(name) in ((), (1,)) or shape is None:
             return name
-        axis = get_attribute(self.node, "axis", 1) % len(shape)
-        return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
+        axis = self.attribute("axis", 1) % len(shape)
+        return self.reshape(name, along_axis(axis, len(shape)))
 
     def find_precision(self) -> str:
         """Return the type in which a QuantizeLinear divides.
 
         The default is the type of the scale.
         """
-        stated = get_attribute(self.node, "precision", 0)
+        stated = self.attribute("precision", 0)
         if stated:
             return str(helper.tensor_dtype_to_np_dtype(stated).name)
-        scale = self.walk.dtype(self.node.input[1]).name
+        scale = self.walk.dtype(self.input(1)).name
         return "float32" if is_small_float(scale) else scale
 
     def zero_point(self) -> str:
@@ -140,11 +133,11 @@ def write_cast(body: Writer) -> Nodes:
 
     Small floats saturate by default, and integers lose upper bits.
     """
-    return body.finish(body.encode(body.decode(body.node.input[0]), body.source))
+    return body.finish(body.encode(body.decode(body.input(0)), body.source))
 
 
 def write_bit_cast(body: Writer) -> Nodes:
-    bits = body.cast(body.node.input[0], "uint8")
+    bits = body.cast(body.input(0), "uint8")
     if count_bits_of_any(body.target) < 8:
         return body.finish(
             body.extend(bits)
@@ -163,10 +156,10 @@ def write_dequantize(body: Writer) -> Nodes:
 
     Integers are dequantized like 8-bit integers, and floats according to ONNX's definition.
     """
-    scale = body.node.input[1]
+    scale = body.input(1)
     if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
         return [body.node]
-    data = body.cast(body.decode(body.node.input[0]), "float32")
+    data = body.cast(body.decode(body.input(0)), "float32")
     point = body.zero_point()
     if point:
         data = body.add("Sub", data, point)
@@ -180,7 +173,7 @@ def write_quantize(body: Writer) -> Nodes:
     if not is_small_float(body.target):
         stored = STORED_AS[body.target]
         point = body.input(2) or body.constant(0, stored)
-        settings = {"axis": get_attribute(body.node, "axis", 1)}
+        settings = {"axis": body.attribute("axis", 1)}
         result = body.add("QuantizeLinear", data, body.decode(scale), point, **settings)
         limits = find_limits(body.target)
         low, high = (body.constant(end, stored) for end in (limits.min, limits.max))

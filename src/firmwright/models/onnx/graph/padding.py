@@ -6,78 +6,62 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    copy_node,
-    get_attribute,
-    read_inputs,
-    refuse,
-)
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, copy_node
 
 WRAP_OPSET = 19
 """The first opset with the mode wrap. PyTorch also writes this mode in opset 18."""
 
 
-def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_pad(body: NodeBuilder) -> Nodes | None:
     """Rewrite a Pad if its value is computed, or if TVM reads wrong elements.
 
     TVM reflects an axis only once, and reads outside an axis that is not longer than its pad. In
     the mode wrap, TVM uses the whole axis, even if a negative pad first removes elements. Raises
     UserError if negative pads remove all elements of an axis.
     """
-    shape = walk.shape(node.input[0])
+    shape = body.shape(0)
     if shape is None:
         return None
-    mode = get_attribute(node, "mode", "constant")
+    mode = body.attribute("mode", "constant")
     if mode == "constant":
-        return pad_by_variable(node, walk, shape)
-    pads = read_pads(node, walk, shape)
+        return pad_by_variable(body, shape)
+    pads = read_pads(body, shape)
     for axis, ends in pads.items():
         if count_left(shape[axis], *ends) < 1:
-            refuse(
-                node,
+            body.refuse(
                 f"its pads {list(ends)} remove all {shape[axis]} elements of axis {axis}, "
-                f"which mode {mode} needs; use smaller negative pads",
+                f"which mode {mode} needs; use smaller negative pads"
             )
-    is_early = mode == "wrap" and walk.opsets[""] < WRAP_OPSET
+    is_early = mode == "wrap" and body.walk.opsets[""] < WRAP_OPSET
     if not is_early and not any(is_beyond_tvm(mode, shape[a], *p) for a, p in pads.items()):
         return None
-    body = NodeBuilder(node, walk)
-    result = node.input[0]
+    result = body.input(0)
     for axis, ends in pads.items():
         positions = find_positions(mode, shape[axis], *ends)
         result = body.add("Gather", result, body.constant(positions, "int64"), axis=axis)
     return body.finish(result)
 
 
-def pad_by_variable(
-    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
-) -> Nodes | None:
+def pad_by_variable(body: NodeBuilder, shape: tuple[int, ...]) -> Nodes | None:
     """Rewrite a Pad with a computed value, because TVM's converter requires a constant."""
-    value = node.input[2] if len(node.input) > 2 else ""
-    if not value or value in walk.constants:
+    value = body.input(2)
+    if not value or value in body.walk.constants:
         return None
-    body = NodeBuilder(node, walk)
-    inputs = [node.input[0], node.input[1], "", *node.input[3:]]
-    inside = body.add("Cast", body.constant(np.ones(shape), bool), to=TensorProto.UINT8)
+    inputs = [body.input(0), body.input(1), "", *body.node.input[3:]]
+    inside = body.cast(body.constant(np.ones(shape), bool), "uint8")
     padded = body.add("Pad", *inputs)
-    mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
+    mask = body.cast(body.add("Pad", inside, *inputs[1:]), "bool")
     return body.finish(body.add("Where", mask, padded, value))
 
 
-def read_pads(
-    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
-) -> dict[int, tuple[int, int]]:
+def read_pads(body: NodeBuilder, shape: tuple[int, ...]) -> dict[int, tuple[int, int]]:
     """Return the pads before and after each axis. Return an empty dictionary for computed pads."""
-    _, amounts, _, along = read_inputs(node, 4)
-    if not {n for n in (amounts, along) if n} <= walk.constants.keys():
+    _, amounts, _, along = body.inputs(4)
+    if not {n for n in (amounts, along) if n} <= body.walk.constants.keys():
         return {}
-    pads = walk.constants[amounts].tolist() if amounts else get_attribute(node, "pads", [])
-    axes = walk.constants[along].tolist() if along else range(len(shape))
+    pads = body.walk.constants[amounts].tolist() if amounts else body.attribute("pads", [])
+    axes = body.walk.constants[along].tolist() if along else range(len(shape))
     count = len(pads) // 2
     return {
         axis % len(shape): (before, after)
@@ -105,19 +89,19 @@ def find_positions(
     return np.pad(left, (max(before, 0), max(after, 0)), mode)
 
 
-def repeat_single_pixels(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def repeat_single_pixels(body: NodeBuilder) -> Nodes | None:
     """Repeat axes of length 1 of a GridSample that reflects positions between aligned corners.
 
     TVM divides by the distance of the corners. All positions of the repeated axis have one value.
     """
-    shape = walk.shape(node.input[0]) or ()
+    shape = body.shape(0) or ()
     single = [axis for axis, length in enumerate(shape) if axis > 1 and length == 1]
-    is_reflected = get_attribute(node, "padding_mode", "zeros") == "reflection"
-    if not single or not is_reflected or not get_attribute(node, "align_corners", 0):
+    is_reflected = body.attribute("padding_mode", "zeros") == "reflection"
+    if not single or not is_reflected or not body.attribute("align_corners", 0):
         return None
-    body, picture = NodeBuilder(node, walk), node.input[0]
+    picture = body.input(0)
     for axis in single:
         picture = body.add("Concat", picture, picture, axis=axis)
-    sampled = copy_node(node)
+    sampled = copy_node(body.node)
     sampled.input[0] = picture
     return [*body.nodes, sampled]

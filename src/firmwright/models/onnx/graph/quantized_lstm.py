@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
+from firmwright.models.onnx.graph.body import Rewrite
 from firmwright.models.onnx.graph.recurrent import Direction, RecurrentLayer, add_lstm_cell
-from firmwright.models.onnx.graph.specialize import Rewrite
 
 STEPS = 255
 """The number of quantization steps in the uint8 range."""
@@ -42,8 +42,8 @@ class QuantizedDirection(Direction):
         scale = add("Where", add("Equal", scale, zero), one, scale)
         point = add("Clip", add("Round", add("Div", add("Neg", low), scale)), zero, last)
         stored = add("Add", add("Round", add("Div", value, scale)), point)
-        stored = add("Cast", add("Clip", stored, zero, last), to=TensorProto.UINT8)
-        point = add("Cast", point, to=TensorProto.UINT8)
+        stored = body.cast(add("Clip", stored, zero, last), "uint8")
+        point = body.cast(point, "uint8")
         return stored, (scale, add("Reshape", point, body.constant(np.zeros(0), "int64")))
 
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:

@@ -14,18 +14,12 @@ from onnx import helper
 from firmwright.models.onnx.graph.activations import Activation, read_activations
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
-    get_attribute,
-    refuse,
-    refuse_inconsistent,
-)
-from firmwright.models.onnx.graph.specialize import (
-    Array,
     Nodes,
     Rewrite,
-    Specializer,
     list_reads,
     rename_tensors,
 )
+from firmwright.models.onnx.graph.specialize import Array
 
 MAX_STEPS = 4096
 """The maximum number of steps.
@@ -48,26 +42,24 @@ def name_without_step(name: str) -> str:
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
-def read_lengths(node: onnx.NodeProto, walk: Specializer, steps: int, batch: int) -> Array:
+def read_lengths(body: NodeBuilder, steps: int, batch: int) -> Array:
     """Return the number of steps of each sequence of the batch.
 
     Raises UserError if the lengths are not constants from 1 to ``steps``.
     """
-    name = node.input[4] if len(node.input) > 4 else ""
+    name = body.input(4)
     if not name:
         return np.full(batch, steps)
-    if name not in walk.constants:
-        refuse(
-            node,
+    if name not in body.walk.constants:
+        body.refuse(
             f"its input sequence_lens '{name}' is known only at run time; export the model without "
-            f"it, for whole sequences of {steps} steps",
+            f"it, for whole sequences of {steps} steps"
         )
-    lengths = walk.constants[name]
+    lengths = body.walk.constants[name]
     if lengths.shape != (batch,) or lengths.min() < 1 or lengths.max() > steps:
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"its input sequence_lens '{name}' is {lengths.tolist()}; expected {batch} numbers "
-            f"from 1 to {steps}",
+            f"from 1 to {steps}"
         )
     return lengths
 
@@ -91,7 +83,6 @@ class Direction:
     def __init__(
         self,
         body: NodeBuilder,
-        walk: Specializer,
         index: int,
         gates: int,
         batch: int,
@@ -99,15 +90,16 @@ class Direction:
         functions: Sequence[Activation],
     ) -> None:
         self.functions = functions
-        self.body, self.walk, self.index, self.batch, self.data = body, walk, index, batch, data
-        self.node = node = body.node
-        self.dtype = walk.dtype(node.input[0])
+        self.body, self.walk, self.index = body, body.walk, index
+        self.batch, self.data = batch, data
+        self.node = body.node
+        self.dtype = body.dtype(0)
         self.size, self.weights = self.read_weights()
-        bias = node.input[3] if len(node.input) > 3 else ""
+        bias = body.input(3)
         position = self.pick(bias, index) if bias else ""
         self.biases = [self.cut(position, i * gates, gates, 0) for i in range(2)] if bias else []
         self.parts: dict[tuple[int, int, int], tuple[str, str]] = {}
-        peepholes = node.input[7] if len(node.input) > 7 else ""
+        peepholes = body.input(7)
         position = self.pick(peepholes, index) if peepholes else ""
         self.peepholes = [self.cut(position, i, 1, 0) for i in range(3)] if peepholes else []
 
@@ -125,14 +117,13 @@ class Direction:
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
     def get_initial_state(self, position: int, hold: Hold | None) -> str:
-        name = self.node.input[5 + position] if len(self.node.input) > 5 + position else ""
-        axis = int(get_attribute(self.node, "layout", 0) == 1)
+        name = self.body.input(5 + position)
+        axis = int(self.body.attribute("layout", 0) == 1)
         if name and name not in self.walk.constants:
             return self.pick(name, self.index, axis)
         known = self.walk.constants[name].take(self.index, axis) if name else np.zeros(())
         if known.shape not in ((), (self.batch, self.size)):
-            refuse_inconsistent(
-                self.node,
+            self.body.refuse_inconsistent(
                 f"its initial state '{name}' has shape {list(known.shape)} per direction; expected "
                 f"{[self.batch, self.size]}, as the batch and the weights",
             )
@@ -189,7 +180,7 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
     add = body.add
     both = add("Add", apply(data, 0, 0, 2), apply(state, 1, 0, 2))
     update, reset = (direction.apply(0, direction.cut(both, gate)) for gate in range(2))
-    if get_attribute(direction.node, "linear_before_reset", 0):
+    if direction.body.attribute("linear_before_reset", 0):
         remembered = add("Mul", reset, apply(state, 1, 2, 1))
     else:
         remembered = apply(add("Mul", reset, state), 1, 2, 1)
@@ -208,7 +199,7 @@ def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[st
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
     gates = [direction.cut(total, gate) for gate in range(4)]
     taken = apply(0, direction.add_peephole(gates[0], 0, cell))
-    if get_attribute(direction.node, "input_forget", 0):
+    if direction.body.attribute("input_forget", 0):
         forget = add("Sub", direction.body.constant(1, direction.dtype), taken)
     else:
         forget = apply(0, direction.add_peephole(gates[2], 2, cell))
@@ -237,37 +228,33 @@ class RecurrentLayer:
     activations: list[str]
     direction: type[Direction]
 
-    def write_out(
-        self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
-    ) -> Nodes | None:
+    def write_out(self, body: NodeBuilder, hold: Hold | None = None) -> Nodes | None:
         """Return the steps in their order. Return None if shapes are unknown.
 
         Raises UserError if a sequence has more than :data:`MAX_STEPS` steps, or if a variant is not
         supported. If ``hold`` is None, constant initial states remain constants. Otherwise ``hold``
         receives these states as tensors, so that the first step has the form of all other steps.
         """
-        shape, weights = (walk.shape(i) for i in node.input[:2])
+        shape, weights = (body.walk.shape(i) for i in body.node.input[:2])
         if shape is None or weights is None:
             return None
-        batch_first = get_attribute(node, "layout", 0) == 1
+        batch_first = body.attribute("layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
-            refuse(
-                node,
+            body.refuse(
                 f"its sequence has {steps} steps; expected at most {MAX_STEPS}: export it for "
-                "shorter sequences, and keep its state between runs",
+                "shorter sequences, and keep its state between runs"
             )
-        lengths = read_lengths(node, walk, steps, batch)
-        body = NodeBuilder(node, walk)
+        lengths = read_lengths(body, steps, batch)
         data = (
-            body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
+            body.add("Transpose", body.input(0), perm=[1, 0, 2]) if batch_first else body.input(0)
         )
         ends: list[list[str]] = [[] for _ in range(self.states)]
         by_step: list[list[str]] = [[] for _ in range(steps)]
-        backwards = DIRECTIONS[get_attribute(node, "direction", "forward")]
-        functions = read_activations(node, self.activations, len(backwards))
+        backwards = DIRECTIONS[body.attribute("direction", "forward")]
+        functions = read_activations(body, self.activations, len(backwards))
         for index, back in enumerate(backwards):
-            direction = self.direction(body, walk, index, self.gates, batch, data, functions[index])
+            direction = self.direction(body, index, self.gates, batch, data, functions[index])
             body.scope = f"{index}/{STEP}-1/"
             current = [direction.get_initial_state(i, hold) for i in range(self.states)]
             for step in reversed(range(steps)) if back else range(steps):
@@ -305,25 +292,25 @@ MAX_NODES = 4096
 """The maximum number of nodes of an unrolled Scan, because each node becomes code."""
 
 
-def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def unroll_scan(body: NodeBuilder) -> Nodes | None:
     """Return the steps of a Scan in their order. Return None if the Scan cannot be unrolled.
 
     A Scan of opset 8 runs for each element of a batch, which is the first axis of all tensors.
     """
-    count = get_attribute(node, "num_scan_inputs", 0)
-    batched = walk.opsets[node.domain] < 9
-    if batched and node.input[0]:
+    count = body.attribute("num_scan_inputs", 0)
+    batched = body.walk.opsets[body.node.domain] < 9
+    if batched and body.input(0):
         return None
-    given = list(node.input[1:] if batched else node.input)
-    shapes = [walk.shape(i) for i in given[-count:]]
+    given = list(body.node.input[1:] if batched else body.node.input)
+    shapes = [body.walk.shape(i) for i in given[-count:]]
     lengths = [s[1:] if batched else s for s in shapes if s is not None]
-    axes = get_attribute(node, "scan_input_axes", [0] * count)
+    axes = body.attribute("scan_input_axes", [0] * count)
     steps = {s[a] for s, a in zip(lengths, axes, strict=False)}
-    graph = get_attribute(node, "body", None)
+    graph = body.attribute("body", None)
     batch = (shapes[0] or (1,))[0] if batched else 1
     if None in shapes or len(steps) != 1 or max(steps) * batch * len(graph.node) > MAX_NODES:
         return None
-    body, length = NodeBuilder(node, walk), steps.pop()
+    length = steps.pop()
     if not batched:
         return body.finish(*add_scan(body, given, count, length, "step_"))
     by_element = []
@@ -336,12 +323,11 @@ def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
     """Append the steps of a Scan over the last ``count`` given tensors, and return the results."""
-    node = body.node
-    graph = get_attribute(node, "body", None)
-    axes = get_attribute(node, "scan_input_axes", [0] * count)
+    graph = body.attribute("body", None)
+    axes = body.attribute("scan_input_axes", [0] * count)
     # In opset 8, the name of the attribute is ``directions``.
-    backwards = get_attribute(node, "directions", [0] * count)
-    backwards = get_attribute(node, "scan_input_directions", backwards)
+    backwards = body.attribute("directions", [0] * count)
+    backwards = body.attribute("scan_input_directions", backwards)
     states = given[:-count]
     collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
     for step in range(length):
@@ -350,12 +336,12 @@ def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label
                      axis=axis)
             for name, axis, back in zip(given[-count:], axes, backwards, strict=True)
         ]  # fmt: skip
-        results = add_step(body, graph, [*states, *slices], f"{node.output[0]}/{label}{step}")
+        results = add_step(body, graph, [*states, *slices], f"{body.node.output[0]}/{label}{step}")
         states, outputs = results[: len(states)], results[len(states) :]
         for steps_of_output, name in zip(collected, outputs, strict=True):
             steps_of_output.append(name)
-    axes = get_attribute(node, "scan_output_axes", [0] * len(collected))
-    backwards = get_attribute(node, "scan_output_directions", [0] * len(collected))
+    axes = body.attribute("scan_output_axes", [0] * len(collected))
+    backwards = body.attribute("scan_output_directions", [0] * len(collected))
     stacked = [
         body.stack(list(reversed(names)) if back else names, axis)
         for names, axis, back in zip(collected, axes, backwards, strict=True)

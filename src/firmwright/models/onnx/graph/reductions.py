@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import onnx
-
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    parse_rewrite,
-    read_inputs,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, parse_rewrite
 from firmwright.models.onnx.graph.ranks import refuse_scalar_axis
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 REDUCE_BOOL = """
     Reduced <keepdims, noop_with_empty_axes> (x, axes) => (y) {
@@ -26,32 +18,32 @@ REDUCE_BOOL = """
 def make_bool_rewrite(operator: str) -> Rewrite:
     """Return a rewrite of the maximum or minimum of Booleans, which are reduced as bytes."""
     rewrite = parse_rewrite(REDUCE_BOOL.replace("REDUCE", operator))
-    return lambda node, walk: rewrite(node, walk) if walk.dtype(node.input[0]).kind == "b" else None
+    return lambda body: rewrite(body) if body.dtype(0).kind == "b" else None
 
 
-def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_lp_normalization(body: NodeBuilder) -> Nodes:
     """Rewrite LpNormalization, because TVM does not support the operator.
 
     A vector of norm 0 remains unchanged.
     """
-    body, data = NodeBuilder(node, walk), node.input[0]
-    zero = body.constant(0, walk.dtype(data))
-    operator = f"ReduceL{get_attribute(node, 'p', 2)}"
-    norm = body.reduce(operator, data, get_attribute(node, "axis", -1))
+    data = body.input(0)
+    zero = body.constant(0, body.walk.dtype(data))
+    operator = f"ReduceL{body.attribute('p', 2)}"
+    norm = body.reduce(operator, data, body.attribute("axis", -1))
     quotient = body.add("Div", data, norm)
     return body.finish(body.add("Where", body.add("Equal", norm, zero), zero, quotient))
 
 
-def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_without_axes(body: NodeBuilder) -> Nodes | None:
     """Rewrite a reduction without axes as a function of each element. TVM omits this function."""
-    axes = read_inputs(node, 2)[1]
-    reduces = axes and (axes not in walk.constants or walk.constants[axes].size)
-    if reduces or not get_attribute(node, "noop_with_empty_axes", 0):
+    axes = body.inputs(2)[1]
+    reduces = axes and (axes not in body.walk.constants or body.walk.constants[axes].size)
+    if reduces or not body.attribute("noop_with_empty_axes", 0):
         return None
-    body, data = NodeBuilder(node, walk), node.input[0]
-    if node.op_type == "ReduceSumSquare":
+    data = body.input(0)
+    if body.node.op_type == "ReduceSumSquare":
         return body.finish(body.add("Mul", data, data))
-    if node.op_type == "ReduceLogSum":
+    if body.node.op_type == "ReduceLogSum":
         return body.finish(body.add("Log", data))
     return body.finish(body.add("Abs", data))
 
@@ -69,9 +61,9 @@ SPECIAL_REDUCTIONS: dict[str, Rewrite | None] = {
 def require_vector_axes(rewrite: Rewrite | None) -> Rewrite:
     """Return a rewrite that rejects a scalar axis, because TVM reduces all axes for a scalar."""
 
-    def checked(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-        refuse_scalar_axis(node, walk)
-        return rewrite(node, walk) if rewrite else None
+    def checked(body: NodeBuilder) -> Nodes | None:
+        refuse_scalar_axis(body)
+        return rewrite(body) if rewrite else None
 
     return checked
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute, refuse
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, along_axis
 from firmwright.models.onnx.graph.session import open_session
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
+from firmwright.models.onnx.graph.specialize import evaluate_node
 
 Array = npt.NDArray[Any]
 
@@ -84,28 +84,29 @@ class AxisMap:
     offset: Array
 
 
-def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    shape = walk.shape(node.input[0])
-    stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
+def rewrite_resize(body: NodeBuilder) -> Nodes | None:
+    shape = body.shape(0)
+    stretches = find_axis_resizes(body, shape) if shape is not None else None
     if shape is None or stretches is None:
         return None
-    result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
-    if not walk.has_attribute(node, "coordinate_transformation_mode"):
+    result, settings = body.input(0), {n: body.attribute(n, None) for n in AXIS_ATTRIBUTES}
+    if not body.walk.has_attribute(body.node, "coordinate_transformation_mode"):
         # TVM misreads the inputs of Upsample and of Resize before opset 11 as inputs of later
         # opsets.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
     elif must_state_sizes(settings, stretches):
-        return state_sizes(node, walk, stretches, shape)
+        return state_sizes(body, stretches, shape)
     elif is_native_to_tvm(settings, stretches, shape):
-        stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
+        stored = any(
+            n.op_type == "DequantizeLinear" and result in n.output for n in body.walk.nodes
+        )
         if stored or are_whole(stretches, shape):
-            return omit_empty_inputs(node, walk)
-    return resize_axes(node, walk, stretches, settings, shape)
+            return omit_empty_inputs(body)
+    return resize_axes(body, stretches, settings, shape)
 
 
 def resize_axes(
-    node: onnx.NodeProto,
-    walk: Specializer,
+    body: NodeBuilder,
     stretches: Mapping[int, AxisResize],
     settings: Mapping[str, Any],
     shape: tuple[int, ...],
@@ -114,16 +115,15 @@ def resize_axes(
 
     Return None if neither evaluator accepts the node.
     """
-    body, result = NodeBuilder(node, walk), node.input[0]
-    dtype = walk.dtype(result)
+    result = body.input(0)
+    dtype = body.walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
         if is_identity(stretch, shape[axis], settings):
             continue
         if shape[axis] > LONGEST and settings["mode"] not in (None, "nearest"):
-            refuse(
-                node,
+            body.refuse(
                 f"it interpolates along {shape[axis]} elements; expected at most {LONGEST}: "
-                "resize in the nearest mode, or split the axis",
+                "resize in the nearest mode, or split the axis"
             )
         taps = find_taps(shape[axis], stretch, settings)
         if taps is None:
@@ -150,8 +150,7 @@ def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisRe
 
 
 def state_sizes(
-    node: onnx.NodeProto,
-    walk: Specializer,
+    body: NodeBuilder,
     stretches: Mapping[int, AxisResize],
     shape: tuple[int, ...],
 ) -> Nodes:
@@ -160,25 +159,25 @@ def state_sizes(
     TVM computes positions from the scale times the length, for example 4.5. With aligned corners,
     positions depend on the number of result elements, which is 4 in this example.
     """
-    body = NodeBuilder(node, walk)
     sizes = [int(np.float32(s.value) * np.float32(shape[axis])) for axis, s in stretches.items()]
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
     stated.pop("keep_aspect_ratio_policy", None)
-    inputs = [node.input[0], "", "", body.constant(sizes, "int64")]
+    inputs = [body.input(0), "", "", body.constant(sizes, "int64")]
     return body.finish(body.add("Resize", *inputs, **stated))
 
 
-def omit_empty_inputs(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def omit_empty_inputs(body: NodeBuilder) -> Nodes | None:
     """Remove inputs that are empty constants. Return None if the Resize has no empty input.
 
     PyTorch exports empty scales in addition to sizes, and TVM accepts only one of these inputs.
     """
-    empty = {n for n in node.input if n in walk.constants and not walk.constants[n].size}
+    empty = {
+        n for n in body.node.input if n in body.walk.constants and not body.walk.constants[n].size
+    }
     if not empty:
         return None
-    body = NodeBuilder(node, walk)
-    inputs = ["" if name in empty else name for name in node.input]
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    inputs = ["" if name in empty else name for name in body.node.input]
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
     return body.finish(body.add("Resize", *inputs, **stated))
 
 
@@ -199,25 +198,23 @@ def add_taps(
     return add_weighted_sum(body, data, along, taps, dtype.name)
 
 
-def find_axis_resizes(
-    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
-) -> dict[int, AxisResize] | None:
+def find_axis_resizes(body: NodeBuilder, shape: tuple[int, ...]) -> dict[int, AxisResize] | None:
     """Return the resize of each axis. Return None if the resize depends on values at run time."""
-    given = dict(zip(walk.input_names(node), node.input, strict=False))
-    constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
+    given = dict(zip(body.walk.input_names(body.node), body.node.input, strict=False))
+    constants = {k: body.walk.constants[v] for k, v in given.items() if v in body.walk.constants}
     if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
         return None
-    constants.setdefault("scales", np.array(get_attribute(node, "scales", []), "float32"))
+    constants.setdefault("scales", np.array(body.attribute("scales", []), "float32"))
     parameter = "scales" if constants["scales"].size else "sizes"
     values = constants.get(parameter, np.zeros(0))
-    axes = [a % len(shape) for a in get_attribute(node, "axes", range(len(shape)))]
+    axes = [a % len(shape) for a in body.attribute("axes", range(len(shape)))]
     roi = constants.get("roi", np.zeros(0))
     roi = roi if roi.size == 2 * len(axes) else np.repeat([0.0, 1.0], len(axes))
     if values.size != len(axes):
         return None
     if not (np.isfinite(values) & (values > 0)).all():
-        refuse(node, f"its {parameter} are {values.tolist()}; expected positive numbers")
-    policy = get_attribute(node, "keep_aspect_ratio_policy", "stretch")
+        body.refuse(f"its {parameter} are {values.tolist()}; expected positive numbers")
+    policy = body.attribute("keep_aspect_ratio_policy", "stretch")
     if parameter == "sizes" and policy != "stretch":
         scales = [values[i] / shape[a] for i, a in enumerate(axes)]
         scale = np.float32(min(scales) if policy == "not_larger" else max(scales))

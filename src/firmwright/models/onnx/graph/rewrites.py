@@ -12,8 +12,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.attention import ATTENTION
@@ -23,7 +22,7 @@ from firmwright.models.onnx.graph.blocks import (
     rewrite_dequantize,
     rewrite_quantize,
 )
-from firmwright.models.onnx.graph.body import NodeBuilder, copy_node, get_attribute, parse_rewrite
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, copy_node, parse_rewrite
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.control import CONTROL
 from firmwright.models.onnx.graph.embeddings import EMBEDDINGS
@@ -42,7 +41,6 @@ from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.reductions import REDUCTIONS
 from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.selections import SELECTIONS
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.string_bytes import STRINGS
 from firmwright.models.onnx.graph.suppression import SUPPRESSION
 from firmwright.models.onnx.graph.trees import TREES
@@ -50,68 +48,64 @@ from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES
 from firmwright.models.onnx.graph.windows import WINDOWS
 
 
-def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def inline_definition(body: NodeBuilder) -> Nodes | None:
     """Replace the operator with ONNX's definition, which is a function."""
-    return walk.function_body(node)
+    return body.walk.function_body(body.node)
 
 
-def rewrite_if(
-    condition: Callable[[onnx.NodeProto, Specializer], bool], rewrite: Rewrite
-) -> Rewrite:
+def rewrite_if(condition: Callable[[NodeBuilder], bool], rewrite: Rewrite) -> Rewrite:
     """Return a rewrite for nodes that meet the condition. TVM converts other nodes correctly."""
-    return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
+    return lambda body: rewrite(body) if condition(body) else None
 
 
-def has_mode(mode: str) -> Callable[[onnx.NodeProto, Specializer], bool]:
-    return lambda node, _: get_attribute(node, "mode", None) == mode
+def has_mode(mode: str) -> Callable[[NodeBuilder], bool]:
+    return lambda body: body.attribute("mode", None) == mode
 
 
-def is_float_modulo(node: onnx.NodeProto, walk: Specializer) -> bool:
-    is_float = walk.dtype(node.input[0]).kind == "f" or is_16bit_float(node, walk)
-    return is_float and not get_attribute(node, "fmod", 0)
+def is_float_modulo(body: NodeBuilder) -> bool:
+    is_float = body.dtype(0).kind == "f" or is_16bit_float(body)
+    return is_float and not body.attribute("fmod", 0)
 
 
-def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
-    return walk.dtype(node.input[0]).name in SIXTEEN_BIT_FLOATS
+def is_16bit_float(body: NodeBuilder) -> bool:
+    return body.dtype(0).name in SIXTEEN_BIT_FLOATS
 
 
-def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_is_inf(body: NodeBuilder) -> Nodes | None:
     """Rewrite IsInf, because TVM ignores ``detect_negative`` and ``detect_positive``."""
-    positive, negative = (get_attribute(node, f"detect_{s}", 1) for s in ("positive", "negative"))
+    positive, negative = (body.attribute(f"detect_{s}", 1) for s in ("positive", "negative"))
     if positive and negative:
         return None
-    body = NodeBuilder(node, walk)
     limit = np.inf if positive else -np.inf if negative else np.nan  # NaN differs from every number
-    constant = body.constant(limit, walk.dtype(node.input[0]))
-    return body.finish(body.add("Equal", node.input[0], constant))
+    constant = body.constant(limit, body.dtype(0))
+    return body.finish(body.add("Equal", body.input(0), constant))
 
 
-def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_pow(body: NodeBuilder) -> Nodes | None:
     """Rewrite Pow, because TVM's ``power`` requires two floats of one type."""
-    base, exponent = (walk.dtype(i) for i in node.input)
+    base, exponent = (body.walk.dtype(i) for i in body.node.input)
     if base == exponent and base.kind == "f":
         return None
-    body = NodeBuilder(node, walk)
     if base.kind == "f":
         return body.finish(raise_as(body, base, base))
-    return body.finish(raise_integers(body, walk))
+    return body.finish(raise_integers(body))
 
 
-def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
+def raise_integers(body: NodeBuilder) -> str:
     """Append integer powers, as in ONNX Runtime.
 
     Squares and cubes are products, which wrap around. Other powers are computed in double
     precision.
     """
     data, exponent = body.node.input
-    known = walk.constants.get(exponent)
-    rank = len(walk.shape(data) or ())
+    known = body.walk.constants.get(exponent)
+    rank = len(body.walk.shape(data) or ())
     if known is not None and known.size == 1 and known.ndim <= rank and known.item() in (2, 3):
         return multiply(body, data, int(known.item()))
-    power = raise_as(body, np.dtype("double"), walk.dtype(data))
+    power = raise_as(body, np.dtype("double"), body.walk.dtype(data))
     for number in (2, 3):
         if known is None or (known == number).any():
-            chosen = body.add("Equal", exponent, body.constant(number, walk.dtype(exponent)))
+            chosen = body.add("Equal", exponent, body.constant(number, body.walk.dtype(exponent)))
             power = body.add("Where", chosen, multiply(body, data, number), power)
     return power
 
@@ -127,50 +121,49 @@ def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> 
     return body.add("Cast", power, to=back)
 
 
-def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_conv_integer(body: NodeBuilder) -> Nodes | None:
     """Rewrite ConvInteger as Conv.
 
     TVM does not support ConvInteger, but TVM's Conv accepts integers.
     """
-    body = NodeBuilder(node, walk)
     operands = []
     for position in (0, 1):
-        number = body.add("Cast", node.input[position], to=TensorProto.INT32)
-        zero = node.input[position + 2] if len(node.input) > position + 2 else ""
-        rank = len(walk.shape(node.input[position]) or ())
+        number = body.cast(body.node.input[position], "int32")
+        zero = body.input(position + 2)
+        rank = len(body.walk.shape(body.node.input[position]) or ())
         if zero:
             along = body.constant([-1, *[1] * (rank - 1)], "int64")
-            zero = body.add("Reshape", body.add("Cast", zero, to=TensorProto.INT32), along)
+            zero = body.add("Reshape", body.cast(zero, "int32"), along)
             number = body.add("Sub", number, zero)
         operands.append(number)
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
     return body.finish(body.add("Conv", *operands, **stated))
 
 
-def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_conv_transpose(body: NodeBuilder) -> Nodes | None:
     """Rewrite ConvTranspose with ``output_shape``, which defines the pads.
 
     TVM ignores this attribute.
     """
-    size = get_attribute(node, "output_shape", None)
-    shape, weights = (walk.shape(i) for i in node.input[:2])
+    size = body.attribute("output_shape", None)
+    shape, weights = (body.walk.shape(i) for i in body.node.input[:2])
     if not size or shape is None or weights is None:
         return None
     axes = len(shape) - 2
-    strides = get_attribute(node, "strides", [1] * axes)
-    dilations = get_attribute(node, "dilations", [1] * axes)
-    extra = list(get_attribute(node, "output_padding", [0] * axes))
+    strides = body.attribute("strides", [1] * axes)
+    dilations = body.attribute("dilations", [1] * axes)
+    extra = list(body.attribute("output_padding", [0] * axes))
     begin, end = [], []
     for i, wanted in enumerate(size[-axes:]):
         kernel = (weights[2 + i] - 1) * dilations[i] + 1
         total = strides[i] * (shape[2 + i] - 1) + extra[i] + kernel - wanted
         extra[i] += max(-total, 0)
         small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
-        upper = get_attribute(node, "auto_pad", "NOTSET") == "SAME_UPPER"
+        upper = body.attribute("auto_pad", "NOTSET") == "SAME_UPPER"
         begin.append(small if upper else large)
         end.append(large if upper else small)
     dropped = ("output_shape", "auto_pad")
-    return [copy_node(node, dropped, pads=[*begin, *end], output_padding=extra)]
+    return [copy_node(body.node, dropped, pads=[*begin, *end], output_padding=extra)]
 
 
 INLINED_OPERATORS = """
@@ -233,34 +226,33 @@ SHRINK = """
 """
 
 
-def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_quantized_product(body: NodeBuilder) -> Nodes:
     """Rewrite a QLinearMatMul.
 
     A QLinearMatMul has one scale per row of the first operand and per column of the second operand.
     A vector has only one scale.
     """
-    body = NodeBuilder(node, walk)
 
     def convert(operator: str, tensor: str, params: Sequence[str], axis: int) -> str:
-        several = prod(walk.shape(params[0]) or ()) > 1
+        several = prod(body.walk.shape(params[0]) or ()) > 1
         return body.add(operator, tensor, *params, **({"axis": axis} if several else {}))
 
-    left = convert("DequantizeLinear", node.input[0], node.input[1:3], -2)
-    right = convert("DequantizeLinear", node.input[3], node.input[4:6], -1)
+    left = convert("DequantizeLinear", body.input(0), body.node.input[1:3], -2)
+    right = convert("DequantizeLinear", body.input(3), body.node.input[4:6], -1)
     product = body.add("MatMul", left, right)
-    return body.finish(convert("QuantizeLinear", product, node.input[6:8], -2))
+    return body.finish(convert("QuantizeLinear", product, body.node.input[6:8], -2))
 
 
-def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def compute_wide(body: NodeBuilder) -> Nodes:
     """Compute in float32, the type of the attributes, and cast the result to the data's type.
 
     TVM's converters use the type of the attributes or the type of the data for all constants.
     """
-    body, data = NodeBuilder(node, walk), node.input[0]
-    wide = body.add("Cast", data, to=TensorProto.FLOAT)
-    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    result = body.add(node.op_type, wide, **stated)
-    kind = helper.np_dtype_to_tensor_dtype(walk.dtype(data))
+    data = body.input(0)
+    wide = body.cast(data, "float32")
+    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    result = body.add(body.node.op_type, wide, **stated)
+    kind = helper.np_dtype_to_tensor_dtype(body.walk.dtype(data))
     return body.finish(body.add("Cast", result, to=kind))
 
 
@@ -268,10 +260,10 @@ SCALES = {"Elu": (1.0, 1.0), "Selu": (1.67326319217681884765625, 1.0507010221481
 """The default values of alpha and gamma. Elu has no gamma."""
 
 
-def compute_exponential(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body, data = NodeBuilder(node, walk), node.input[0]
-    names = zip(("alpha", "gamma"), SCALES[node.op_type], strict=True)
-    alpha, gamma = (body.constant(get_attribute(node, *name), "float64") for name in names)
+def compute_exponential(body: NodeBuilder) -> Nodes:
+    data = body.input(0)
+    names = zip(("alpha", "gamma"), SCALES[body.node.op_type], strict=True)
+    alpha, gamma = (body.constant(body.attribute(*name), "float64") for name in names)
     zero, one = (body.constant(number, "float64") for number in (0, 1))
     power = body.add("Sub", body.add("Exp", body.add("Min", data, zero)), one)
     below = body.add("Less", data, zero)
@@ -279,9 +271,9 @@ def compute_exponential(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Mul", result, gamma))
 
 
-def compute_threshold(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body, data = NodeBuilder(node, walk), node.input[0]
-    alpha, zero = (body.constant(n, "float64") for n in (get_attribute(node, "alpha", 1.0), 0))
+def compute_threshold(body: NodeBuilder) -> Nodes:
+    data = body.input(0)
+    alpha, zero = (body.constant(n, "float64") for n in (body.attribute("alpha", 1.0), 0))
     return body.finish(body.add("Where", body.add("Less", alpha, data), data, zero))
 
 
@@ -291,17 +283,17 @@ def rewrite_by_width(compute_double: Rewrite) -> Rewrite:
     16-bit floats are computed in float32. ``compute_double`` rewrites operators in float64.
     """
 
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-        if is_16bit_float(node, walk):
-            return compute_wide(node, walk)
-        return compute_double(node, walk) if walk.dtype(node.input[0]) == np.float64 else None
+    def rewrite(body: NodeBuilder) -> Nodes | None:
+        if is_16bit_float(body):
+            return compute_wide(body)
+        return compute_double(body) if body.dtype(0) == np.float64 else None
 
     return rewrite
 
 
-def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    is_integer = walk.dtype(node.input[0]).kind in "iu"
-    return (compute_wide if is_integer else parse_rewrite(SHRINK))(node, walk)
+def rewrite_shrink(body: NodeBuilder) -> Nodes | None:
+    is_integer = body.dtype(0).kind in "iu"
+    return (compute_wide if is_integer else parse_rewrite(SHRINK))(body)
 
 
 RUNTIME_REWRITES: dict[str, Rewrite] = {

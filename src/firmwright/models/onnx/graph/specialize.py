@@ -23,6 +23,15 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import STRING, Tensor
+from firmwright.models.onnx.graph.body import (
+    REWRITES_OPSET,
+    NodeBuilder,
+    Nodes,
+    Rewrite,
+    inline_branch,
+    inline_function,
+    list_reads,
+)
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
 """Operators that read only the shape of the input."""
@@ -36,13 +45,7 @@ LARGEST_GROWTH = 4096
 LARGEST_HINT = 1024
 """The maximum number of elements that shape inference reads. Shapes and axes are small."""
 
-REWRITES_OPSET = 18
-"""The operator set of this package's functions, and of models that do not state a version."""
-
 Array = npt.NDArray[Any]
-Nodes = list[onnx.NodeProto]
-Rewrite = Callable[[onnx.NodeProto, "Specializer"], "Nodes | None"]
-"""Returns the nodes that replace a node, or None to keep the node."""
 
 
 def specialize(
@@ -130,12 +133,11 @@ class Specializer:
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
-            schema = self.schema(node)
             replaced = self.find_replacement(node)
             if replaced is not None:
                 waiting.extendleft(reversed(replaced))
-            elif not self.fold(node, schema):
-                self.infer_types(node, schema)
+            elif not self.fold(node):
+                self.infer_types(node)
                 self.nodes.append(node)
 
     def schema(self, node: onnx.NodeProto) -> Any:
@@ -169,7 +171,7 @@ class Specializer:
             axis = helper.get_node_attr_value(node, "axis")
             return [helper.make_node("Concat", filled, node.output, node.name, axis=axis)]
         rewrite = self.rewrites.get(f"{node.domain}.{node.op_type}".lstrip("."))
-        return rewrite(node, self) if rewrite else None
+        return rewrite(NodeBuilder(node, self)) if rewrite else None
 
     def function_body(self, node: onnx.NodeProto) -> Nodes | None:
         """Return the nodes of the function that defines the operator, or None.
@@ -190,7 +192,7 @@ class Specializer:
             )
         return inline_function(onnx.FunctionProto.FromString(body), node, schema)
 
-    def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
+    def fold(self, node: onnx.NodeProto) -> bool:
         """Evaluate a node with constant inputs or a static shape.
 
         Return whether the results are constants.
@@ -208,7 +210,7 @@ class Specializer:
             return False
         else:
             values = [self.constants[i] for i in node.input if i]
-        repeatable = OpSchema.NodeDeterminism.Deterministic
+        schema, repeatable = self.schema(node), OpSchema.NodeDeterminism.Deterministic
         if schema is None or schema.node_determinism != repeatable or node.op_type in NEVER_FOLDED:
             return False
         results = evaluate_node(node, values, self.source.opset_import)
@@ -222,8 +224,8 @@ class Specializer:
                 self.add_constant(name, result)
         return True
 
-    def infer_types(self, node: onnx.NodeProto, schema: Any) -> None:
-        names = [i for i in list_reads(node) if i]
+    def infer_types(self, node: onnx.NodeProto) -> None:
+        schema, names = self.schema(node), [i for i in list_reads(node) if i]
         if schema is None or any(i not in self.types for i in names):
             return
         hints = {
@@ -312,85 +314,3 @@ def read_constant_node(node: onnx.NodeProto) -> Array | None:
               "value_float": "float32", "value_floats": "float32",
               "value_string": "object", "value_strings": "object"}  # fmt: skip
     return np.array(value, dtypes[attribute.name]) if attribute.name in dtypes else None
-
-
-def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
-    name = "then_branch" if condition else "else_branch"
-    branch = next(a.g for a in node.attribute if a.name == name)
-    constants = [
-        helper.make_node("Constant", [], [i.name], node.name, value=i) for i in branch.initializer
-    ]
-    results = [
-        helper.make_node("Identity", [inner.name], [outer], node.name)
-        for inner, outer in zip(branch.output, node.output, strict=True)
-        if outer
-    ]
-    return [*constants, *branch.node, *results]
-
-
-def list_reads(node: onnx.NodeProto) -> list[str]:
-    """Return the names that a node reads, including the outer names that its subgraphs read."""
-    names = list(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            names += [n for inner in graph.node for n in list_reads(inner)]
-            names += [o.name for o in graph.output]
-    return list(dict.fromkeys(names))
-
-
-def inline_function(
-    function: onnx.FunctionProto, node: onnx.NodeProto, schema: OpSchema
-) -> list[onnx.NodeProto]:
-    """Return a function's nodes with the tensors and attributes of the calling node.
-
-    Nodes that read an omitted input are omitted.
-    """
-    inputs = [*node.input, *[""] * len(function.input)]
-    tensors = {"": "", **dict(zip(function.input, inputs, strict=False))}
-    tensors |= dict(zip(function.output, node.output, strict=False))
-    scope = next(o for o in node.output if o)
-    attributes = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
-    attributes |= {a.name: a for a in node.attribute}
-    nodes = []
-    for inner in function.node:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(inner)
-        copy.name = node.name
-        rename_tensors(copy, tensors, scope, attributes)
-        if inner.input and inner.input[0] and not copy.input[0]:
-            tensors |= dict.fromkeys(inner.output, "")
-        else:
-            nodes.append(copy)
-    return nodes
-
-
-def rename_tensors(
-    node: onnx.NodeProto,
-    tensors: Mapping[str, str],
-    scope: str,
-    attributes: Mapping[str, onnx.AttributeProto],
-) -> None:
-    """Rename a function's tensors, add ``scope`` to internal names, and set attributes."""
-
-    def rename(name: str) -> str:
-        return tensors.get(name, f"{scope}/{name}")
-
-    for names in (node.input, node.output):
-        names[:] = [rename(n) for n in names]
-    kept = []
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            if attribute.ref_attr_name not in attributes:
-                continue
-            name = attribute.name
-            attribute.CopyFrom(attributes[attribute.ref_attr_name])
-            attribute.name = name
-        for graph in (attribute.g, *attribute.graphs):
-            for value in (*graph.input, *graph.output, *graph.initializer):
-                value.name = rename(value.name)
-            for inner in graph.node:
-                rename_tensors(inner, tensors, scope, attributes)
-        kept.append(attribute)
-    copies = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
-    del node.attribute[:]
-    node.attribute.extend(copies)

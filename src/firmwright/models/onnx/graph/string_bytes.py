@@ -14,38 +14,39 @@ from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
 from firmwright.ir.strings import STRING_BYTES, encode_strings
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
+from firmwright.models.onnx.graph.specialize import Specializer
 
 
 def is_string(name: str, walk: Specializer) -> bool:
     return name in walk.types and walk.types[name].tensor_type.elem_type == TensorProto.STRING
 
 
-def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
+def describe_equal(body: NodeBuilder) -> None:
     """Store the result type of an Equal of strings, which ONNX infers only since opset 19."""
-    shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
+    shapes = [body.walk.shape(name) for name in body.node.input if is_string(name, body.walk)]
     known = [shape for shape in shapes if shape is not None]
-    if len(known) == len(node.input):
+    if len(known) == len(body.node.input):
         shape = np.broadcast_shapes(*known)
-        walk.types[node.output[0]] = helper.make_tensor_type_proto(TensorProto.BOOL, shape)
+        body.walk.types[body.node.output[0]] = helper.make_tensor_type_proto(
+            TensorProto.BOOL, shape
+        )
 
 
-def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_normalizer(body: NodeBuilder) -> Nodes | None:
     """Rewrite a StringNormalizer that keeps all strings.
 
     Return None if the input is constant. Raises UserError if the operator drops or changes strings.
     """
-    if node.input[0] in walk.constants:
+    if body.input(0) in body.walk.constants:
         return None
-    case = get_attribute(node, "case_change_action", "NONE")
-    if case != "NONE" or get_attribute(node, "stopwords", []):
-        refuse(
-            node,
+    case = body.attribute("case_change_action", "NONE")
+    if case != "NONE" or body.attribute("stopwords", []):
+        body.refuse(
             "firmware cannot drop strings or change their case; export the model without this "
-            "operator, and change the strings before the network",
+            "operator, and change the strings before the network"
         )
-    return NodeBuilder(node, walk).finish(node.input[0])
+    return body.finish(body.input(0))
 
 
 STRINGS: dict[str, Rewrite] = {"Equal": describe_equal, "StringNormalizer": rewrite_normalizer}
@@ -82,9 +83,6 @@ class Writer(NodeBuilder):
         self.shapes = [list(walk.shape(name) or ()) for name in node.input]
         self.result = list(walk.shape(node.output[0]) or ())
 
-    def reshape(self, name: str, shape: list[int]) -> str:
-        return self.add("Reshape", name, self.constant(shape, "int64"))
-
     def align(self, index: int) -> str:
         """Return an input with the result's rank. New axes are first, as in broadcasting."""
         shape = self.shapes[index]
@@ -97,23 +95,23 @@ def write_along_axis(body: Writer) -> Nodes:
 
     The axis is counted from the first axis.
     """
-    axis = get_attribute(body.node, "axis", 0) % len(body.shapes[0])
+    axis = body.attribute("axis", 0) % len(body.shapes[0])
     return body.finish(body.add(body.node.op_type, *body.node.input, axis=axis))
 
 
 def write_equal(body: Writer) -> Nodes:
     """Return nodes that compare strings. Two strings are equal if all bytes are equal."""
     equal = body.add("Equal", body.align(0), body.align(1))
-    all_equal = body.reduce("ReduceMin", body.add("Cast", equal, to=TensorProto.INT32), -1)
-    return body.finish(body.reshape(body.add("Cast", all_equal, to=TensorProto.BOOL), body.result))
+    all_equal = body.reduce("ReduceMin", body.cast(equal, "int32"), -1)
+    return body.finish(body.reshape(body.cast(all_equal, "bool"), body.result))
 
 
 def write_moved(body: Writer) -> Nodes:
-    return body.finish(body.reshape(body.node.input[0], [*body.result, STRING_BYTES]))
+    return body.finish(body.reshape(body.input(0), [*body.result, STRING_BYTES]))
 
 
 def write_where(body: Writer) -> Nodes:
-    condition = body.unsqueeze(body.node.input[0], -1)
+    condition = body.unsqueeze(body.input(0), -1)
     return body.finish(body.add("Where", condition, body.align(1), body.align(2)))
 
 

@@ -15,16 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    refuse,
-    refuse_inconsistent,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.classical import add_transform, get_labels
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 """The comparisons in the order of their numbers since version 5.
@@ -95,18 +89,18 @@ class Forest:
         return weights
 
 
-def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
+def read_forest(body: NodeBuilder, kind: str) -> Forest:
     """Return the trees of versions before 5. ``kind`` is class or target."""
 
     def ints(name: str) -> list[int]:
-        return list(get_attribute(node, name, []))
+        return list(body.attribute(name, []))
 
-    modes = [m.decode().removeprefix("BRANCH_") for m in get_attribute(node, "nodes_modes", [])]
+    modes = [m.decode().removeprefix("BRANCH_") for m in body.attribute("nodes_modes", [])]
     is_leaf = np.array([mode == "LEAF" for mode in modes], bool)
     numbers = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
     labels = zip(ints("nodes_treeids"), ints("nodes_nodeids"), strict=True)
     positions = dict(zip(labels, numbers, strict=True))
-    values, weights = read_numbers(node, "nodes_values"), read_numbers(node, f"{kind}_weights")
+    values, weights = read_numbers(body, "nodes_values"), read_numbers(body, f"{kind}_weights")
     missing = ints("nodes_missing_value_tracks_true") or [0] * len(modes)
     names = ("treeids", "featureids", "truenodeids", "falsenodeids")
     columns = [ints(f"nodes_{name}") for name in names]
@@ -127,7 +121,7 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
     return Forest(splits, roots, leaves, int(is_leaf.sum()), values.dtype)
 
 
-def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) -> Forest:
+def read_trees(body: NodeBuilder, read: Callable[[], Forest], features: int) -> Forest:
     """Return the trees of a node.
 
     Raises UserError if trees are inconsistent, or if the input has too few features.
@@ -136,31 +130,31 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
         forest = read()
         forest.measure_depth()
     except (KeyError, ValueError, IndexError):
-        refuse_inconsistent(node, "its lists differ in length, or a tree leads to a missing node")
+        body.refuse_inconsistent("its lists differ in length, or a tree leads to a missing node")
     unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
     if unknown:
-        refuse_inconsistent(
-            node, f"it reads feature {unknown[0]}; expected 0 to {features - 1}, as its input has"
+        body.refuse_inconsistent(
+            f"it reads feature {unknown[0]}; expected 0 to {features - 1}, as its input has"
         )
     return forest
 
 
-def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
+def read_numbers(body: NodeBuilder, name: str) -> npt.NDArray[Any]:
     """Return floats, or the doubles that replace the floats in version 3."""
-    tensor = get_attribute(node, f"{name}_as_tensor", None)
+    tensor = body.attribute(f"{name}_as_tensor", None)
     if tensor is not None:
         return numpy_helper.to_array(tensor)
-    return np.array(get_attribute(node, name, []), "float32")
+    return np.array(body.attribute(name, []), "float32")
 
 
-def read_ensemble(node: onnx.NodeProto) -> Forest:
+def read_ensemble(body: NodeBuilder) -> Forest:
     """Return the trees of version 5, in which nodes are splits."""
 
     def ints(name: str) -> list[int]:
-        return list(get_attribute(node, name, []))
+        return list(body.attribute(name, []))
 
     values, modes, weights = (
-        numpy_helper.to_array(get_attribute(node, name, None))
+        numpy_helper.to_array(body.attribute(name, None))
         for name in ("nodes_splits", "nodes_modes", "leaf_weights")
     )
     features = ints("nodes_featureids")
@@ -176,7 +170,7 @@ def read_ensemble(node: onnx.NodeProto) -> Forest:
             features, values, modes, missing, yes, no, strict=True
         )
     ]
-    members = get_attribute(node, "membership_values", None)
+    members = body.attribute("membership_values", None)
     spread_members(splits, [] if members is None else numpy_helper.to_array(members).tolist())
     leaves = dict(zip(enumerate(ints("leaf_targetids")), weights, strict=True))
     return Forest(splits, ints("tree_roots"), leaves, len(weights), values.dtype)
@@ -241,13 +235,13 @@ class Tables:
         return body.add("Where", goes, *(self.look_up(end, position) for end in self.ends))
 
 
-def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
+def add_leaves(body: NodeBuilder, forest: Forest) -> str:
     """Append the steps from the roots, and return the leaf in each tree, (rows, trees)."""
-    shape = walk.shape(body.node.input[0]) or (1,)
-    given = walk.dtype(body.node.input[0])
+    shape = body.shape(0) or (1,)
+    given = body.dtype(0)
     dtype = given if given == np.dtype("float64") else forest.dtype
-    x = body.add("Cast", body.node.input[0], to=helper.np_dtype_to_tensor_dtype(dtype))
-    x = body.add("Reshape", x, body.constant([-1, shape[-1]], "int64"))
+    x = body.cast(body.input(0), dtype)
+    x = body.reshape(x, [-1, shape[-1]])
     tables = Tables(body, forest, dtype)
     rows = shape[0] if len(shape) > 1 else 1
     position = body.constant([tables.roots] * rows, "int32")
@@ -267,58 +261,53 @@ AGGREGATES = {
 """The reduction of the trees' weights, and a leaf's weight for an omitted result."""
 
 
-def add_results(
-    body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str = SUM
-) -> str:
+def add_results(body: NodeBuilder, forest: Forest, results: int, kind: str = SUM) -> str:
     """Append the reduced weights of the leaves: (rows, results)."""
     operator, other = AGGREGATES[kind]
     weights = forest.make_weights(results, other)
     table = body.constant(weights, weights.dtype)
-    found = body.add("Gather", table, add_leaves(body, walk, forest), axis=0)
+    found = body.add("Gather", table, add_leaves(body, forest), axis=0)
     total = body.reduce(operator, found, 1)
     if np.isinf(weights).any():
         total = body.add("Where", body.add("IsInf", total), body.constant(0, weights.dtype), total)
-    return body.add("Reshape", total, body.constant([-1, results], "int64"))
+    return body.reshape(total, [-1, results])
 
 
 def finish_results(
-    body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str, transform: str
+    body: NodeBuilder, forest: Forest, results: int, kind: str, transform: str
 ) -> Nodes:
     """Append base values and the final transform. The results have the type of the output."""
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
-        refuse_inconsistent(
-            body.node,
+        body.refuse_inconsistent(
             f"it has weights for the results {sorted(known)}; expected weights for all results, 0 "
-            f"to {results - 1}",
+            f"to {results - 1}"
         )
     if results == 1 and transform != "NONE":
-        refuse(
-            body.node,
+        body.refuse(
             f"it has one result and a post_transform, {transform}, which ONNX Runtime "
-            "ignores; export the model without it",
+            "ignores; export the model without it"
         )
-    total = add_results(body, walk, forest, results, kind)
-    base = read_numbers(body.node, "base_values")
+    total = add_results(body, forest, results, kind)
+    base = read_numbers(body, "base_values")
     if base.size:
         total = body.add("Add", total, body.constant(base, forest.dtype))
-    walk.infer_types(body.node, walk.schema(body.node))
-    wanted = walk.types.get(body.node.output[0], onnx.TypeProto()).tensor_type.elem_type
+    body.walk.infer_types(body.node)
+    wanted = body.walk.types.get(body.node.output[0], onnx.TypeProto()).tensor_type.elem_type
     total = body.add("Cast", total, to=wanted or TensorProto.FLOAT)
     return body.finish(add_transform(body, total, transform))
 
 
-def count_features(node: onnx.NodeProto, walk: Specializer) -> int:
-    return (walk.shape(node.input[0]) or (0,))[-1]
+def count_features(body: NodeBuilder) -> int:
+    return (body.shape(0) or (0,))[-1]
 
 
-def rewrite_tree_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    forest = read_trees(node, lambda: read_forest(node, "target"), count_features(node, walk))
+def rewrite_tree_regressor(body: NodeBuilder) -> Nodes:
+    forest = read_trees(body, lambda: read_forest(body, "target"), count_features(body))
     return finish_results(
-        body, walk, forest, get_attribute(node, "n_targets", 1),
-        get_attribute(node, "aggregate_function", SUM),
-        get_attribute(node, "post_transform", "NONE"),
+        body, forest, body.attribute("n_targets", 1),
+        body.attribute("aggregate_function", SUM),
+        body.attribute("post_transform", "NONE"),
     )  # fmt: skip
 
 
@@ -326,63 +315,60 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """The transforms of the results in the order of their numbers in version 5."""
 
 
-def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    body = NodeBuilder(node, walk)
-    forest = read_trees(node, lambda: read_ensemble(node), count_features(node, walk))
-    kind = (AVERAGE, SUM, MIN, MAX)[get_attribute(node, "aggregate_function", 1)]
-    transform = TRANSFORMS[get_attribute(node, "post_transform", 0)]
-    return finish_results(body, walk, forest, get_attribute(node, "n_targets", 1), kind, transform)
+def rewrite_ensemble(body: NodeBuilder) -> Nodes:
+    forest = read_trees(body, lambda: read_ensemble(body), count_features(body))
+    kind = (AVERAGE, SUM, MIN, MAX)[body.attribute("aggregate_function", 1)]
+    transform = TRANSFORMS[body.attribute("post_transform", 0)]
+    return finish_results(body, forest, body.attribute("n_targets", 1), kind, transform)
 
 
-def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_tree_classifier(body: NodeBuilder) -> Nodes:
     """Rewrite a TreeEnsembleClassifier, whose results are the label and all scores.
 
     The trees may have weights of only one of two classes. The score of this class is compared with
     0.5 if no weight is negative, and otherwise with 0. The score of the other class is 1 minus this
     score, or the negative of this score.
     """
-    labels = get_labels(node)
-    forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))
-    transform = get_attribute(node, "post_transform", "NONE")
-    body = NodeBuilder(node, walk)
-    base = read_numbers(node, "base_values")
+    labels = get_labels(body)
+    forest = read_trees(body, lambda: read_forest(body, "class"), count_features(body))
+    transform = body.attribute("post_transform", "NONE")
+    base = read_numbers(body, "base_values")
     known = sorted({result for _, result in forest.leaves})
     if len(labels) == 2 and known == [0] and base.size < 2 and transform != "SOFTMAX":
-        return body.finish(*add_two_classes(body, walk, forest, base, transform))
+        return body.finish(*add_two_classes(body, forest, base, transform))
     if len(labels) < 3 or known != [*range(len(labels))]:
-        refuse(
-            node,
+        body.refuse(
             f"it has weights of the classes {known}, {base.size} base values and post_transform "
             f"{transform} for {len(labels)} labels; ONNX Runtime and ONNX compute different "
             "results. Write two classes as weights of class 0 with NONE or LOGISTIC, as "
-            "scikit-learn's converter does. Write three or more classes as weights of each class",
+            "scikit-learn's converter does. Write three or more classes as weights of each class"
         )
-    total = add_results(body, walk, forest, len(labels))
+    total = add_results(body, forest, len(labels))
     if base.size:
         total = body.add("Add", total, body.constant(base, forest.dtype))
     best = body.add("ArgMax", total, axis=-1, keepdims=0)
     label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
-    total = body.add("Cast", total, to=TensorProto.FLOAT)
+    total = body.cast(total, "float32")
     return body.finish(label, add_transform(body, total, transform))
 
 
 def add_two_classes(
-    body: NodeBuilder, walk: Specializer, forest: Forest, base: Any, transform: str
+    body: NodeBuilder, forest: Forest, base: Any, transform: str
 ) -> tuple[str, str]:
-    score = add_results(body, walk, forest, 1)
+    score = add_results(body, forest, 1)
     if base.size:
         score = body.add("Add", score, body.constant(base, forest.dtype))
     is_probability = all(weight >= 0 for weight in forest.leaves.values())
     limit = body.constant(0.5 if is_probability else 0, forest.dtype)
     above = body.add("Reshape", body.add("Greater", score, limit), body.constant([-1], "int64"))
-    labels = get_labels(body.node)
+    labels = get_labels(body)
     label = body.add(
         "Gather",
         body.constant(labels, labels.dtype),
-        body.add("Cast", above, to=TensorProto.INT64),
+        body.cast(above, "int64"),
         axis=0,
     )
-    score = body.add("Cast", score, to=TensorProto.FLOAT)
+    score = body.cast(score, "float32")
     if is_probability and transform != "LOGISTIC":
         other = body.add("Sub", body.constant(1, "float32"), score)
     else:

@@ -9,16 +9,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import onnx
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    get_attribute,
-    refuse,
-    refuse_inconsistent,
-)
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.classical import add_transform, begin, get_labels
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 SMALLEST = 1e-7
 """The minimum distance of a pair's probability from 0 and from 1."""
@@ -26,13 +19,13 @@ SMALLEST = 1e-7
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def read_floats(node: onnx.NodeProto, name: str) -> Any:
-    return np.array(get_attribute(node, name, []), "float32")
+def read_floats(body: NodeBuilder, name: str) -> Any:
+    return np.array(body.attribute(name, []), "float32")
 
 
 def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
     """Append the kernel of each row of ``x`` and each vector. The shape is (rows, vectors)."""
-    gamma, offset, degree = [*read_floats(body.node, "kernel_params"), *np.zeros(3, "float32")][:3]
+    gamma, offset, degree = [*read_floats(body, "kernel_params"), *np.zeros(3, "float32")][:3]
     if kind == "RBF":
         apart = body.add("Sub", body.unsqueeze(x, 1), body.constant(vectors, "float32"))
         squared = body.squeeze(body.reduce("ReduceSum", body.add("Mul", apart, apart), 2), 2)
@@ -47,95 +40,91 @@ def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
     return body.add("Pow", moved, body.constant(degree, "float32"))
 
 
-def read_vectors(node: onnx.NodeProto, count: int) -> Any:
+def read_vectors(body: NodeBuilder, count: int) -> Any:
     """Return the ``count`` support vectors as rows.
 
     Raises UserError if the numbers of elements are not multiples of ``count``.
     """
-    vectors, factors = read_floats(node, "support_vectors"), read_floats(node, "coefficients")
+    vectors, factors = read_floats(body, "support_vectors"), read_floats(body, "coefficients")
     if len(vectors) % count or len(factors) % count or not min(len(vectors), len(factors)):
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"it has {len(vectors)} elements of support vectors and {len(factors)} coefficients; "
-            f"expected multiples of its number of support vectors, {count}",
+            f"expected multiples of its number of support vectors, {count}"
         )
     return vectors.reshape(count, -1)
 
 
-def read_kernel(node: onnx.NodeProto) -> str:
-    kind = str(get_attribute(node, "kernel_type", "LINEAR"))
+def read_kernel(body: NodeBuilder) -> str:
+    kind = str(body.attribute("kernel_type", "LINEAR"))
     if kind not in KERNELS:
-        refuse_inconsistent(
-            node, f"its kernel_type is {kind}; expected one of {', '.join(KERNELS)}"
-        )
+        body.refuse_inconsistent(f"its kernel_type is {kind}; expected one of {', '.join(KERNELS)}")
     return kind
 
 
-def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
+def check_input(body: NodeBuilder, width: int) -> None:
     """Raise UserError if rho is missing, or if a row does not have ``width`` elements."""
-    shape = walk.shape(node.input[0])
+    shape = body.shape(0)
     if shape is not None and (len(shape) not in (1, 2) or shape[-1] != width):
-        refuse_inconsistent(
-            node, f"its input has shape {list(shape)}; expected rows of {width} elements"
+        body.refuse_inconsistent(
+            f"its input has shape {list(shape)}; expected rows of {width} elements"
         )
-    if not len(read_floats(node, "rho")):
-        refuse_inconsistent(node, "its attribute rho, the offset of the decision, is missing")
+    if not len(read_floats(body, "rho")):
+        body.refuse_inconsistent("its attribute rho, the offset of the decision, is missing")
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
-    return body.add("Reshape", x, body.constant([-1, width], "int64"))
+    return body.reshape(x, [-1, width])
 
 
-def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_regressor(body: NodeBuilder) -> Nodes:
     """Rewrite an SVMRegressor. If ``one_class`` is set, the result is 1 or -1."""
-    transform = get_attribute(node, "post_transform", "NONE")
+    transform = body.attribute("post_transform", "NONE")
     if transform != "NONE":
-        refuse(node, f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
-    body, x = begin(node, walk)
-    factors, rho = read_floats(node, "coefficients"), read_floats(node, "rho")[:1]
-    count = get_attribute(node, "n_supports", 0)
+        body.refuse(f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
+    body, x = begin(body)
+    factors, rho = read_floats(body, "coefficients"), read_floats(body, "rho")[:1]
+    count = body.attribute("n_supports", 0)
     if count > 0:
-        vectors, factors = read_vectors(node, count), factors[:count]
-        check_input(node, walk, vectors.shape[1])
+        vectors, factors = read_vectors(body, count), factors[:count]
+        check_input(body, vectors.shape[1])
         rows = add_rows(body, x, vectors.shape[1])
-        x = add_kernels(body, rows, vectors, read_kernel(node))
+        x = add_kernels(body, rows, vectors, read_kernel(body))
     else:
-        check_input(node, walk, len(factors))
+        check_input(body, len(factors))
         x = add_rows(body, x, len(factors))
     product = body.add("MatMul", x, body.constant(factors.reshape(-1, 1), "float32"))
     result = body.add("Add", product, body.constant(rho, "float32"))
-    if get_attribute(node, "one_class", 0):
+    if body.attribute("one_class", 0):
         positive = body.add("Greater", result, body.constant(0, "float32"))
         signs = (body.constant(sign, "float32") for sign in (1, -1))
         result = body.add("Where", positive, *signs)
     return body.finish(result)
 
 
-def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_classifier(body: NodeBuilder) -> Nodes:
     """Rewrite an SVMClassifier.
 
     The results are the label, and the scores of pairs of classes or the probabilities of classes.
     """
-    labels, sizes = get_labels(node), get_attribute(node, "vectors_per_class", [])
+    labels, sizes = get_labels(body), body.attribute("vectors_per_class", [])
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"it has {len(labels)} labels and {len(sizes)} counts of support vectors; "
-            "expected two labels or more, and one number per label",
+            "expected two labels or more, and one number per label"
         )
     if min(sizes, default=0) < 0:
-        refuse_inconsistent(node, f"its vectors_per_class are {list(sizes)}; expected 0 or more")
-    body, x = begin(node, walk)
+        body.refuse_inconsistent(f"its vectors_per_class are {list(sizes)}; expected 0 or more")
+    body, x = begin(body)
     if not sum(sizes):
-        count = len(read_floats(node, "coefficients"))
+        count = len(read_floats(body, "coefficients"))
         if not count or count % len(labels):
-            refuse_inconsistent(
-                node, f"it has {count} coefficients; expected a multiple of {len(labels)}"
+            body.refuse_inconsistent(
+                f"it has {count} coefficients; expected a multiple of {len(labels)}"
             )
-        check_input(node, walk, count // len(labels))
+        check_input(body, count // len(labels))
         best, scores = add_linear_scores(body, x, len(labels))
     else:
-        check_input(node, walk, read_vectors(node, sum(sizes)).shape[1])
+        check_input(body, read_vectors(body, sum(sizes)).shape[1])
         best, scores = add_votes(body, x, list(sizes))
     label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
     return body.finish(label, scores)
@@ -146,19 +135,19 @@ def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
 
     The second of two classes is also the best class if the larger score exceeds a limit.
     """
-    factors, rho = read_floats(body.node, "coefficients"), read_floats(body.node, "rho")[:1]
+    factors, rho = read_floats(body, "coefficients"), read_floats(body, "rho")[:1]
     rows = add_rows(body, x, len(factors) // count)
     products = body.add("MatMul", rows, body.constant(factors.reshape(count, -1).T, "float32"))
     scores = body.add("Add", products, body.constant(rho, "float32"))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
-    if count == 2 and not len(read_floats(body.node, "prob_a")):
+    if count == 2 and not len(read_floats(body, "prob_a")):
         largest = body.squeeze(body.reduce("ReduceMax", scores, 1), 1)
         if (factors >= 0).all():
             below = body.add("Less", largest, body.constant(0.5, "float32"))
         else:
             below = body.add("Not", body.add("Greater", largest, body.constant(0, "float32")))
         best = body.add("Where", below, best, body.constant(1, "int64"))
-    return best, add_transform(body, scores, get_attribute(body.node, "post_transform", "NONE"))
+    return best, add_transform(body, scores, body.attribute("post_transform", "NONE"))
 
 
 def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
@@ -166,10 +155,10 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
 
     ``sizes`` contains the number of support vectors per class.
     """
-    node, count = body.node, len(sizes)
-    vectors = read_vectors(node, sum(sizes))
+    count = len(sizes)
+    vectors = read_vectors(body, sum(sizes))
     rows = add_rows(body, x, vectors.shape[1])
-    kernels = add_kernels(body, rows, vectors, read_kernel(node))
+    kernels = add_kernels(body, rows, vectors, read_kernel(body))
     pairs = list(combinations(range(count), 2))
     sums = add_pair_sums(body, kernels, sizes, pairs)
     won = body.add("Cast", body.add("Greater", sums, body.constant(0, "float32")), to=1)
@@ -179,8 +168,8 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
     gained = body.add("MatMul", won, body.constant(votes[0] - votes[1], "float32"))
     counts = body.add("Add", gained, body.constant(votes[1].sum(axis=0), "float32"))
     best = body.add("ArgMax", counts, axis=-1, keepdims=0)
-    transform = get_attribute(node, "post_transform", "NONE")
-    if len(read_floats(node, "prob_a")):
+    transform = body.attribute("post_transform", "NONE")
+    if len(read_floats(body, "prob_a")):
         return best, add_transform(body, add_probabilities(body, sums, pairs), transform)
     if count > 2:
         return best, add_transform(body, sums, transform)
@@ -206,13 +195,12 @@ def add_pair_sums(
     A class has one row of coefficients for each other class.
     """
     count = len(sizes)
-    factors, rho = (read_floats(body.node, name) for name in ("coefficients", "rho"))
+    factors, rho = (read_floats(body, name) for name in ("coefficients", "rho"))
     factors = factors.reshape(-1, sum(sizes))
     if len(factors) < count - 1 or len(rho) < len(pairs):
-        refuse_inconsistent(
-            body.node,
+        body.refuse_inconsistent(
             f"it has {len(factors)} rows of coefficients and {len(rho)} values of rho for "
-            f"{count} classes; expected {count - 1} and {len(pairs)}",
+            f"{count} classes; expected {count - 1} and {len(pairs)}"
         )
     ends = np.cumsum(sizes).tolist()
     parts = [
@@ -237,12 +225,11 @@ def add_pair_sums(
 
 
 def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]) -> str:
-    slopes, offsets = (read_floats(body.node, name) for name in ("prob_a", "prob_b"))
+    slopes, offsets = (read_floats(body, name) for name in ("prob_a", "prob_b"))
     if min(len(slopes), len(offsets)) < len(pairs):
-        refuse_inconsistent(
-            body.node,
+        body.refuse_inconsistent(
             f"it has {len(slopes)} values of prob_a and {len(offsets)} of prob_b; expected "
-            f"{len(pairs)}, one per pair of classes",
+            f"{len(pairs)}, one per pair of classes"
         )
     scaled = body.add("Mul", sums, body.constant(slopes[: len(pairs)], "float32"))
     moved = body.add("Add", scaled, body.constant(offsets[: len(pairs)], "float32"))

@@ -16,83 +16,75 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    copy_node,
-    get_attribute,
-    refuse,
-    refuse_inconsistent,
-)
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, copy_node
 
 Positions = npt.NDArray[np.int64]
 
 
-def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def state_pads(body: NodeBuilder) -> Nodes | None:
     """Replace ``auto_pad`` (SAME_UPPER or SAME_LOWER) with explicit pads."""
-    same = get_attribute(node, "auto_pad", "NOTSET")
-    shape = walk.shape(node.input[0])
-    kernel = get_attribute(node, "kernel_shape", None)
-    if kernel is None and len(node.input) > 1:
-        kernel = (walk.shape(node.input[1]) or ())[2:]
+    same = body.attribute("auto_pad", "NOTSET")
+    shape = body.shape(0)
+    kernel = body.attribute("kernel_shape", None)
+    if kernel is None and len(body.node.input) > 1:
+        kernel = (body.shape(1) or ())[2:]
     if not same.startswith("SAME") or shape is None or not kernel:
         return None
     image = shape[2:]
-    strides = get_attribute(node, "strides", [1] * len(image))
-    dilations = get_attribute(node, "dilations", [1] * len(image))
+    strides = body.attribute("strides", [1] * len(image))
+    dilations = body.attribute("dilations", [1] * len(image))
     total = [
         max((length - 1) // stride * stride + (taps - 1) * dilation + 1 - length, 0)
         for length, taps, stride, dilation in zip(image, kernel, strides, dilations, strict=True)
     ]
     small, large = [t // 2 for t in total], [t - t // 2 for t in total]
     pads = [*small, *large] if same == "SAME_UPPER" else [*large, *small]
-    return [copy_node(node, ("auto_pad",), pads=pads)]
+    return [copy_node(body.node, ("auto_pad",), pads=pads)]
 
 
-def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_lp_pool(body: NodeBuilder) -> Nodes | None:
     """Replace ``ceil_mode`` with pads, because TVM averages incorrectly at the edges.
 
     TVM divides by the number of pixels inside the image, and multiplies by the number of all pixels
     of the window.
     """
-    shape = walk.shape(node.input[0])
-    if shape is None or not get_attribute(node, "ceil_mode", 0):
-        return state_pads(node, walk)
-    walk.infer_types(node, walk.schema(node))
-    pooled = walk.shape(node.output[0])
+    shape = body.shape(0)
+    if shape is None or not body.attribute("ceil_mode", 0):
+        return state_pads(body)
+    body.walk.infer_types(body.node)
+    pooled = body.walk.shape(body.node.output[0])
     if pooled is None:
         return None
-    positions = find_window_positions(node, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
+    positions = find_window_positions(body, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
     begin = np.maximum(-positions.min(axis=0), 0)
     end = np.maximum(positions.max(axis=0) + 1 - shape[2:], 0)
     pads = [*begin.tolist(), *end.tolist()]
-    return [copy_node(node, ("auto_pad", "ceil_mode"), pads=pads)]
+    return [copy_node(body.node, ("auto_pad", "ceil_mode"), pads=pads)]
 
 
-def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_max_pool(body: NodeBuilder) -> Nodes | None:
     """Rewrite a MaxPool with indices as gathered windows, maxima and positions.
 
     An index is the position in the whole tensor, in row order or (``storage_order``) column order.
     """
-    shape = walk.shape(node.input[0])
-    if len(node.output) < 2 or not node.output[1] or shape is None:
-        return state_pads(node, walk)
-    walk.infer_types(node, walk.schema(node))
-    pooled = walk.shape(node.output[0])
+    shape = body.shape(0)
+    if len(body.node.output) < 2 or not body.node.output[1] or shape is None:
+        return state_pads(body)
+    body.walk.infer_types(body.node)
+    pooled = body.walk.shape(body.node.output[0])
     if pooled is None:
         return None
     image, count = shape[2:], shape[0] * shape[1]
-    positions = find_window_positions(node, image, pooled[2:])
+    positions = find_window_positions(body, image, pooled[2:])
     inside = np.all((positions >= 0) & (positions < np.array(image)), axis=-1)
     clipped = tuple(np.where(inside, positions[..., a], 0) for a in range(len(image)))
     table = np.where(inside, np.ravel_multi_index(clipped, image), prod(image))
     stored = table
-    if get_attribute(node, "storage_order", 0):
+    if body.attribute("storage_order", 0):
         stored = np.ravel_multi_index(clipped, image, order="F")
-    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
-    flat = body.add("Reshape", node.input[0], body.constant([count, -1], "int64"))
+    dtype = body.dtype(0)
+    flat = body.reshape(body.input(0), [count, -1])
     if not inside.all():
         lowest = -np.inf if dtype.kind != "i" and dtype.kind != "u" else np.iinfo(dtype).min
         outside = body.constant(np.full((count, 1), lowest), dtype)
@@ -110,15 +102,15 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def find_window_positions(
-    node: onnx.NodeProto, image: tuple[int, ...], pooled: tuple[int, ...]
+    body: NodeBuilder, image: tuple[int, ...], pooled: tuple[int, ...]
 ) -> Positions:
     """Return the pixels of each window as constants (results, elements of a window, axes)."""
     axes = len(image)
-    kernel = get_attribute(node, "kernel_shape", [])
-    strides = get_attribute(node, "strides", [1] * axes)
-    dilations = get_attribute(node, "dilations", [1] * axes)
-    begin = list(get_attribute(node, "pads", [0] * 2 * axes))[:axes]
-    same = get_attribute(node, "auto_pad", "NOTSET")
+    kernel = body.attribute("kernel_shape", [])
+    strides = body.attribute("strides", [1] * axes)
+    dilations = body.attribute("dilations", [1] * axes)
+    begin = list(body.attribute("pads", [0] * 2 * axes))[:axes]
+    same = body.attribute("auto_pad", "NOTSET")
     if same.startswith("SAME"):
         spans = [(pooled[a] - 1) * strides[a] + (kernel[a] - 1) * dilations[a] + 1
                  for a in range(axes)]  # fmt: skip
@@ -130,70 +122,68 @@ def find_window_positions(
     return positions
 
 
-def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_max_unpool(body: NodeBuilder) -> Nodes | None:
     """Rewrite a MaxUnpool with output_shape, which appends zeros to the default result."""
-    shape = walk.shape(node.input[0])
-    wanted = walk.constants.get(node.input[2]) if len(node.input) > 2 else None
+    shape = body.shape(0)
+    wanted = body.walk.constants.get(body.input(2)) if len(body.node.input) > 2 else None
     if shape is None or wanted is None:
         return None
-    kernel = get_attribute(node, "kernel_shape", [])
-    strides = get_attribute(node, "strides", [1] * len(kernel))
-    pads = get_attribute(node, "pads", [0] * 2 * len(kernel))
+    kernel = body.attribute("kernel_shape", [])
+    strides = body.attribute("strides", [1] * len(kernel))
+    pads = body.attribute("pads", [0] * 2 * len(kernel))
     made = [
         (length - 1) * strides[a] + kernel[a] - pads[a] - pads[a + len(kernel)]
         for a, length in enumerate(shape[2:])
     ]
     missing = [int(w) - m for w, m in zip(wanted, [*shape[:2], *made], strict=True)]
     if min(missing) < 0:
-        refuse_inconsistent(
-            node,
+        body.refuse_inconsistent(
             f"its output_shape is {wanted.tolist()}; expected at least {made}, the shape that its "
-            "windows fill",
+            "windows fill"
         )
-    body = NodeBuilder(node, walk)
     stated = {"kernel_shape": kernel, "strides": strides, "pads": pads}
-    result = body.add("MaxUnpool", *node.input[:2], **stated)
+    result = body.add("MaxUnpool", *body.node.input[:2], **stated)
     ends = [*[0] * len(missing), *missing]
     if body.opset < 11:
         return body.finish(body.add("Pad", result, pads=ends))
     return body.finish(body.add("Pad", result, body.constant(ends, "int64")))
 
 
-def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_deform_conv(body: NodeBuilder) -> Nodes | None:
     """Rewrite a DeformConv of images as interpolated samples and a product.
 
     Pixels outside the image are zeros.
     """
-    shapes = [walk.shape(i) for i in node.input[:3]]
+    shapes = [body.walk.shape(i) for i in body.node.input[:3]]
     if any(s is None or len(s) != 4 for s in shapes):
         return None
     (batch, channels, *image), (results, _, *kernel), (_, _, *size) = (s or () for s in shapes)
     taps, points = prod(kernel), prod(size)
-    groups, moves = (get_attribute(node, n, 1) for n in ("group", "offset_group"))
-    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+    groups, moves = (body.attribute(n, 1) for n in ("group", "offset_group"))
+    dtype = body.dtype(0)
 
     def reshape(name: str, *shape: int) -> str:
-        return body.add("Reshape", name, body.constant(shape, "int64"))
+        return body.reshape(name, shape)
 
-    stated = copy_node(node, kernel_shape=kernel)
+    stated = NodeBuilder(copy_node(body.node, kernel_shape=kernel), body.walk)
     positions = find_window_positions(stated, tuple(image), tuple(size))
-    offset = reshape(node.input[2], batch * moves, taps, 2, points)
+    offset = reshape(body.input(2), batch * moves, taps, 2, points)
     neighbors = []
     for axis in range(2):
         moved = body.add("Gather", offset, body.constant(axis, "int64"), axis=2)
         position = body.add("Add", moved, body.constant(positions[..., axis].T, dtype))
         neighbors.append(add_neighbors(body, dtype, position, image[axis]))
     planes = body.constant(np.arange(batch * moves).reshape(-1, 1, 1) * prod(image), "int64")
-    data = reshape(node.input[0], batch * moves, channels // moves, *image)
+    data = reshape(body.input(0), batch * moves, channels // moves, *image)
     total = ""
     for value in add_weighted_pixels(body, data, image, planes, neighbors):
         total = body.add("Add", total, value) if total else value
-    bias, mask = [*node.input[3:], "", ""][:2]
+    bias, mask = [*body.node.input[3:], "", ""][:2]
     if mask:
         total = body.add("Mul", total, reshape(mask, batch * moves, taps, points, 1))
     columns = reshape(body.add("Transpose", total, perm=[0, 3, 1, 2]),
                       batch, groups, channels // groups * taps, points)  # fmt: skip
-    weights = reshape(node.input[1], groups, results // groups, channels // groups * taps)
+    weights = reshape(body.input(1), groups, results // groups, channels // groups * taps)
     result = reshape(body.add("MatMul", weights, columns), batch, results, *size)
     return body.finish(body.add("Add", result, reshape(bias, -1, 1, 1)) if bias else result)
 
@@ -214,7 +204,7 @@ def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], position: str, length
     for pixel, weight in ((low, body.add("Sub", one, rest)), (body.add("Add", low, one), rest)):
         inside = body.add("Min", body.add("Max", pixel, zero), last)
         weights.append(body.add("Where", body.add("Equal", inside, pixel), weight, zero))
-        pixels.append(body.add("Cast", inside, to=TensorProto.INT64))
+        pixels.append(body.cast(inside, "int64"))
     return Neighbors(pixels, weights)
 
 
@@ -243,48 +233,46 @@ def add_weighted_pixels(
     return values
 
 
-def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_roi_align(body: NodeBuilder) -> Nodes | None:
     """Rewrite a RoiAlign of mode max, or scale the regions of a RoiAlign of mode avg.
 
     TVM moves a region by half a pixel before the scaling, but ONNX moves the region after the
     scaling.
     """
-    if get_attribute(node, "mode", "avg") == "max":
-        return rewrite_roi_max(node, walk)
-    scale = get_attribute(node, "spatial_scale", 1.0)
+    if body.attribute("mode", "avg") == "max":
+        return rewrite_roi_max(body)
+    scale = body.attribute("spatial_scale", 1.0)
     if scale == 1:
         return None
-    body = NodeBuilder(node, walk)
-    regions = body.add("Mul", node.input[1], body.constant(scale, walk.dtype(node.input[1])))
-    stated = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    inputs = [node.input[0], regions, node.input[2]]
+    regions = body.add("Mul", body.input(1), body.constant(scale, body.dtype(1)))
+    stated = {a.name: onnx.helper.get_attribute_value(a) for a in body.node.attribute}
+    inputs = [body.input(0), regions, body.input(2)]
     return body.finish(body.add("RoiAlign", *inputs, **stated | {"spatial_scale": 1.0}))
 
 
-def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+def rewrite_roi_max(body: NodeBuilder) -> Nodes | None:
     """Rewrite a RoiAlign of mode max as the maximum of all weighted neighbors of all samples.
 
     The weights of samples that are more than one pixel outside the image are zero. Other samples
     outside the image are moved to the edge, as in ONNX's evaluator and ONNX Runtime. Raises
     UserError if the number of samples depends on the regions.
     """
-    shape = walk.shape(node.input[0])
+    shape = body.shape(0)
     if shape is None:
         return None
-    samples = get_attribute(node, "sampling_ratio", 0)
+    samples = body.attribute("sampling_ratio", 0)
     if samples <= 0:
-        refuse(
-            node,
+        body.refuse(
             "its sampling_ratio is 0, so the number of samples depends on the size of a region; "
-            "state a ratio of 1 or more",
+            "state a ratio of 1 or more"
         )
     channels, *image = shape[1:]
-    sizes = [get_attribute(node, f"output_{n}", 1) for n in ("height", "width")]
-    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+    sizes = [body.attribute(f"output_{n}", 1) for n in ("height", "width")]
+    dtype = body.dtype(0)
     neighbors = []
     for axis, along in enumerate(([0, -1, 1], [0, 1, -1])):
-        position = add_region_positions(body, walk, dtype, axis, sizes[axis] * samples)
-        position = body.add("Reshape", position, body.constant(along, "int64"))
+        position = add_region_positions(body, dtype, axis, sizes[axis] * samples)
+        position = body.reshape(position, along)
         far, zero, last = (body.constant(n, dtype) for n in (-1, 0, image[axis] - 1))
         inside = body.add("Min", body.add("Max", position, zero), last)
         beyond = body.add("Greater", position, body.constant(image[axis], dtype))
@@ -292,30 +280,27 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         found = add_neighbors(body, dtype, inside, image[axis])
         weights = [body.add("Where", outside, zero, w) for w in found.weights]
         neighbors.append(Neighbors(found.pixels, weights))
-    region = body.add("Cast", node.input[2], to=TensorProto.INT64)
+    region = body.cast(body.input(2), "int64")
     first = body.add("Mul", region, body.constant(prod(image), "int64"))
-    first = body.add("Reshape", first, body.constant([-1, 1, 1], "int64"))
-    values = add_weighted_pixels(body, node.input[0], image, first, neighbors)
+    first = body.reshape(first, [-1, 1, 1])
+    values = add_weighted_pixels(body, body.input(0), image, first, neighbors)
     split = [0, sizes[0], samples, sizes[1], samples, channels]
     largest = body.add("Reshape", body.add("Max", *values), body.constant(split, "int64"))
     for axis in (2, 4):
         largest = body.reduce("ReduceMax", largest, axis)
-    largest = body.add("Reshape", largest, body.constant([-1, *sizes, channels], "int64"))
+    largest = body.reshape(largest, [-1, *sizes, channels])
     return body.finish(body.add("Transpose", largest, perm=[0, 3, 1, 2]))
 
 
-def add_region_positions(
-    body: NodeBuilder, walk: Specializer, dtype: np.dtype[Any], axis: int, count: int
-) -> str:
+def add_region_positions(body: NodeBuilder, dtype: np.dtype[Any], axis: int, count: int) -> str:
     """Append the ``count`` sample positions of each region along an axis: (regions, count)."""
-    node = body.node
-    aligned = walk.has_attribute(node, "coordinate_transformation_mode") and (
-        get_attribute(node, "coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    aligned = body.walk.has_attribute(body.node, "coordinate_transformation_mode") and (
+        body.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     )
-    scale = body.constant(get_attribute(node, "spatial_scale", 1.0), dtype)
+    scale = body.constant(body.attribute("spatial_scale", 1.0), dtype)
     ends = []
     for corner in (1 - axis, 3 - axis):
-        end = body.add("Gather", node.input[1], body.constant([corner], "int64"), axis=1)
+        end = body.add("Gather", body.input(1), body.constant([corner], "int64"), axis=1)
         end = body.add("Mul", end, scale)
         ends.append(body.add("Sub", end, body.constant(0.5, dtype)) if aligned else end)
     extent = body.add("Sub", ends[1], ends[0])
