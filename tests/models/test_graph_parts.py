@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph_parts import MOST_NODES, split_model
+from firmwright.models.onnx.graph.sessions import MOST_NODES, split_model
 from firmwright.models.onnx.onnxruntime_outputs import run_reference
 from tests.networks.onnx_models import graph, node, value
 

@@ -9,8 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.onnxruntime_outputs import run_reference
-from firmwright.models.onnx.unsigned_weights import make_weights_unsigned
+from firmwright.models.onnx.onnxruntime_outputs import make_weights_unsigned, run_reference
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.integers(0, 256, (4, 64)).astype("uint8")

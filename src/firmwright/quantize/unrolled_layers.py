@@ -16,9 +16,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
-from firmwright.models.onnx.graph.body import Rewrite
 from firmwright.models.onnx.graph.recurrent import LAYERS, RecurrentLayer, is_initial_state
-from firmwright.models.onnx.graph.specialize import specialize
+from firmwright.models.onnx.graph.specialize import Rewrite, specialize
 
 Array = npt.NDArray[Any]
 

@@ -15,11 +15,11 @@ import onnx
 from onnx import AttributeProto
 
 from firmwright.errors import UserError
-from firmwright.models.onnx.bounded_suppression import bound_suppressions, expand_suppressions
-from firmwright.models.onnx.dialects import Body, expand_dialects
+from firmwright.models.onnx.dialects import expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
-from firmwright.models.onnx.graph.body import get_attribute, list_reads, replace_nodes
+from firmwright.models.onnx.graph.body import Body, get_attribute, list_reads, replace_nodes
+from firmwright.models.onnx.graph.suppression import bound_suppressions, expand_suppressions
 from firmwright.models.onnx.qonnx import expand_quantizers
 from firmwright.models.onnx.sparse import replace_sparse
 
@@ -144,7 +144,7 @@ def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
         return [node]
     body, (data, *factors) = Body(node), node.input
     shape = body.add("Shape", data)
-    parts = body.add("Reshape", data, body.integers([0, groups, -1]))
+    parts = body.reshape(data, [0, groups, -1])
     normal = body.add("InstanceNormalization", parts, *factors, epsilon=epsilon)
     body.add("Reshape", normal, shape, result=node.output[0])
     return body.nodes

@@ -18,7 +18,7 @@ import onnx
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import (
+from firmwright.models.importing import (
     GraphNode,
     find_duplicates,
     order_problems,

@@ -21,12 +21,10 @@ from firmwright.errors import UserError
 from firmwright.ir.library_call import call_operator
 from firmwright.ir.relax import Constant, constant_array, static_shape
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.bit_patterns import (
+from firmwright.models.onnx.written_kernels import (
     convert_bit_cast,
     convert_code_to_float,
     convert_float_to_code,
-)
-from firmwright.models.onnx.written_kernels import (
     convert_packed_product,
     convert_pairwise_probabilities,
 )

@@ -9,46 +9,32 @@ these networks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.domains import get_opset
-from firmwright.models.onnx.graph.body import refuse, replace_nodes
+from firmwright.models.onnx.graph.body import Body, refuse, replace_nodes
 
 Attributes = Mapping[str, float]
 DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
 """The domains of Deeploy's and quantlib's operators."""
 
 
-class Body:
-    """The nodes that replace a node.
+class IntegerBody(Body):
+    """The nodes that replace an operator on integers.
 
-    The names of new tensors begin with the name of the node's result. ``channel_shape`` is the
-    shape of numbers per channel of a convolution's result. The shape is empty for other operators.
+    ``channel_shape`` is the shape of numbers per channel of a convolution's result. The shape is
+    empty for other operators.
     """
 
-    def __init__(
-        self, node: onnx.NodeProto, channel_shape: Sequence[int] = (), opset: int = 1
-    ) -> None:
-        self.node = node
-        self.opset = opset
+    def __init__(self, node: onnx.NodeProto, channel_shape: Sequence[int], opset: int) -> None:
+        super().__init__(node, opset)
         self.channel_shape = channel_shape
-        self.nodes: list[onnx.NodeProto] = []
-
-    def add(self, operator: str, *inputs: str, result: str = "", **attributes: Any) -> str:
-        name = result or f"{self.node.output[0]}/{len(self.nodes)}"
-        label = self.node.name if result else ""
-        self.nodes.append(helper.make_node(operator, inputs, [name], label, **attributes))
-        return name
 
     def number(self, value: float) -> str:
-        return self.add("Constant", value=numpy_helper.from_array(np.array(value, "float64")))
-
-    def integers(self, values: Sequence[int]) -> str:
-        return self.add("Constant", value=numpy_helper.from_array(np.array(values, "int64")))
+        return self.constant(value, "float64")
 
     def wide(self, name: str) -> str:
         return self.add("Cast", name, to=TensorProto.DOUBLE)
@@ -65,17 +51,8 @@ class Body:
         quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
         return self.add("Mul", quotient, self.add("Sign", value))
 
-    def reduce(self, operator: str, value: str) -> str:
-        """Append a reduction of the last axis to length 1.
-
-        Since opset 13 (ReduceSum) or 18, the axes are an input.
-        """
-        if self.opset >= (13 if operator == "ReduceSum" else 18):
-            return self.add(operator, value, self.integers([-1]), keepdims=1)
-        return self.add(operator, value, axes=[-1], keepdims=1)
-
     def count(self, value: str) -> str:
-        last = self.add("Gather", self.add("Shape", value), self.integers([-1]))
+        last = self.add("Gather", self.add("Shape", value), self.constant([-1], "int64"))
         return self.wide(last)
 
     def clip(self, value: str, levels: float, signed: bool) -> str:
@@ -84,11 +61,11 @@ class Body:
         return self.add("Min", above, self.number(low + levels - 1))
 
 
-def requantize(body: Body, stated: Attributes) -> str:
+def requantize(body: IntegerBody, stated: Attributes) -> str:
     """Return clip(floor((x · mul + add) / div + 1/2)), because Deeploy rounds half up."""
     data, mul, add = (body.wide(name) for name in body.node.input)
     if body.channel_shape:
-        shape = body.integers(body.channel_shape)
+        shape = body.constant(body.channel_shape, "int64")
         mul, add = (body.add("Reshape", name, shape) for name in (mul, add))
     levels = stated.get("n_levels", stated.get("n_levels_out", 256))
     total = body.add("Add", body.add("Mul", data, mul), add)
@@ -97,7 +74,7 @@ def requantize(body: Body, stated: Attributes) -> str:
     return body.clip(rounded, levels, bool(stated.get("signed", 1)))
 
 
-def hard_swish(body: Body, stated: Attributes) -> str:
+def hard_swish(body: IntegerBody, stated: Attributes) -> str:
     """Return x · clip(x + three, 0, six) · one_over_six, in integers."""
     data = body.wide(body.node.input[0])
     above = body.add("Max", body.add("Add", data, body.number(stated["three"])), body.number(0))
@@ -106,7 +83,7 @@ def hard_swish(body: Body, stated: Attributes) -> str:
     return body.add("Mul", data, part)
 
 
-def gelu(body: Body, stated: Attributes) -> str:
+def gelu(body: IntegerBody, stated: Attributes) -> str:
     """Return x · ((one + L) >> 1). L has the sign of x, and its magnitude is a parabola of |x|."""
     data, one = body.wide(body.node.input[0]), body.number(stated["one"])
     part = body.add("Min", body.add("Abs", data), body.number(-stated["b"]))
@@ -116,13 +93,13 @@ def gelu(body: Body, stated: Attributes) -> str:
     return body.add("Mul", data, body.shift(body.add("Add", one, erf), 2))
 
 
-def softmax(body: Body, stated: Attributes) -> str:
+def softmax(body: IntegerBody, stated: Attributes) -> str:
     """Return exponentials divided by the sum of the exponentials, from 0 to n_levels - 1.
 
     An exponential is A · (p + B)² + C, shifted right by z, for x - max = p - z · log2.
     """
     data, log2 = body.wide(body.node.input[0]), body.number(stated["log2"])
-    below = body.add("Sub", data, body.reduce("ReduceMax", data))
+    below = body.add("Sub", data, body.reduce("ReduceMax", data, -1))
     shift = body.add("Floor", body.add("Div", body.add("Neg", below), log2))
     shift = body.add("Min", shift, body.number(31))
     part = body.add("Add", below, body.add("Mul", shift, log2))
@@ -133,19 +110,19 @@ def softmax(body: Body, stated: Attributes) -> str:
     power = body.add("Gather", powers, body.add("Cast", shift, to=TensorProto.INT64))
     part = body.add("Floor", body.add("Div", part, power))
     scaled = body.add("Mul", part, body.number(stated["n_levels"] - 1))
-    return body.add("Floor", body.add("Div", scaled, body.reduce("ReduceSum", part)))
+    return body.add("Floor", body.add("Div", scaled, body.reduce("ReduceSum", part, -1)))
 
 
-def layer_norm(body: Body, stated: Attributes) -> str:
+def layer_norm(body: IntegerBody, stated: Attributes) -> str:
     """Return ((x - mean) · weight / deviation + bias) / D, rounded down."""
     data, weight, bias = (body.wide(name) for name in body.node.input)
-    mean = body.divide(body.reduce("ReduceSum", data), body.count(data))
+    mean = body.divide(body.reduce("ReduceSum", data, -1), body.count(data))
     scaled = divide_by_deviation(body, body.add("Sub", data, mean), weight)
     shifted = body.shift(body.add("Add", scaled, bias), stated["D"])
     return body.clip(shifted, stated["n_levels"], True)
 
 
-def no_norm(body: Body, stated: Attributes) -> str:
+def no_norm(body: IntegerBody, stated: Attributes) -> str:
     """Return ((x · weight + bias) · mul) / D, rounded down."""
     data, weight, bias = (body.wide(name) for name in body.node.input)
     total = body.add("Add", body.add("Mul", data, weight), bias)
@@ -153,7 +130,7 @@ def no_norm(body: Body, stated: Attributes) -> str:
     return body.clip(scaled, stated["n_levels"], True)
 
 
-def divide_exactly(body: Body, stated: Attributes) -> str:
+def divide_exactly(body: IntegerBody, stated: Attributes) -> str:
     """Return x · Delta · eta / (y · eta + eps), rounded toward zero.
 
     A constant y is an attribute. Deeploy's kernel rounds to the nearest integer, but Deeploy's test
@@ -168,7 +145,7 @@ def divide_exactly(body: Body, stated: Attributes) -> str:
     return body.divide(scaled, body.add("Abs", divisor))
 
 
-def rms_norm(body: Body, stated: Attributes) -> str:
+def rms_norm(body: IntegerBody, stated: Attributes) -> str:
     """Return (x · weight / deviation) / D, rounded down.
 
     The deviation is computed along the last axis.
@@ -180,15 +157,15 @@ def rms_norm(body: Body, stated: Attributes) -> str:
     return body.clip(body.shift(scaled, stated["D"]), stated["n_levels"], True)
 
 
-def divide_by_deviation(body: Body, data: str, weight: str) -> str:
+def divide_by_deviation(body: IntegerBody, data: str, weight: str) -> str:
     """Append data · weight / √(mean of squares + 1). Each step rounds toward zero."""
-    total = body.reduce("ReduceSum", body.add("Mul", data, data))
+    total = body.reduce("ReduceSum", body.add("Mul", data, data), -1)
     variance = body.add("Add", body.divide(total, body.count(data)), body.number(1))
     deviation = body.add("Floor", body.add("Sqrt", variance))
     return body.divide(body.add("Mul", data, weight), deviation)
 
 
-EXPANSIONS: dict[str, Callable[[Body, Attributes], str]] = {
+EXPANSIONS: dict[str, Callable[[IntegerBody, Attributes], str]] = {
     "RequantShift": requantize,
     "TrueIntegerDiv": divide_exactly,
     "iGELU": gelu,
@@ -228,7 +205,7 @@ def expand(
         yield node
         return
     rank = ranks.get(node.input[0], 0)
-    body = Body(node, [1, -1, *[1] * (rank - 2)] if rank else (), opset)
+    body = IntegerBody(node, [1, -1, *[1] * (rank - 2)] if rank else (), opset)
     try:
         result = EXPANSIONS[node.op_type](body, read_numbers(node))
     except KeyError as name:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import UserError
+from firmwright.models.importing import check_input_names
 
 
 def fix_inputs(
@@ -25,10 +26,8 @@ def fix_inputs(
     model = onnx.load_model_from_string(data)
     name_lengths(model.graph, name, dimensions)
     ports = {port.name: port for port in model.graph.input}
+    check_input_names(name, values, ports)
     for label, value in values.items():
-        if label not in ports:
-            hint = did_you_mean(label, ports)
-            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
         array = make_array(ports[label], name, value)
         known = [t for t in model.graph.initializer if t.name == label]
         for tensor in known:

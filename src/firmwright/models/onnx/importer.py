@@ -28,12 +28,13 @@ from firmwright.models.formats import (
     OpenShapesError,
     Shapes,
 )
-from firmwright.models.graph_order import refuse_problems
 from firmwright.models.importing import (
     check_element_type,
     check_input_names,
     describe_failure,
+    label_errors,
     refuse_operators,
+    refuse_problems,
     refuse_shape,
     run_importer,
     variable_name,
@@ -108,10 +109,8 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     name_nodes(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
     returned = [o.name for o in model.graph.output]
-    try:
+    with label_errors(name):
         model = specialize(model, inputs, REWRITES, (store_strings, store_in_bytes))
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
     check_operators(model, name)
     opset = get_opset(model)
 
@@ -164,9 +163,8 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     refuse_problems(f"{name}: not a valid ONNX model:", problems, EXPORT_AGAIN)
     name_domains(model)
     try:
-        remarks = normalize_forms(model)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
+        with label_errors(name):
+            remarks = normalize_forms(model)
     except UnicodeDecodeError:
         raise UserError(damaged) from None
     check_model(model, name)

@@ -15,9 +15,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.dialects import Body
 from firmwright.models.onnx.domains import MICROSOFT_DOMAIN, get_opset
-from firmwright.models.onnx.graph.body import get_attribute, refuse, replace_nodes
+from firmwright.models.onnx.graph.body import Body, refuse, replace_nodes
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +39,7 @@ class Quantizer(Body):
     def __init__(
         self, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], opset: int
     ) -> None:
-        super().__init__(node)
+        super().__init__(node, opset)
         self.data, *names = node.input
         unknown = [name for name in names if name not in constants]
         if unknown:
@@ -49,14 +48,10 @@ class Quantizer(Body):
             self.parameters = [numpy_helper.to_array(constants[name]) for name in names]
         except (KeyError, TypeError, ValueError):
             refuse(node, "a parameter is damaged; export the model again")
-        self.opset = opset
         self.is_integer = False
 
-    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike = "float32") -> str:
-        return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
-
     def find_limits(self, bits: int, signed: bool) -> tuple[int, int]:
-        narrow = bool(get_attribute(self.node, "narrow", 0))
+        narrow = bool(self.attribute("narrow", 0))
         if signed:
             return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1
         return 0, 2**bits - 1 - narrow
@@ -68,18 +63,18 @@ class Quantizer(Body):
         """
         if widths.size != 1 or not 1 <= widths.item() <= LARGEST_WIDTH or widths.item() % 1:
             wanted = f"one width, a whole number from 1 to {LARGEST_WIDTH}"
-            refuse(self.node, f"its bit width is {widths.tolist()}; export it with {wanted}")
+            self.refuse(f"its bit width is {widths.tolist()}; export it with {wanted}")
         return int(widths.item())
 
     def round(self, value: str, default: str) -> str:
-        mode = str(get_attribute(self.node, "rounding_mode", default)).upper()
+        mode = str(self.attribute("rounding_mode", default)).upper()
         if mode in MAGNITUDES:
             operator, moved = MAGNITUDES[mode]
             size = self.add(operator, self.add("Add", self.add("Abs", value), self.constant(moved)))
             return self.add("Mul", size, self.add("Sign", value))
         if mode not in ROUNDINGS:
             known = ", ".join((*ROUNDINGS, *MAGNITUDES))
-            refuse(self.node, f"its rounding_mode is {mode}; export it with one of {known}")
+            self.refuse(f"its rounding_mode is {mode}; export it with one of {known}")
         return self.add(ROUNDINGS[mode], value)
 
     def scale_back(self, value: str, scale: Array, zero: Array) -> None:
@@ -127,15 +122,15 @@ def quantize_bipolar(body: Quantizer) -> None:
 def quantize(body: Quantizer) -> None:
     """Append (clip(round(x / scale + zero)) - zero) · scale."""
     scale, zero, widths = body.parameters
-    bits, signed = body.read_width(widths), bool(get_attribute(body.node, "signed", 1))
+    bits, signed = body.read_width(widths), bool(body.attribute("signed", 1))
     if bits == 1 and signed:
         if zero.any() or (scale <= 0).any():
             problem = "it has 1 bit, and a zero point or a scale that is not positive"
-            refuse(body.node, f"{problem}; export it with zero point 0 and positive scales")
+            body.refuse(f"{problem}; export it with zero point 0 and positive scales")
         quantize_bipolar(body)
         return
     limits = body.find_limits(bits, signed)
-    mode = ROUNDINGS.get(str(get_attribute(body.node, "rounding_mode", "ROUND")).upper())
+    mode = ROUNDINGS.get(str(body.attribute("rounding_mode", "ROUND")).upper())
     # An odd zero point changes the direction in which halves are rounded.
     is_even = not (zero % 2).any() and (zero >= limits[0]).all() and (zero <= limits[1]).all()
     has_form = (
@@ -188,7 +183,7 @@ def truncate(body: Quantizer) -> None:
         zero = zero / part
     value = body.add("Div", value, body.constant(part))
     if len(rest) == 2:
-        signed = bool(get_attribute(body.node, "signed", 1))
+        signed = bool(body.attribute("signed", 1))
         value = body.clamp(value, body.find_limits(body.read_width(rest[1]), signed))
     body.scale_back(body.round(value, "FLOOR"), result, zero)
 

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.models.onnx.bit_patterns import cast_bits
+from firmwright.models.onnx.written_kernels import cast_bits
 
 
 def view_bits(importer: Any, node: torch.fx.Node) -> relax.Expr:

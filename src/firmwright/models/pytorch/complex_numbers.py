@@ -16,7 +16,8 @@ from tvm import relax
 from tvm.relax import Expr, op
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.models.pytorch.indexing import Convert, Importer, invert, permute
+from firmwright.models.pytorch.indexing import invert, permute
+from firmwright.models.pytorch.nodes import Convert, Importer
 
 ATEN = torch.ops.aten
 

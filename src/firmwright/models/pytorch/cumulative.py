@@ -10,8 +10,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from firmwright.ir.relax import static_shape
-from firmwright.models.pytorch.indexing import Convert, Importer
-from firmwright.models.pytorch.nodes import kind_of
+from firmwright.models.pytorch.nodes import Convert, Importer, kind_of
 
 
 def multiply_up(importer: Importer, node: torch.fx.Node) -> relax.Expr:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.errors import UserError, first_line
 from firmwright.models.formats import OpenShapesError, Shapes
-from firmwright.models.importing import refuse_shape, suppress_output
+from firmwright.models.importing import check_input_names, refuse_shape, suppress_output
 
 Lengths = Sequence[Any]
 
@@ -49,10 +49,7 @@ def fix_shapes(
 
 def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:
     """Raise UserError if an input is unknown, and OpenShapesError if a shape is missing."""
-    for label in shapes:
-        if label not in declared:
-            hint = did_you_mean(label, declared)
-            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+    check_input_names(name, shapes, declared)
     left = {
         n: describe(shape)
         for n, shape in declared.items()

@@ -30,23 +30,23 @@ from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, S
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
 from firmwright.models.pytorch.complex_numbers import COMPLEX, is_complex, store_pairs, uses_complex
-from firmwright.models.pytorch.conditions import write_out_conditions
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
-from firmwright.models.pytorch.labels import label_nodes, name_variables
 from firmwright.models.pytorch.load_failures import ANOTHER_FILE, explain_load
-from firmwright.models.pytorch.locations import restore_locations
 from firmwright.models.pytorch.nodes import (
     describe,
     draws_numbers,
     find_call_nodes,
     has_open_size,
     kind_of,
+    label_nodes,
+    name_variables,
+    restore_locations,
 )
 from firmwright.models.pytorch.orders import state_order
-from firmwright.models.pytorch.promotion import state_types
+from firmwright.models.pytorch.promotion import state_types, write_out_conditions
 from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor

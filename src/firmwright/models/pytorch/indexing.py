@@ -7,31 +7,18 @@ merged axis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
 
 import numpy as np
 import torch
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.models.pytorch.nodes import kind_of
+from firmwright.models.pytorch.nodes import Convert, Importer, kind_of
 
 Shape = tuple[int, ...]
-
-
-class Importer(Protocol):
-    """The parts of TVM's importer that converters use: values by node, and the builder."""
-
-    env: dict[Any, Any]
-
-    @property
-    def block_builder(self) -> relax.BlockBuilder: ...
-
-
-Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 
 
 @dataclass(frozen=True)

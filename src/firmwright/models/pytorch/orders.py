@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from firmwright.models.pytorch.locations import list_graphs
+from firmwright.models.pytorch.nodes import list_graphs
 
 ATEN = torch.ops.aten
 

@@ -18,7 +18,7 @@ from tvm import relax, te, tirx
 
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.pytorch.indexing import Convert, Importer
+from firmwright.models.pytorch.nodes import Convert, Importer
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import Expr, op
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.models.pytorch.indexing import Importer
+from firmwright.models.pytorch.nodes import Importer
 
 Array = npt.NDArray[Any]
 

@@ -13,8 +13,7 @@ import torch
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.models.pytorch.indexing import Convert, Importer
-from firmwright.models.pytorch.nodes import kind_of
+from firmwright.models.pytorch.nodes import Convert, Importer, kind_of
 
 ATEN = torch.ops.aten
 Array = npt.NDArray[np.float32]

@@ -16,7 +16,7 @@ from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import data_movement
-from firmwright.models.tflite.svdf import read_scale, read_zero_point
+from firmwright.models.tflite.integer_products import read_scale, read_zero_point
 
 Array = npt.NDArray[Any]
 

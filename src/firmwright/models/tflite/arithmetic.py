@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.data_movement import has_same_qnn_params, read_inputs, shape_of
-from firmwright.models.tflite.svdf import read_zero_point
+from firmwright.models.tflite.integer_products import read_zero_point
 
 SEGMENTS: dict[str, Callable[..., Any]] = {
     "UNSORTED_SEGMENT_MAX": te.max,

@@ -20,13 +20,13 @@ import tflite
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import (
+from firmwright.models.importing import (
     GraphNode,
     find_duplicates,
     order_problems,
+    refuse_operators,
     refuse_problems,
 )
-from firmwright.models.importing import refuse_operators
 
 Array = npt.NDArray[Any]
 

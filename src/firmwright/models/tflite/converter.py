@@ -21,7 +21,7 @@ from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONV
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 from firmwright.models.tflite.custom_calls import read_custom_code
 from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
-from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
+from firmwright.models.tflite.integer_products import convert_narrow_sums, has_narrow_sums
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators with integer biases. LiteRT does not read the scale of the bias in the file."""

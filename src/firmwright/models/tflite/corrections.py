@@ -22,14 +22,17 @@ from firmwright.models.tflite import (
     data_movement,
     indices,
     lstm,
-    plain_values,
-    windows,
+    reductions,
 )
 from firmwright.models.tflite.activations import quantize_like, read_float
 from firmwright.models.tflite.custom_calls import convert_custom
-from firmwright.models.tflite.integer_products import pad_transposed
-from firmwright.models.tflite.reductions import convert_l2_normalization, convert_reduce_prod
-from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
+from firmwright.models.tflite.integer_products import (
+    pad_transposed,
+    read_scale,
+    read_zero_point,
+    requantize,
+)
+from firmwright.models.tflite.svdf import convert_svdf
 
 Correction = Callable[[Any, Any], relax.Expr]
 
@@ -286,11 +289,11 @@ CORRECTIONS: dict[str, Correction] = {
     "BIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_bidirectional,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "BUCKETIZE": indices.convert_bucketize,
-    "BITCAST": plain_values.convert_bitcast,
-    "CAST": plain_values.convert_cast,
+    "BITCAST": data_movement.convert_bitcast,
+    "CAST": data_movement.convert_cast,
     "CONV_3D_TRANSPOSE": convert_transpose_conv_3d,
     "CUSTOM": convert_custom,
-    "CUMSUM": windows.convert_cumulative_sum,
+    "CUMSUM": reductions.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
     "DYNAMIC_UPDATE_SLICE": indices.convert_dynamic_update_slice,
     "ELU": activations.convert_elu,
@@ -302,13 +305,13 @@ CORRECTIONS: dict[str, Correction] = {
     "GATHER_ND": indices.convert_gather_nd,
     "STABLEHLO_GATHER": indices.convert_stablehlo_gather,
     "FAKE_QUANT": arithmetic.convert_fake_quant,
-    "FILL": plain_values.convert_fill,
+    "FILL": data_movement.convert_fill,
     "FLOOR_DIV": arithmetic.convert_floor_division,
     "FLOOR_MOD": arithmetic.convert_floor_mod,
     "GELU": activations.convert_gelu,
     "HASHTABLE_LOOKUP": indices.convert_hashtable_lookup,
-    "L2_NORMALIZATION": convert_l2_normalization,
-    "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
+    "L2_NORMALIZATION": reductions.convert_l2_normalization,
+    "LOCAL_RESPONSE_NORMALIZATION": reductions.convert_local_response_normalization,
     "LSTM": lstm.convert_step,
     "MATRIX_DIAG": data_movement.convert_matrix_diag,
     "MATRIX_SET_DIAG": data_movement.convert_matrix_set_diag,
@@ -320,16 +323,16 @@ CORRECTIONS: dict[str, Correction] = {
     "POW": arithmetic.convert_power,
     "PRELU": activations.convert_prelu,
     "QUANTIZE": convert_quantize,
-    "RANGE": plain_values.convert_range,
+    "RANGE": data_movement.convert_range,
     "REDUCE_MAX": make_reduction(relax.op.max),
     "REDUCE_MIN": make_reduction(relax.op.min),
-    "REDUCE_PROD": convert_reduce_prod,
+    "REDUCE_PROD": reductions.convert_reduce_prod,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
     "REVERSE_SEQUENCE": indices.convert_reverse_sequence,
     "RIGHT_SHIFT": arithmetic.convert_right_shift,
     "SCATTER_ND": indices.convert_scatter_nd,
-    "SELECT": plain_values.convert_select,
+    "SELECT": data_movement.convert_select,
     "SOFTMAX": activations.convert_softmax,
     "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
     "SPARSE_TO_DENSE": indices.convert_sparse_to_dense,
@@ -341,7 +344,7 @@ CORRECTIONS: dict[str, Correction] = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_lstm,
     "UNPACK": data_movement.convert_unpack,
     **dict.fromkeys(arithmetic.SEGMENTS, arithmetic.convert_segments),
-    "ZEROS_LIKE": plain_values.convert_zeros_like,
+    "ZEROS_LIKE": data_movement.convert_zeros_like,
 }
 
 DATA_MOVEMENT = frozenset(

@@ -2,6 +2,10 @@
 
 The built-in operators are always available. The operators of a recipe are available only within
 :func:`use_custom_operators`, because the recipe's folder is not always in the import path.
+
+An installed package can contain the importer of files with a vendor's custom operators. The name of
+its entry point is the name of the custom operator. The value is a module with the functions of
+:class:`firmwright.models.formats.Importer`.
 """
 
 from __future__ import annotations
@@ -12,17 +16,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from tvm import relax, te
 
-from firmwright.errors import DiagnosticError, UserError
+from firmwright.errors import UserError
 from firmwright.ir.library_call import call_library, call_operator
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.tflite.checks import decode_text, to_ints
+from firmwright.models.formats import Importer
+from firmwright.models.importing import label_errors
+from firmwright.models.tflite.checks import decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.custom_operators import (
     DTYPES,
     Array,
@@ -37,6 +43,7 @@ from firmwright.models.tflite.custom_operators import (
 from firmwright.models.tflite.detection_operator import DETECTION
 from firmwright.models.tflite.repairs import kind_of, pack, unpack
 from firmwright.models.tflite.signal_operators import SIGNAL
+from firmwright.plugins import list_tflite_vendors, load_plugin
 
 FLOAT32_MAX = float(np.finfo("float32").max)
 
@@ -112,17 +119,6 @@ def read_call(model: Any, operator: Any) -> CustomCall | None:
     with label_errors(label):
         options = read_options(operator.customOptions)
     return CustomCall(name, label, definition, options, given, made)
-
-
-@contextmanager
-def label_errors(label: str) -> Iterator[None]:
-    """Add the operator to errors that do not have a location in the recipe."""
-    try:
-        yield
-    except DiagnosticError:
-        raise
-    except UserError as error:
-        raise UserError(f"{label}: {error}") from None
 
 
 def check_call(definition: CustomOperator, inputs: Kinds, options: Options) -> None:
@@ -291,3 +287,51 @@ def get_input(converter: Any, tensor: Any, in_float: bool) -> relax.Expr:
 
 def read_custom_code(model: Any, operator: Any) -> str:
     return decode_text(model.OperatorCodes(operator.OpcodeIndex()).CustomCode())
+
+
+COMPILERS = {
+    "ethos-u": "Vela compiled the model for Arm Ethos-U",
+    "edgetpu-custom-op": "Google's compiler compiled the model for the Edge TPU",
+}
+"""The custom operators that contain a vendor's program instead of layers."""
+
+
+def find_vendor_importer(model: Any) -> Importer | None:
+    """Return the importer for one of the file's custom operators, or None.
+
+    Raises UserError if there are several importers.
+    """
+    names = list_custom_operators(model)
+    points = {p.value: p for p in list_tflite_vendors() if p.name in names}
+    if len(points) > 1:
+        raise UserError(
+            f"the custom operators of the model have several importers, {', '.join(sorted(points))}"
+            "; uninstall all packages except one of them"
+        )
+    return next((cast(Importer, load_plugin(point)) for point in points.values()), None)
+
+
+def list_custom_operators(model: Any) -> set[str]:
+    graphs = map(model.Subgraphs, range(model.SubgraphsLength()))
+    used = {g.Operators(i).OpcodeIndex() for g in graphs for i in range(g.OperatorsLength())}
+    kinds = enumerate(operator_kinds(model))
+    codes = (model.OperatorCodes(i) for i, kind in kinds if kind == "CUSTOM" and i in used)
+    return {decode_text(code.CustomCode() or b"") for code in codes}
+
+
+def refuse_custom_operators(model: Any, name: str) -> None:
+    """Raise UserError if neither firmwright nor the recipe defines a custom operator."""
+    known = list_known_operators()
+    custom = sorted(list_custom_operators(model).difference(known))
+    for operator in custom:
+        if operator in COMPILERS:
+            raise UserError(
+                f"{name}: {COMPILERS[operator]} (custom operator '{operator}'); state the .tflite "
+                "file from before that compiler, or install the package of firmwright for it"
+            )
+    if custom:
+        example = f"{{{custom[0]}: {{function: …, reference: 'module:function'}}}}"
+        raise UserError(
+            f"{name}: custom operators that no installed package reads: {', '.join(custom)}; "
+            f"define each in the recipe: `model: {{path: …, custom_operators: {example}}}`"
+        )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import tflite
 import tvm
 from tvm.relax.frontend.tflite import from_tflite
 
-from firmwright.errors import DiagnosticError, UserError, first_line
+from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.ir.relax import list_result_types
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor
@@ -19,6 +18,7 @@ from firmwright.models.formats import Imported, Shapes
 from firmwright.models.importing import (
     check_element_type,
     check_input_names,
+    label_errors,
     refuse_open_shape,
     refuse_operators,
     run_importer,
@@ -32,7 +32,14 @@ from firmwright.models.tflite.checks import (
     to_ints,
 )
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.custom_calls import add_states, list_known_operators, read_custom_code
+from firmwright.models.tflite.custom_calls import (
+    add_states,
+    find_vendor_importer,
+    list_known_operators,
+    read_custom_code,
+    refuse_custom_operators,
+)
+from firmwright.models.tflite.custom_operators import DTYPES
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
@@ -46,10 +53,6 @@ from firmwright.models.tflite.repairs import (
 )
 from firmwright.models.tflite.states_as_inputs import expose_states
 from firmwright.models.tflite.subgraphs import inline_subgraphs
-from firmwright.models.tflite.vendor_files import find_vendor_importer, refuse_custom_operators
-
-Array = np.ndarray[Any, Any]
-Result = TypeVar("Result")
 
 DIMENSION_REFUSAL = "quantized_dimension must be in range"
 """The text of LiteRT's error if scales refer to an axis that does not exist."""
@@ -64,7 +67,8 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     if vendor := find_vendor_importer(source):
         return vendor.import_model(data, name, shapes)
     refuse_custom_operators(source, name)
-    data = prepare_custom_operators(data, name)
+    with label_errors(name):
+        data = add_states(data)
     data, notes = repair_scales(data)
     remarks = (*remarks, *notes)
     source = tflite.Model.GetRootAsModel(data, 0)
@@ -82,10 +86,8 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         for tensor, port in zip(tensors[0], ports.inputs, strict=True)
         if port in shapes
     }
-    try:
+    with label_errors(name):
         data, states = expose_states(fold_known_values(repaired, shapes))
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
     data = convert_constants(data)
     unpack.cache_clear()
     model = tflite.Model.GetRootAsModel(data, 0)
@@ -117,19 +119,6 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     )
     check_outputs(module, interface.results, name)
     return module, interface
-
-
-def prepare_custom_operators(data: bytes, name: str) -> bytes:
-    """Return the model with the states of its custom operators.
-
-    Raises UserError with the name of the model if an operator does not fit.
-    """
-    try:
-        return add_states(data)
-    except DiagnosticError:
-        raise
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
@@ -231,8 +220,7 @@ def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -
         )
     if any(d < 1 for d in shape) or len(shape) != len(declared):
         refuse_open_shape(name, label, declared)
-    types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
-    dtype = types.get(tensor.Type(), "unknown")
+    dtype = DTYPES.get(tensor.Type(), "unknown")
     check_element_type(name, label, dtype)
     scale, zero_point = None, None
     parameters = tensor.Quantization()

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.models.formats import Shapes
 from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
-from firmwright.models.tflite.repairs import kind_of, pack, unpack
+from firmwright.models.tflite.repairs import kind_of, pack, store_data, unpack
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +48,9 @@ def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
         if shape is not None:
             tensor.shape = shape
     for index, value in values.items():
-        add_constant(model, graph.tensors[index], value)
+        tensor = graph.tensors[index]
+        store_data(model, tensor, np.ascontiguousarray(value).tobytes())
+        tensor.shape, tensor.shapeSignature = list(value.shape), None
     graph.operators = [o for o in graph.operators if not known.issuperset(map(int, o.outputs))]
     return pack(model, len(data))
 
@@ -145,11 +146,3 @@ def evaluate_any_inputs(interpreter: Any) -> None:
                 raise
         else:
             return
-
-
-def add_constant(model: Any, tensor: Any, value: Array) -> None:
-    buffer = schema.BufferT()
-    buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
-    model.buffers.append(buffer)
-    tensor.buffer = len(model.buffers) - 1
-    tensor.shape, tensor.shapeSignature = list(value.shape), None

@@ -17,7 +17,7 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
-from firmwright.models.tflite.custom_calls import add_states
+from firmwright.models.tflite.custom_calls import add_states, find_vendor_importer
 from firmwright.models.tflite.interpreters import (
     OPTIMIZED,
     DividedInterpreter,
@@ -29,7 +29,6 @@ from firmwright.models.tflite.interpreters import (
 )
 from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import repair, repair_dimensions, repair_scales
-from firmwright.models.tflite.vendor_files import find_vendor_importer
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

@@ -15,9 +15,8 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.hybrid import multiply_rows, require_bytes
-from firmwright.models.tflite.integer_products import reshape
+from firmwright.models.tflite.integer_products import read_scale, reshape
 from firmwright.models.tflite.lstm_integers import IntegerCell, advance, read_integer_cell
-from firmwright.models.tflite.svdf import read_scale
 
 GATES = ("input", "forget", "cell", "output")
 """The gates in the order of their inputs.

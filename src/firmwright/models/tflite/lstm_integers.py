@@ -12,7 +12,12 @@ from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
-from firmwright.models.tflite.svdf import find_factor, read_scale, read_zero_point, scale_fixed
+from firmwright.models.tflite.integer_products import (
+    find_factor,
+    read_scale,
+    read_zero_point,
+    scale_fixed,
+)
 
 GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),

@@ -54,6 +54,14 @@ def pack(model: Any, size: int) -> bytes:
     return bytes(builder.Output())
 
 
+def store_data(model: Any, tensor: Any, data: bytes) -> None:
+    """Store the data of a tensor in a new buffer."""
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(data, np.uint8)
+    model.buffers.append(buffer)
+    tensor.buffer = len(model.buffers) - 1
+
+
 def repair(data: bytes) -> bytes:
     """Return the model with the facts about its first subgraph that TVM and LiteRT need.
 
@@ -284,10 +292,7 @@ def convert_constant(model: Any, tensor: Any) -> bool:
         tensor.type = schema.TensorType.INT32
     else:
         return False
-    buffer = schema.BufferT()
-    buffer.data = np.frombuffer(array.tobytes(), np.uint8)
-    model.buffers.append(buffer)
-    tensor.buffer = len(model.buffers) - 1
+    store_data(model, tensor, array.tobytes())
     return True
 
 

@@ -18,8 +18,9 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.custom_operators import DTYPES
 from firmwright.models.tflite.lstm import STATE_INPUTS as LSTM_STATE_INPUTS
-from firmwright.models.tflite.repairs import kind_of, pack, unpack
+from firmwright.models.tflite.repairs import kind_of, pack, store_data, unpack
 
 STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
@@ -28,8 +29,6 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
 """Maps operators to overwritten inputs. The converters also return these inputs."""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
-
-TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
 
 
 def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
@@ -160,10 +159,7 @@ class Exposer:
         tensor.isVariable = False
         data = self.initial.get(name) if isinstance(key, str) else fill(shown)
         if before == after:
-            buffer = schema.BufferT()
-            buffer.data = data
-            self.model.buffers.append(buffer)
-            tensor.buffer = len(self.model.buffers) - 1
+            store_data(self.model, tensor, np.asarray(data, np.uint8).tobytes())
             return []
         check_alike(name, tensor, self.graph.tensors[after])
         self.graph.inputs = [*(int(i) for i in self.graph.inputs), before]
@@ -204,7 +200,7 @@ def describe(name: str, tensor: Any) -> Tensor:
     if params is not None and params.scale is not None and len(params.scale) == 1:
         scale, zero_point = float(params.scale[0]), int(params.zeroPoint[0])
     shape = tuple(int(d) for d in ([] if tensor.shape is None else tensor.shape))
-    return Tensor(name, shape, TYPES[tensor.type], scale, zero_point)
+    return Tensor(name, shape, DTYPES[tensor.type], scale, zero_point)
 
 
 def fill(tensor: Tensor) -> npt.NDArray[np.uint8]:

@@ -16,10 +16,11 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
+from firmwright.models.importing import label_errors
 from firmwright.models.tflite.checks import RENEW, decode_text
 from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.known_values import find_known_results, has_data
-from firmwright.models.tflite.repairs import kind_of, pack, unpack
+from firmwright.models.tflite.repairs import kind_of, pack, store_data, unpack
 from firmwright.models.tflite.states_as_inputs import STATE_INPUTS, describe
 
 INLINED = frozenset({"IF", "WHILE"})
@@ -47,11 +48,9 @@ def inline_subgraphs(data: bytes, name: str) -> bytes:
     if not any(kind_of(model, o) in INLINED for o in model.subgraphs[0].operators):
         return data
     inliner = Inliner(model, len(data))
-    try:
+    with label_errors(name):
         while inliner.inline_next():
             inliner.check_count()
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
     return pack(model, len(data))
 
 
@@ -72,11 +71,9 @@ class Inliner:
             self.graph.operators = before
             results = [int(i) for i in operator.outputs]
             name = decode_text(self.graph.tensors[results[0]].name) if results else ""
-            try:
+            with label_errors(f"operator {kind} (tensor '{name}')"):
                 inline = self.inline_if if kind == "IF" else self.inline_while
                 values = inline(operator)
-            except UserError as error:
-                raise UserError(f"operator {kind} (tensor '{name}'): {error}") from None
             self.graph.operators = [*self.graph.operators, *after]
             self.replace(dict(zip(results, values, strict=True)))
             return True
@@ -294,11 +291,8 @@ class Inliner:
         return len(self.graph.tensors) - 1
 
     def add_constant(self, graph: Any, value: int) -> int:
-        buffer = schema.BufferT()
-        buffer.data = np.frombuffer(np.int32(value).tobytes(), np.uint8)
-        self.model.buffers.append(buffer)
         index = add_empty(graph, schema.TensorType.INT32)
-        graph.tensors[index].buffer = len(self.model.buffers) - 1
+        store_data(self.model, graph.tensors[index], np.int32(value).tobytes())
         return index
 
     def add_operator(

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tflite
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from firmwright.errors import UserError
 from firmwright.models.tflite.hybrid import multiply_rows, require_bytes
+from firmwright.models.tflite.integer_products import read_scale, read_zero_point, requantize
 
 Array = npt.NDArray[Any]
 
@@ -166,48 +167,3 @@ def filter_over_time(
     return converter.bb.emit_te(
         compute, state, relax.const(weights), primfunc_name_hint="filter_over_time"
     )
-
-
-def requantize(
-    converter: Any, values: relax.Expr, factor: np.floating[Any], zero_point: int, dtype: str
-) -> relax.Expr:
-    """Return int32 ``values`` times ``factor`` plus the zero point, clipped to ``dtype``."""
-    ends = np.iinfo(dtype)
-    low, high = (tirx.const(int(end) - zero_point, "int32") for end in (ends.min, ends.max))
-
-    def scale(value: Any) -> Any:
-        clipped = tirx.max(tirx.min(scale_fixed(value, factor), high), low)
-        return (clipped + zero_point).astype(dtype)
-
-    def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *at: scale(data[at]), "scaled")
-
-    given = converter.bb.emit(values)
-    return converter.bb.emit_te(compute, given, primfunc_name_hint="requantize")
-
-
-def scale_fixed(value: Any, factor: np.floating[Any]) -> Any:
-    """Return an int32 expression times ``factor``, rounded twice as in LiteRT.
-
-    The product with a multiplier of 31 bits is rounded with ties up. The right shift is rounded
-    with ties away from zero (``templates/network/fixed_point.h``).
-    """
-    numbers = (tirx.const(number, "int32") for number in find_factor(factor))
-    return tirx.call_pure_extern("int32", "fixed_scale_any", value, *numbers)
-
-
-def find_factor(factor: np.floating[Any]) -> tuple[int, int, int]:
-    """Return a factor as a multiplier of 31 bits, a left shift and a right shift."""
-    mantissa, exponent = np.frexp(np.float64(factor))
-    multiplier = int(np.floor(mantissa * 2**31 + 0.5))
-    if multiplier == 2**31:
-        multiplier, exponent = 2**30, exponent + 1
-    return multiplier, max(int(exponent), 0), max(-int(exponent), 0)
-
-
-def read_scale(tensor: Any) -> np.float32:
-    return np.float32(tensor.qnn_params["scale"].value.numpy())
-
-
-def read_zero_point(tensor: Any) -> int:
-    return int(tensor.qnn_params["zero_point"].value.numpy())

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from firmwright.ir.small_types import find_limits, is_small_float
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 """Maps the types of weights that PackedProduct reads to numbers of bits."""
@@ -69,7 +69,7 @@ def pack_product(body: NodeBuilder) -> Nodes | None:
         "PackedProduct",
         body.input(0),
         body.constant(pack_blocks(weights.astype("int16") - low, bits, block), "uint8"),
-        body.constant(scales.T, "float32"),
+        body.constant(scales.T),
         body.constant(zeros.astype("int16").T - low, "uint8"),
         bits=bits,
         block_size=block,
@@ -145,5 +145,5 @@ def rewrite_quantize(body: NodeBuilder) -> Nodes:
         saturate = body.attribute("saturate", 1)
         return body.finish(body.add("Cast", result, to=kind, saturate=saturate))
     limits = find_limits(result_type)
-    ends = (body.constant(end, "float32") for end in (limits.min, limits.max))
+    ends = (body.constant(end) for end in (limits.min, limits.max))
     return body.finish(body.add("Cast", body.add("Clip", result, *ends), to=kind))

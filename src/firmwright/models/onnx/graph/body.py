@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 from onnx.defs import OpSchema
-from onnx.parser import parse_function
 
 from firmwright.errors import UserError
-
-if TYPE_CHECKING:
-    from firmwright.models.onnx.graph.specialize import Specializer
-
-REWRITES_OPSET = 18
-"""The operator set of this package's functions, and of models that do not state a version."""
-
-Nodes = list[onnx.NodeProto]
 
 
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -67,23 +57,28 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
     raise UserError(f"operator {node.op_type} (node '{label}'): {problem}")
 
 
-class NodeBuilder:
-    """A node, the facts about its tensors, and a builder of the nodes that replace the node.
+class Body:
+    """The nodes that replace a node.
 
-    The new nodes have the name of the node. The names of new tensors begin with the name of the
-    node's result. ``scope`` is part of these names, and the tensors of each scope are counted
-    separately.
+    The names of new tensors begin with the name of the node's result.
     """
 
-    def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
-        self.node, self.walk = node, walk
-        self.opset = walk.opsets.get("", 1)
-        self.nodes: Nodes = []
-        self.scope = ""
-        self.counts: Counter[str] = Counter()
+    def __init__(self, node: onnx.NodeProto, opset: int = 1) -> None:
+        self.node, self.opset = node, opset
+        self.nodes: list[onnx.NodeProto] = []
+
+    def add(self, operator: str, *inputs: str, result: str = "", **attributes: Any) -> str:
+        """Append a node. Only a node that writes ``result`` has the name of the replaced node."""
+        name = result or f"{self.node.output[0]}/{len(self.nodes)}"
+        label = self.node.name if result else ""
+        self.nodes.append(helper.make_node(operator, inputs, [name], label, **attributes))
+        return name
 
     def attribute(self, name: str, default: Any) -> Any:
         return get_attribute(self.node, name, default)
+
+    def attributes(self) -> dict[str, Any]:
+        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
 
     def input(self, index: int) -> str:
         """Return the name of an input. The name of an omitted input is empty."""
@@ -91,13 +86,6 @@ class NodeBuilder:
 
     def inputs(self, count: int) -> list[str]:
         return read_inputs(self.node, count)
-
-    def shape(self, index: int) -> tuple[int, ...] | None:
-        """Return the shape of an input. Return None if the shape is unknown or not static."""
-        return self.walk.shape(self.node.input[index])
-
-    def dtype(self, index: int) -> np.dtype[Any]:
-        return self.walk.dtype(self.node.input[index])
 
     def refuse(self, problem: str) -> NoReturn:
         refuse(self.node, problem)
@@ -114,20 +102,7 @@ class NodeBuilder:
                 kind = "input" if position >= 0 else "output"
                 self.refuse(f"its {kind} {name} cannot be compiled; {workaround}")
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        self.counts[self.scope] += 1
-        return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
-
-    def add_as(self, label: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node whose result has the name ``label`` instead of a number."""
-        name = self.name_tensor(label)
-        self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
-        return name
-
-    def name_tensor(self, label: str) -> str:
-        return f"{next(o for o in self.node.output if o)}/{self.scope}{label}"
-
-    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike) -> str:
+    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike = "float32") -> str:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def cast(self, name: str, dtype: npt.DTypeLike) -> str:
@@ -163,35 +138,8 @@ class NodeBuilder:
             return self.add(operator, name, self.constant(axes, "int64"), keepdims=1)
         return self.add(operator, name, axes=axes, keepdims=1)
 
-    def finish(self, *names: str) -> Nodes:
-        """Connect the tensors to the node's results, and return all nodes."""
-        for name, output in zip(names, self.node.output, strict=False):
-            if output:
-                self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
-        return self.nodes
 
-
-Rewrite = Callable[[NodeBuilder], "Nodes | None"]
-"""Returns the nodes that replace a node, or None to keep the node."""
-
-
-def parse_rewrite(text: str) -> Rewrite:
-    """Return a rewrite that inlines a function.
-
-    ``text`` is the function in ONNX's textual syntax.
-    """
-    function = parse_function(
-        f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
-    )
-
-    def rewrite(body: NodeBuilder) -> Nodes | None:
-        schema = body.walk.schema(body.node)
-        return None if schema is None else inline_function(function, body.node, schema)
-
-    return rewrite
-
-
-def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
+def inline_branch(node: onnx.NodeProto, condition: bool) -> list[onnx.NodeProto]:
     name = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == name)
     constants = [

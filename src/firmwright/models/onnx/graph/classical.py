@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 
 def begin(body: NodeBuilder) -> tuple[NodeBuilder, str]:
@@ -20,7 +20,7 @@ def begin(body: NodeBuilder) -> tuple[NodeBuilder, str]:
 
 
 def floats(body: NodeBuilder, name: str, default: Any) -> str:
-    return body.constant(body.attribute(name, default), "float32")
+    return body.constant(body.attribute(name, default))
 
 
 def rewrite_scaler(body: NodeBuilder) -> Nodes:
@@ -58,7 +58,7 @@ def rewrite_normalizer(body: NodeBuilder) -> Nodes:
         norm = body.reduce("ReduceSum", body.add("Abs", x), -1)
     else:
         norm = body.add("Sqrt", body.reduce("ReduceSum", body.add("Mul", x, x), -1))
-    none = body.add("Equal", norm, body.constant(0, "float32"))
+    none = body.add("Equal", norm, body.constant(0))
     return body.finish(body.add("Where", none, x, body.add("Div", x, norm)))
 
 
@@ -115,7 +115,7 @@ def rewrite_ngrams(body: NodeBuilder) -> Nodes | None:
     x = body.reshape(body.input(0), [-1, length])
     x = body.cast(x, "int64")
     rows = shape[0] if len(shape) > 1 else 1
-    counts, columns = [body.constant(np.zeros((rows, 1)), "float32")], [0] * (max(results) + 1)
+    counts, columns = [body.constant(np.zeros((rows, 1)))], [0] * (max(results) + 1)
     width = 1
     for grams, first in list_grams(body):
         size = grams.shape[1]
@@ -140,12 +140,12 @@ def rewrite_ngrams(body: NodeBuilder) -> Nodes | None:
     found = body.add("Gather", found, body.constant(columns, "int64"), axis=1)
     mode = body.attribute("mode", "TF")
     if mode == "IDF":
-        found = body.add("Min", found, body.constant(1, "float32"))
+        found = body.add("Min", found, body.constant(1))
     weights = body.attribute("weights", [])
     if mode != "TF" and weights:
         factors = np.zeros(len(columns))
         factors[results] = weights
-        found = body.add("Mul", found, body.constant(factors, "float32"))
+        found = body.add("Mul", found, body.constant(factors))
     return body.finish(body.reshape(found, [*shape[:-1], len(columns)]))
 
 
@@ -164,7 +164,7 @@ def list_grams(body: NodeBuilder) -> Iterator[tuple[Any, int]]:
 
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
     coefficients = np.array(body.attribute("coefficients", []), "float32")
-    scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T, "float32"))
+    scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T))
     return body.add("Add", scores, floats(body, "intercepts", [0.0] * rows))
 
 
@@ -234,27 +234,27 @@ def add_softmax_without_zeros(body: NodeBuilder, scores: str) -> str:
     Other scores, almost 0, are only scaled.
     """
     largest = body.reduce("ReduceMax", scores, -1)
-    counts = body.add("Greater", body.add("Abs", scores), body.constant(ZERO, "float32"))
+    counts = body.add("Greater", body.add("Abs", scores), body.constant(ZERO))
     powers = body.add("Exp", body.add("Sub", scores, largest))
     scaled = body.add("Mul", scores, body.add("Exp", body.add("Neg", largest)))
-    counted = body.add("Where", counts, powers, body.constant(0, "float32"))
+    counted = body.add("Where", counts, powers, body.constant(0))
     total = body.reduce("ReduceSum", counted, -1)
     return body.add("Div", body.add("Where", counts, powers, scaled), total)
 
 
 def add_probit(body: NodeBuilder, scores: str) -> str:
     """Append √2 · erf⁻¹(2 · score - 1), by the approximation of ONNX Runtime (ml_common.h)."""
-    one, half, factor = (body.constant(n, "float32") for n in (1, 0.5, 0.147))
+    one, half, factor = (body.constant(n) for n in (1, 0.5, 0.147))
     x = body.add("Sub", body.add("Add", scores, scores), one)
     product = body.add("Mul", body.add("Sub", one, x), body.add("Add", one, x))
     logarithm = body.add("Log", product)
-    first = body.constant(2 / (np.float32(3.14159) * np.float32(0.147)), "float32")
+    first = body.constant(2 / (np.float32(3.14159) * np.float32(0.147)))
     first = body.add("Add", first, body.add("Mul", half, logarithm))
     second = body.add("Mul", body.add("Div", one, factor), logarithm)
     root = body.add("Sqrt", body.add("Sub", body.add("Mul", first, first), second))
     size = body.add("Sqrt", body.add("Sub", root, first))
-    signs = body.constant(np.sqrt(2), "float32"), body.constant(-np.sqrt(2), "float32")
-    negative = body.add("Less", x, body.constant(0, "float32"))
+    signs = body.constant(np.sqrt(2)), body.constant(-np.sqrt(2))
+    negative = body.add("Less", x, body.constant(0))
     return body.add("Mul", size, body.add("Where", negative, *reversed(signs)))
 
 

@@ -1,4 +1,4 @@
-"""Resolves loops, branches, sequences and optional values at import.
+"""Resolves loops, scans, branches, sequences and optional values at import.
 
 Firmware has a fixed number of tensors. Sequences become lists of tensors, and loops with a known
 maximum of steps are unrolled. If the condition of a branch is computed, firmware computes both
@@ -8,12 +8,16 @@ branches and selects one result.
 from __future__ import annotations
 
 import numpy as np
+import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
-from firmwright.models.onnx.graph.recurrent import MAX_NODES, add_step
+from firmwright.models.onnx.graph.body import list_reads, rename_tensors
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 USE_CONSTANT = "firmware needs a constant: write it into the model"
+
+MAX_NODES = 4096
+"""The maximum number of nodes of an unrolled Loop or Scan, because each node becomes code."""
 
 
 def get_sequence(body: NodeBuilder) -> list[str]:
@@ -280,6 +284,78 @@ def choose(body: NodeBuilder, condition: str, output: str, yes: str, no: str) ->
     return name
 
 
+def unroll_scan(body: NodeBuilder) -> Nodes | None:
+    """Return the steps of a Scan in their order. Return None if the Scan cannot be unrolled.
+
+    A Scan of opset 8 runs for each element of a batch, which is the first axis of all tensors.
+    """
+    count = body.attribute("num_scan_inputs", 0)
+    batched = body.walk.opsets[body.node.domain] < 9
+    if batched and body.input(0):
+        return None
+    given = list(body.node.input[1:] if batched else body.node.input)
+    shapes = [body.walk.shape(i) for i in given[-count:]]
+    lengths = [s[1:] if batched else s for s in shapes if s is not None]
+    axes = body.attribute("scan_input_axes", [0] * count)
+    steps = {s[a] for s, a in zip(lengths, axes, strict=False)}
+    graph = body.attribute("body", None)
+    batch = (shapes[0] or (1,))[0] if batched else 1
+    if None in shapes or len(steps) != 1 or max(steps) * batch * len(graph.node) > MAX_NODES:
+        return None
+    length = steps.pop()
+    if not batched:
+        return body.finish(*add_scan(body, given, count, length, "step_"))
+    by_element = []
+    for element in range(batch):
+        index = body.constant(element, "int64")
+        part = [body.add("Gather", name, index, axis=0) for name in given]
+        by_element.append(add_scan(body, part, count, length, f"{element}_step_"))
+    return body.finish(*(body.stack(list(r), 0) for r in zip(*by_element, strict=True)))
+
+
+def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
+    """Append the steps of a Scan over the last ``count`` given tensors, and return the results."""
+    graph = body.attribute("body", None)
+    axes = body.attribute("scan_input_axes", [0] * count)
+    # In opset 8, the name of the attribute is ``directions``.
+    backwards = body.attribute("directions", [0] * count)
+    backwards = body.attribute("scan_input_directions", backwards)
+    states = given[:-count]
+    collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
+    for step in range(length):
+        slices = [
+            body.add("Gather", name, body.constant(length - 1 - step if back else step, "int64"),
+                     axis=axis)
+            for name, axis, back in zip(given[-count:], axes, backwards, strict=True)
+        ]  # fmt: skip
+        results = add_step(body, graph, [*states, *slices], f"{body.node.output[0]}/{label}{step}")
+        states, outputs = results[: len(states)], results[len(states) :]
+        for steps_of_output, name in zip(collected, outputs, strict=True):
+            steps_of_output.append(name)
+    axes = body.attribute("scan_output_axes", [0] * len(collected))
+    backwards = body.attribute("scan_output_directions", [0] * len(collected))
+    stacked = [
+        body.stack(list(reversed(names)) if back else names, axis)
+        for names, axis, back in zip(collected, axes, backwards, strict=True)
+    ]
+    return [*states, *stacked]
+
+
+def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
+    local = {v.name for v in (*graph.input, *graph.initializer)}
+    local |= {o for n in graph.node for o in n.output}
+    tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in local}
+    tensors |= {"": "", **{v.name: n for v, n in zip(graph.input, inputs, strict=True)}}
+    constants = [helper.make_node("Constant", [], [i.name], value=i) for i in graph.initializer]
+    for inner in (*constants, *graph.node):
+        copy = onnx.NodeProto()
+        copy.CopyFrom(inner)
+        copy.name = body.node.name
+        rename_tensors(copy, tensors, scope, {})
+        body.nodes.append(copy)
+    return [tensors.get(o.name, f"{scope}/{o.name}") for o in graph.output]
+
+
 CONTROL: dict[str, Rewrite] = {
     "ConcatFromSequence": join,
     "Identity": hand_on,
@@ -288,6 +364,7 @@ CONTROL: dict[str, Rewrite] = {
     "Optional": wrap,
     "OptionalGetElement": unwrap,
     "OptionalHasElement": has_element,
+    "Scan": unroll_scan,
     "SequenceAt": pick,
     "SequenceConstruct": construct,
     "SequenceEmpty": construct,

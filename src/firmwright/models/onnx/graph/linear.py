@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes
-from firmwright.models.onnx.graph.specialize import evaluate_node
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, evaluate_node
 
 AXIS_INPUT_OPSET = 20
 """The first opset in which DFT's axis is an input instead of an attribute."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
 """Appends an operator on floats, and returns the name of the result."""
@@ -109,7 +109,7 @@ def rewrite_gemm(body: NodeBuilder) -> Nodes:
     if bias:
         step = body.add("Mul", a_scale, b_scale)
         if alpha != 1:
-            step = body.add("Mul", step, body.constant(alpha, "float32"))
+            step = body.add("Mul", step, body.constant(alpha))
         operands.append(dequantize(body, bias, step, axis=0))
     product = body.add("Gemm", *operands, alpha=alpha, **transposed)
     if not scale:
@@ -135,7 +135,7 @@ ACTIVATIONS = {
 
 def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
     if kind == "Clip":
-        low, high = (body.constant(number, "float32") for number in numbers)
+        low, high = (body.constant(number) for number in numbers)
         return body.add("Clip", result, low, high)
     if kind not in ACTIVATIONS:
         known = ", ".join(sorted([*ACTIVATIONS, "Clip"]))
@@ -148,7 +148,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
 def rewrite_convolution(body: NodeBuilder) -> Nodes:
     """Rewrite a FusedConv as a convolution, the addition of a tensor, and an activation."""
     data, weights, bias, added = body.inputs(4)
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     kind = stated.pop("activation", b"").decode()
     numbers = stated.pop("activation_params", [])
     result = body.add("Conv", data, weights, *([bias] if bias else []), **stated)
@@ -159,7 +159,7 @@ def rewrite_convolution(body: NodeBuilder) -> Nodes:
 
 def rewrite_product(body: NodeBuilder) -> Nodes:
     """Rewrite a FusedGemm as a Gemm and an activation."""
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     kind = stated.pop("activation", b"").decode()
     numbers = [stated.pop(f"activation_{n}", 0.0) for n in ("alpha", "beta", "gamma")]
     result = body.add("Gemm", *body.node.input, **stated)

@@ -21,8 +21,8 @@ from firmwright.ir.small_types import (
     to_bytes,
 )
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, along_axis
-from firmwright.models.onnx.graph.specialize import Specializer
+from firmwright.models.onnx.graph.body import along_axis
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Specializer
 
 
 def store_in_bytes(walk: Specializer) -> None:

@@ -16,8 +16,9 @@ import numpy as np
 from onnx import TensorProto
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, along_axis, copy_node
+from firmwright.models.onnx.graph.body import along_axis, copy_node
 from firmwright.models.onnx.graph.microsoft import add_bias
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 DEVIATION_EPSILON = 1e-9
 """The number that MeanVarianceNormalization adds to the deviation before the division."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import Rewrite
 from firmwright.models.onnx.graph.recurrent import Direction, RecurrentLayer, add_lstm_cell
+from firmwright.models.onnx.graph.specialize import Rewrite
 
 STEPS = 255
 """The number of quantization steps in the uint8 range."""
@@ -33,8 +33,8 @@ class QuantizedDirection(Direction):
         The scale is 1 if all elements are 0.
         """
         add, body = self.body.add, self.body
-        zero, one = body.constant(0, "float32"), body.constant(1, "float32")
-        last = body.constant(STEPS, "float32")
+        zero, one = body.constant(0), body.constant(1)
+        last = body.constant(STEPS)
         flat = add("Reshape", value, body.constant([-1], "int64"))
         low = add("Min", body.reduce("ReduceMin", flat, 0), zero)
         high = add("Max", body.reduce("ReduceMax", flat, 0), zero)

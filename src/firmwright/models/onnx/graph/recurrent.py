@@ -1,25 +1,16 @@
-"""Unrolls RNN, GRU, LSTM and Scan, because TVM does not support these operators."""
+"""Unrolls RNN, GRU and LSTM, because TVM does not support these operators."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.activations import Activation, read_activations
-from firmwright.models.onnx.graph.body import (
-    NodeBuilder,
-    Nodes,
-    Rewrite,
-    list_reads,
-    rename_tensors,
-)
-from firmwright.models.onnx.graph.specialize import Array
+from firmwright.models.onnx.graph.specialize import Array, NodeBuilder, Nodes, Rewrite
 
 MAX_STEPS = 4096
 """The maximum number of steps.
@@ -288,77 +279,78 @@ LAYERS = {
 
 RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}
 
-MAX_NODES = 4096
-"""The maximum number of nodes of an unrolled Scan, because each node becomes code."""
+
+DEFAULTS: Mapping[str, tuple[float, ...]] = {
+    "Affine": (0, 0),
+    "Elu": (1,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "Relu": (),
+    "ScaledTanh": (0, 0),
+    "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
+    "Tanh": (),
+    "ThresholdedRelu": (0,),
+}
+"""The default parameters alpha and beta of each function in ONNX Runtime."""
 
 
-def unroll_scan(body: NodeBuilder) -> Nodes | None:
-    """Return the steps of a Scan in their order. Return None if the Scan cannot be unrolled.
+@dataclass(frozen=True)
+class Activation:
+    """An activation function of ONNX, and its alpha and beta.
 
-    A Scan of opset 8 runs for each element of a batch, which is the first axis of all tensors.
+    The argument of the function is clipped to the magnitude ``limit``, unless ``limit`` is 0.
     """
-    count = body.attribute("num_scan_inputs", 0)
-    batched = body.walk.opsets[body.node.domain] < 9
-    if batched and body.input(0):
-        return None
-    given = list(body.node.input[1:] if batched else body.node.input)
-    shapes = [body.walk.shape(i) for i in given[-count:]]
-    lengths = [s[1:] if batched else s for s in shapes if s is not None]
-    axes = body.attribute("scan_input_axes", [0] * count)
-    steps = {s[a] for s, a in zip(lengths, axes, strict=False)}
-    graph = body.attribute("body", None)
-    batch = (shapes[0] or (1,))[0] if batched else 1
-    if None in shapes or len(steps) != 1 or max(steps) * batch * len(graph.node) > MAX_NODES:
-        return None
-    length = steps.pop()
-    if not batched:
-        return body.finish(*add_scan(body, given, count, length, "step_"))
-    by_element = []
-    for element in range(batch):
-        index = body.constant(element, "int64")
-        part = [body.add("Gather", name, index, axis=0) for name in given]
-        by_element.append(add_scan(body, part, count, length, f"{element}_step_"))
-    return body.finish(*(body.stack(list(r), 0) for r in zip(*by_element, strict=True)))
+
+    name: str
+    parameters: tuple[float, ...]
+    limit: float = 0
+
+    def add(self, body: NodeBuilder, value: str, dtype: np.dtype[Any], label: str = "") -> str:
+        """Append the function of a value of type ``dtype``.
+
+        ``label`` names the function's result.
+        """
+        if self.limit:
+            limits = (body.constant(n, dtype) for n in (-self.limit, self.limit))
+            value = body.add("Clip", value, *limits)
+        operator, operands, stated = self.name, [value], {}
+        if self.name in ("Affine", "ScaledTanh"):
+            alpha, beta = (body.constant(n, dtype) for n in self.parameters)
+            if self.name == "Affine":
+                operator, operands = "Add", [body.add("Mul", value, alpha), beta]
+            else:
+                inner = body.add("Tanh", body.add("Mul", value, beta))
+                operator, operands = "Mul", [inner, alpha]
+        else:
+            stated = dict(zip(("alpha", "beta"), self.parameters, strict=False))
+        if label:
+            return body.add_as(label, operator, *operands, **stated)
+        return body.add(operator, *operands, **stated)
 
 
-def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
-    """Append the steps of a Scan over the last ``count`` given tensors, and return the results."""
-    graph = body.attribute("body", None)
-    axes = body.attribute("scan_input_axes", [0] * count)
-    # In opset 8, the name of the attribute is ``directions``.
-    backwards = body.attribute("directions", [0] * count)
-    backwards = body.attribute("scan_input_directions", backwards)
-    states = given[:-count]
-    collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
-    for step in range(length):
-        slices = [
-            body.add("Gather", name, body.constant(length - 1 - step if back else step, "int64"),
-                     axis=axis)
-            for name, axis, back in zip(given[-count:], axes, backwards, strict=True)
-        ]  # fmt: skip
-        results = add_step(body, graph, [*states, *slices], f"{body.node.output[0]}/{label}{step}")
-        states, outputs = results[: len(states)], results[len(states) :]
-        for steps_of_output, name in zip(collected, outputs, strict=True):
-            steps_of_output.append(name)
-    axes = body.attribute("scan_output_axes", [0] * len(collected))
-    backwards = body.attribute("scan_output_directions", [0] * len(collected))
-    stacked = [
-        body.stack(list(reversed(names)) if back else names, axis)
-        for names, axis, back in zip(collected, axes, backwards, strict=True)
-    ]
-    return [*states, *stacked]
+def read_activations(
+    body: NodeBuilder, standard: Sequence[str], directions: int
+) -> list[list[Activation]]:
+    """Return the functions of each direction, in the order of the operator's definition.
 
-
-def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
-    local = {v.name for v in (*graph.input, *graph.initializer)}
-    local |= {o for n in graph.node for o in n.output}
-    tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in local}
-    tensors |= {"": "", **{v.name: n for v, n in zip(graph.input, inputs, strict=True)}}
-    constants = [helper.make_node("Constant", [], [i.name], value=i) for i in graph.initializer]
-    for inner in (*constants, *graph.node):
-        copy = onnx.NodeProto()
-        copy.CopyFrom(inner)
-        copy.name = body.node.name
-        rename_tensors(copy, tensors, scope, {})
-        body.nodes.append(copy)
-    return [tensors.get(o.name, f"{scope}/{o.name}") for o in graph.output]
+    The values of alpha and beta are in the order of the functions that use these values.
+    """
+    names = [a.decode() for a in body.attribute("activations", [])]
+    names = names or [*standard] * directions
+    known = {name.lower(): name for name in DEFAULTS}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown or len(names) != len(standard) * directions:
+        body.refuse_inconsistent(
+            f"its activations are {', '.join(names)}; expected {len(standard)} per direction, "
+            f"{len(standard) * directions} in total, from {', '.join(DEFAULTS)}"
+        )
+    alphas, betas = (iter(body.attribute(f"activation_{n}", [])) for n in ("alpha", "beta"))
+    limit = body.attribute("clip", 0.0)
+    found = []
+    for name in (known[name.lower()] for name in names):
+        stated = zip((alphas, betas), DEFAULTS[name], strict=False)
+        found.append(Activation(name, tuple(next(*pair) for pair in stated), limit))
+    count = len(standard)
+    return [found[i * count : (i + 1) * count] for i in range(directions)]

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, along_axis
-from firmwright.models.onnx.graph.session import open_session
-from firmwright.models.onnx.graph.specialize import evaluate_node
+from firmwright.models.onnx.graph.body import along_axis
+from firmwright.models.onnx.graph.sessions import open_session
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, evaluate_node
 
 Array = npt.NDArray[Any]
 
@@ -160,7 +160,7 @@ def state_sizes(
     positions depend on the number of result elements, which is 4 in this example.
     """
     sizes = [int(np.float32(s.value) * np.float32(shape[axis])) for axis, s in stretches.items()]
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     stated.pop("keep_aspect_ratio_policy", None)
     inputs = [body.input(0), "", "", body.constant(sizes, "int64")]
     return body.finish(body.add("Resize", *inputs, **stated))
@@ -177,7 +177,7 @@ def omit_empty_inputs(body: NodeBuilder) -> Nodes | None:
     if not empty:
         return None
     inputs = ["" if name in empty else name for name in body.node.input]
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     return body.finish(body.add("Resize", *inputs, **stated))
 
 

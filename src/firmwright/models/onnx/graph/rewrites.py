@@ -15,17 +15,15 @@ import numpy as np
 from onnx import helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.attention import ATTENTION
 from firmwright.models.onnx.graph.blocks import (
     has_blocks,
     pack_product,
     rewrite_dequantize,
     rewrite_quantize,
 )
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, copy_node, parse_rewrite
+from firmwright.models.onnx.graph.body import copy_node
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.control import CONTROL
-from firmwright.models.onnx.graph.embeddings import EMBEDDINGS
 from firmwright.models.onnx.graph.linear import (
     rewrite_col2im,
     rewrite_det,
@@ -34,15 +32,15 @@ from firmwright.models.onnx.graph.linear import (
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT, pack_product_of_bits
 from firmwright.models.onnx.graph.normalizations import MOMENTS, NORMALIZATIONS, rewrite_batch_norm
-from firmwright.models.onnx.graph.padding import repeat_single_pixels, rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
-from firmwright.models.onnx.graph.ranks import RANKS
-from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
-from firmwright.models.onnx.graph.reductions import REDUCTIONS
+from firmwright.models.onnx.graph.recurrent import RECURRENT
+from firmwright.models.onnx.graph.reductions import RANKS, REDUCTIONS
 from firmwright.models.onnx.graph.resize import rewrite_resize
-from firmwright.models.onnx.graph.selections import SELECTIONS
+from firmwright.models.onnx.graph.selections import SELECTIONS, repeat_single_pixels, rewrite_pad
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite, parse_rewrite
 from firmwright.models.onnx.graph.string_bytes import STRINGS
 from firmwright.models.onnx.graph.suppression import SUPPRESSION
+from firmwright.models.onnx.graph.transformers import ATTENTION, EMBEDDINGS
 from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES
 from firmwright.models.onnx.graph.windows import WINDOWS
@@ -136,7 +134,7 @@ def rewrite_conv_integer(body: NodeBuilder) -> Nodes | None:
             zero = body.add("Reshape", body.cast(zero, "int32"), along)
             number = body.add("Sub", number, zero)
         operands.append(number)
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     return body.finish(body.add("Conv", *operands, **stated))
 
 
@@ -250,7 +248,7 @@ def compute_wide(body: NodeBuilder) -> Nodes:
     """
     data = body.input(0)
     wide = body.cast(data, "float32")
-    stated = {a.name: helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     result = body.add(body.node.op_type, wide, **stated)
     kind = helper.np_dtype_to_tensor_dtype(body.walk.dtype(data))
     return body.finish(body.add("Cast", result, to=kind))
@@ -335,7 +333,6 @@ REWRITES: dict[str, Rewrite] = {
     "STFT": rewrite_stft,
     **STRINGS,
     **SUPPRESSION,
-    "Scan": unroll_scan,
     "Elu": rewrite_by_width(compute_exponential),
     "HardSigmoid": rewrite_if(is_16bit_float, compute_wide),
     "Selu": rewrite_by_width(compute_exponential),

@@ -7,7 +7,7 @@ tensors are known, and parameters such as axes or pads are constants.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,19 +19,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, SchemaError, get_schema, onnx_opset_version
 from onnx.inliner import inline_local_functions
+from onnx.parser import parse_function
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import STRING, Tensor
-from firmwright.models.onnx.graph.body import (
-    REWRITES_OPSET,
-    NodeBuilder,
-    Nodes,
-    Rewrite,
-    inline_branch,
-    inline_function,
-    list_reads,
-)
+from firmwright.models.onnx.graph.body import Body, inline_branch, inline_function, list_reads
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
 """Operators that read only the shape of the input."""
@@ -45,7 +38,15 @@ LARGEST_GROWTH = 4096
 LARGEST_HINT = 1024
 """The maximum number of elements that shape inference reads. Shapes and axes are small."""
 
+REWRITES_OPSET = 18
+"""The operator set of this package's functions, and of models that do not state a version."""
+
 Array = npt.NDArray[Any]
+
+
+Nodes = list[onnx.NodeProto]
+Rewrite = Callable[["NodeBuilder"], "Nodes | None"]
+"""Returns the nodes that replace a node, or None to keep the node."""
 
 
 def specialize(
@@ -265,6 +266,64 @@ class Specializer:
         self.constants[name] = value
         element = helper.np_dtype_to_tensor_dtype(value.dtype)
         self.types[name] = helper.make_tensor_type_proto(element, value.shape)
+
+
+class NodeBuilder(Body):
+    """A node, the facts about its tensors, and a builder of the nodes that replace the node.
+
+    The new nodes have the name of the node. The names of new tensors begin with the name of the
+    node's result. ``scope`` is part of these names, and the tensors of each scope are counted
+    separately.
+    """
+
+    def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
+        super().__init__(node, walk.opsets.get("", 1))
+        self.walk = walk
+        self.scope = ""
+        self.counts: Counter[str] = Counter()
+
+    def shape(self, index: int) -> tuple[int, ...] | None:
+        """Return the shape of an input. Return None if the shape is unknown or not static."""
+        return self.walk.shape(self.node.input[index])
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        return self.walk.dtype(self.node.input[index])
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        self.counts[self.scope] += 1
+        return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
+
+    def add_as(self, label: str, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Append a node whose result has the name ``label`` instead of a number."""
+        name = self.name_tensor(label)
+        self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
+        return name
+
+    def name_tensor(self, label: str) -> str:
+        return f"{next(o for o in self.node.output if o)}/{self.scope}{label}"
+
+    def finish(self, *names: str) -> Nodes:
+        """Connect the tensors to the node's results, and return all nodes."""
+        for name, output in zip(names, self.node.output, strict=False):
+            if output:
+                self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
+        return self.nodes
+
+
+def parse_rewrite(text: str) -> Rewrite:
+    """Return a rewrite that inlines a function.
+
+    ``text`` is the function in ONNX's textual syntax.
+    """
+    function = parse_function(
+        f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
+    )
+
+    def rewrite(body: NodeBuilder) -> Nodes | None:
+        schema = body.walk.schema(body.node)
+        return None if schema is None else inline_function(function, body.node, schema)
+
+    return rewrite
 
 
 def evaluate_node(

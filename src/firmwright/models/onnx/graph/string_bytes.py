@@ -14,8 +14,7 @@ from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
 from firmwright.ir.strings import STRING_BYTES, encode_strings
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
-from firmwright.models.onnx.graph.specialize import Specializer
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite, Specializer
 
 
 def is_string(name: str, walk: Specializer) -> bool:

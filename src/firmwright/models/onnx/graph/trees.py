@@ -17,8 +17,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.classical import add_transform, get_labels
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 """The comparisons in the order of their numbers since version 5.
@@ -370,7 +370,7 @@ def add_two_classes(
     )
     score = body.cast(score, "float32")
     if is_probability and transform != "LOGISTIC":
-        other = body.add("Sub", body.constant(1, "float32"), score)
+        other = body.add("Sub", body.constant(1), score)
     else:
         other = body.add("Neg", score)
     return label, add_transform(body, body.add("Concat", other, score, axis=1), transform)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite
 from firmwright.models.onnx.graph.classical import add_transform, begin, get_labels
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 SMALLEST = 1e-7
 """The minimum distance of a pair's probability from 0 and from 1."""
@@ -27,17 +27,17 @@ def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
     """Append the kernel of each row of ``x`` and each vector. The shape is (rows, vectors)."""
     gamma, offset, degree = [*read_floats(body, "kernel_params"), *np.zeros(3, "float32")][:3]
     if kind == "RBF":
-        apart = body.add("Sub", body.unsqueeze(x, 1), body.constant(vectors, "float32"))
+        apart = body.add("Sub", body.unsqueeze(x, 1), body.constant(vectors))
         squared = body.squeeze(body.reduce("ReduceSum", body.add("Mul", apart, apart), 2), 2)
-        return body.add("Exp", body.add("Mul", squared, body.constant(-gamma, "float32")))
-    products = body.add("MatMul", x, body.constant(vectors.T, "float32"))
+        return body.add("Exp", body.add("Mul", squared, body.constant(-gamma)))
+    products = body.add("MatMul", x, body.constant(vectors.T))
     if kind == "LINEAR":
         return products
-    scaled = body.add("Mul", products, body.constant(gamma, "float32"))
-    moved = body.add("Add", scaled, body.constant(offset, "float32"))
+    scaled = body.add("Mul", products, body.constant(gamma))
+    moved = body.add("Add", scaled, body.constant(offset))
     if kind == "SIGMOID":
         return body.add("Tanh", moved)
-    return body.add("Pow", moved, body.constant(degree, "float32"))
+    return body.add("Pow", moved, body.constant(degree))
 
 
 def read_vectors(body: NodeBuilder, count: int) -> Any:
@@ -92,11 +92,11 @@ def rewrite_regressor(body: NodeBuilder) -> Nodes:
     else:
         check_input(body, len(factors))
         x = add_rows(body, x, len(factors))
-    product = body.add("MatMul", x, body.constant(factors.reshape(-1, 1), "float32"))
-    result = body.add("Add", product, body.constant(rho, "float32"))
+    product = body.add("MatMul", x, body.constant(factors.reshape(-1, 1)))
+    result = body.add("Add", product, body.constant(rho))
     if body.attribute("one_class", 0):
-        positive = body.add("Greater", result, body.constant(0, "float32"))
-        signs = (body.constant(sign, "float32") for sign in (1, -1))
+        positive = body.add("Greater", result, body.constant(0))
+        signs = (body.constant(sign) for sign in (1, -1))
         result = body.add("Where", positive, *signs)
     return body.finish(result)
 
@@ -137,15 +137,15 @@ def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
     """
     factors, rho = read_floats(body, "coefficients"), read_floats(body, "rho")[:1]
     rows = add_rows(body, x, len(factors) // count)
-    products = body.add("MatMul", rows, body.constant(factors.reshape(count, -1).T, "float32"))
-    scores = body.add("Add", products, body.constant(rho, "float32"))
+    products = body.add("MatMul", rows, body.constant(factors.reshape(count, -1).T))
+    scores = body.add("Add", products, body.constant(rho))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
     if count == 2 and not len(read_floats(body, "prob_a")):
         largest = body.squeeze(body.reduce("ReduceMax", scores, 1), 1)
         if (factors >= 0).all():
-            below = body.add("Less", largest, body.constant(0.5, "float32"))
+            below = body.add("Less", largest, body.constant(0.5))
         else:
-            below = body.add("Not", body.add("Greater", largest, body.constant(0, "float32")))
+            below = body.add("Not", body.add("Greater", largest, body.constant(0)))
         best = body.add("Where", below, best, body.constant(1, "int64"))
     return best, add_transform(body, scores, body.attribute("post_transform", "NONE"))
 
@@ -161,12 +161,12 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
     kernels = add_kernels(body, rows, vectors, read_kernel(body))
     pairs = list(combinations(range(count), 2))
     sums = add_pair_sums(body, kernels, sizes, pairs)
-    won = body.add("Cast", body.add("Greater", sums, body.constant(0, "float32")), to=1)
+    won = body.add("Cast", body.add("Greater", sums, body.constant(0)), to=1)
     votes = np.zeros((2, len(pairs), count))
     for number, pair in enumerate(pairs):
         votes[[0, 1], number, pair] = 1
-    gained = body.add("MatMul", won, body.constant(votes[0] - votes[1], "float32"))
-    counts = body.add("Add", gained, body.constant(votes[1].sum(axis=0), "float32"))
+    gained = body.add("MatMul", won, body.constant(votes[0] - votes[1]))
+    counts = body.add("Add", gained, body.constant(votes[1].sum(axis=0)))
     best = body.add("ArgMax", counts, axis=-1, keepdims=0)
     transform = body.attribute("post_transform", "NONE")
     if len(read_floats(body, "prob_a")):
@@ -182,7 +182,7 @@ def add_second_score(body: NodeBuilder, score: str, transform: str) -> str:
     For SOFTMAX, ONNX Runtime only scales the scores to a sum of 1.
     """
     total = int(transform == "SOFTMAX")
-    other = body.add("Sub", body.constant(total, "float32"), score)
+    other = body.add("Sub", body.constant(total), score)
     both = body.add("Concat", other, score, axis=1)
     return both if transform == "SOFTMAX" else add_transform(body, both, transform)
 
@@ -207,7 +207,7 @@ def add_pair_sums(
         body.add(
             "MatMul",
             body.cut(kernels, 1, end - size, end),
-            body.constant(factors[: count - 1, end - size : end].T, "float32"),
+            body.constant(factors[: count - 1, end - size : end].T),
         )
         for size, end in zip(sizes, ends, strict=True)
         if size
@@ -221,7 +221,7 @@ def add_pair_sums(
             "Gather", body.add("Concat", *parts, axis=1), body.constant(columns, "int64"), axis=1
         )
         total = body.add("Add", total, part) if total else part
-    return body.add("Add", total, body.constant(rho[: len(pairs)], "float32"))
+    return body.add("Add", total, body.constant(rho[: len(pairs)]))
 
 
 def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]) -> str:
@@ -231,12 +231,12 @@ def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]
             f"it has {len(slopes)} values of prob_a and {len(offsets)} of prob_b; expected "
             f"{len(pairs)}, one per pair of classes"
         )
-    scaled = body.add("Mul", sums, body.constant(slopes[: len(pairs)], "float32"))
-    moved = body.add("Add", scaled, body.constant(offsets[: len(pairs)], "float32"))
-    one = body.constant(1, "float32")
+    scaled = body.add("Mul", sums, body.constant(slopes[: len(pairs)]))
+    moved = body.add("Add", scaled, body.constant(offsets[: len(pairs)]))
+    one = body.constant(1)
     first = body.add("Sub", one, body.add("Sigmoid", moved))
-    first = body.add("Max", first, body.constant(SMALLEST, "float32"))
-    first = body.add("Min", first, body.constant(1 - SMALLEST, "float32"))
+    first = body.add("Max", first, body.constant(SMALLEST))
+    first = body.add("Min", first, body.constant(1 - SMALLEST))
     both = body.add("Concat", first, body.add("Sub", one, first), axis=1)
     count = pairs[-1][1] + 1
     positions = np.zeros((count, count), "int64")

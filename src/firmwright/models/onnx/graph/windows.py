@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
-from firmwright.models.onnx.graph.body import NodeBuilder, Nodes, Rewrite, copy_node
+from firmwright.models.onnx.graph.body import copy_node
+from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 Positions = npt.NDArray[np.int64]
 
@@ -245,7 +245,7 @@ def rewrite_roi_align(body: NodeBuilder) -> Nodes | None:
     if scale == 1:
         return None
     regions = body.add("Mul", body.input(1), body.constant(scale, body.dtype(1)))
-    stated = {a.name: onnx.helper.get_attribute_value(a) for a in body.node.attribute}
+    stated = body.attributes()
     inputs = [body.input(0), regions, body.input(2)]
     return body.finish(body.add("RoiAlign", *inputs, **stated | {"spatial_scale": 1.0}))
 

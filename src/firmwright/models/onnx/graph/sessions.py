@@ -1,14 +1,32 @@
-"""Splits large ONNX graphs, because the time of a session is quadratic in the number of nodes.
+"""Opens sessions of ONNX Runtime, and splits large graphs into several sessions.
 
-If ONNX Runtime computes node by node, the sequence of parts returns bit-identical results.
+The time of a session is quadratic in the number of nodes. If ONNX Runtime computes node by node,
+the sequence of parts returns bit-identical results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import AttributeProto, TensorProto, helper
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """Return a session that computes node by node on one thread, without log messages."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    data = model.SerializeToString(deterministic=True)
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
 
 MOST_NODES = 500
 
