@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright import plugins
 from firmwright.errors import UserError
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.models.tflite import vendor_files
+from firmwright.models.tflite import custom_calls
 from firmwright.models.tflite.importer import import_model
 from firmwright.models.tflite.litert_outputs import read_tensors, run_reference
 from firmwright.pipeline import devices
@@ -39,7 +39,7 @@ def make_file(name: str = "npu") -> bytes:
 def register(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     """Install importers of the custom operator `npu`."""
     points = [EntryPoint("npu", module, plugins.TFLITE_OPERATORS) for module in modules]
-    monkeypatch.setattr(vendor_files, "list_tflite_vendors", lambda: points)
+    monkeypatch.setattr(custom_calls, "list_tflite_vendors", lambda: points)
 
 
 def test_the_operator_of_a_vendor_without_a_package_is_named(

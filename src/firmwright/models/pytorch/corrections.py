@@ -18,17 +18,17 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.importing import plain_failure
-from firmwright.models.pytorch.bits import view_bits
 from firmwright.models.pytorch.complex_numbers import COMPLEX, uses_complex
-from firmwright.models.pytorch.cumulative import CUMULATIVE
 from firmwright.models.pytorch.indexing import INDEXING
 from firmwright.models.pytorch.nodes import describe
-from firmwright.models.pytorch.normalizations import (
+from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
+from firmwright.models.pytorch.operators import (
+    CUMULATIVE,
     NORMALIZATIONS,
     compute_in_parameter_type,
     normalize_groups,
+    view_bits,
 )
-from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.pooling import POOLING, find_maxima, reads_indices
 from firmwright.models.pytorch.quantized import QUANTIZED
 from firmwright.models.pytorch.recurrent import write_out_recurrent

@@ -1,20 +1,10 @@
-"""Imports PyTorch programs in the form of ``torch.export.save`` (.pt2) with TVM's importer.
-
-The importer runs no pickle of the file, because ``force_weights_only`` restricts ``torch.load``. A
-file with pickled objects or compiled code is rejected. torch still advises against programs of
-unknown origin, because torch evaluates their symbolic shape expressions.
-"""
+"""Imports PyTorch programs in the form of ``torch.export.save`` (.pt2) with TVM's importer."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import operator
-import os
-import re
-import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy.typing as npt
@@ -26,7 +16,7 @@ from tvm import relax
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import list_result_types, rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor
-from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
+from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
 from firmwright.models.pytorch.complex_numbers import COMPLEX, is_complex, store_pairs, uses_complex
@@ -34,7 +24,7 @@ from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, Tor
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
-from firmwright.models.pytorch.load_failures import ANOTHER_FILE, explain_load
+from firmwright.models.pytorch.loading import load_program
 from firmwright.models.pytorch.nodes import (
     describe,
     draws_numbers,
@@ -45,17 +35,11 @@ from firmwright.models.pytorch.nodes import (
     name_variables,
     restore_locations,
 )
-from firmwright.models.pytorch.orders import state_order
 from firmwright.models.pytorch.promotion import state_types, write_out_conditions
-from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
+from firmwright.models.pytorch.quantization import list_decompositions
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.models.sequence import run_in_sequence
-
-EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
-"""Archive members from which torch unpickles any object or loads machine code."""
-
-OPERATOR = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
 
 ASSERTIONS = (
     torch.ops.aten._assert_async.default,
@@ -126,97 +110,6 @@ def simplify(
     drop_assertions(core)
     state_types(core)
     return core, states
-
-
-def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
-    """Read the file, but do not run its code.
-
-    Raises UserError if the file is not an exported program.
-    """
-    check_archive(data, name)
-    operators = list_operators(data, name)
-    if any(namespace == "torchao" for namespace, _ in operators):
-        define_torchao()
-    refuse_unknown(operators, name)
-    with suppress_output(), force_weights_only():
-        try:
-            program = torch.export.load(io.BytesIO(data))
-            state_order(program)
-            return program
-        except Exception as error:  # torch raises exceptions of many types
-            failure = explain_load(error)
-    raise UserError(
-        f"{name}: torch {torch.__version__} cannot read the program: {failure}; export the model "
-        "with this version of torch"
-    )
-
-
-def list_operators(data: bytes, name: str) -> list[tuple[str, str]]:
-    """Return the namespaces and names of the operators in a file's programs, sorted.
-
-    Raises UserError if the archive is damaged.
-    """
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
-    except Exception as error:
-        raise UserError(f"{name}: a damaged archive: {first_line(error)}; {ANOTHER_FILE}") from None
-    found = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
-    return sorted((namespace.decode(), name.decode()) for namespace, name in found)
-
-
-def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
-    """Raise UserError if the program has operators of packages that torch does not load."""
-    unknown = [
-        f"{namespace}.{operator}"
-        for namespace, operator in operators
-        if not hasattr(getattr(torch.ops, namespace), operator)
-    ]
-    if unknown:
-        raise UserError(
-            f"{name}: torch {torch.__version__} does not have operators of the program: "
-            f"{', '.join(unknown)}; export the model with operators of torch (torch.ops.aten)"
-        )
-
-
-def check_archive(data: bytes, name: str) -> None:
-    """Raise UserError with the type of the file if the file is not an exported program."""
-    try:
-        members = zipfile.ZipFile(io.BytesIO(data)).namelist()
-    except (zipfile.BadZipFile, UnicodeDecodeError):  # zipfile decodes the names of the members
-        what = "weights or a module, pickled" if data[:1] == b"\x80" else "a damaged file"
-        raise UserError(f"{name}: not an exported program but {what}; {EXPORT_HINT}") from None
-    if any("/code/" in m for m in members):
-        raise UserError(f"{name}: not an exported program but TorchScript; {EXPORT_HINT}")
-    if any(m.endswith("data.pkl") for m in members):
-        raise UserError(f"{name}: not an exported program but pickled weights; {EXPORT_HINT}")
-    if not any(m.endswith((".json", "archive_format")) for m in members):
-        raise UserError(
-            f"{name}: not an exported program but another kind of .zip file; {EXPORT_HINT}"
-        )
-    refused = [m for m in members if EXECUTABLE_MEMBER.search(m)]
-    if refused:
-        raise UserError(
-            f"{name}: contains pickled objects or compiled code, which is not executed: "
-            f"{refused[0]}; {EXPORT_HINT}"
-        )
-
-
-@contextmanager
-def force_weights_only() -> Iterator[None]:
-    """Restrict ``torch.load`` to tensors and plain containers, regardless of its arguments.
-
-    For ``torch.export.load``, this restriction needs an environment variable of torch.
-    """
-    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[variable]
-        if before is not None:
-            os.environ[variable] = before
 
 
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:

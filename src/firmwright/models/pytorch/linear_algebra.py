@@ -148,27 +148,15 @@ def solve_with_factor(right: Tensor, x: Tensor, upper: bool = False) -> Tensor:
     return solve_triangle(lower.mT, found, upper=True)
 
 
-def find_inverse(x: Tensor) -> Tensor:
-    return invert(x)[0]
-
-
-def find_solution(x: Tensor, right: Tensor, *, left: bool = True) -> Tensor:
-    return solve(x, right, left=left)[0]
-
-
-def find_factor(x: Tensor, *, upper: bool = False) -> Tensor:
-    return factor(x, upper=upper)[0]
-
-
 LINEAR_ALGEBRA: dict[Any, Callable[..., Any]] = {
     ATEN._linalg_det.default: find_determinant,
     ATEN._linalg_slogdet.default: find_log_determinant,
     ATEN._linalg_solve_ex.default: solve,
     # torch's definitions of the next four report singular matrices at run time.
-    ATEN.inverse.default: find_inverse,
-    ATEN.linalg_cholesky.default: find_factor,
-    ATEN.linalg_inv.default: find_inverse,
-    ATEN.linalg_solve.default: find_solution,
+    ATEN.inverse.default: lambda x: invert(x)[0],
+    ATEN.linalg_cholesky.default: lambda x, **options: factor(x, **options)[0],
+    ATEN.linalg_inv.default: lambda x: invert(x)[0],
+    ATEN.linalg_solve.default: lambda x, right, **options: solve(x, right, **options)[0],
     ATEN.cholesky_solve.default: solve_with_factor,
     ATEN.linalg_cholesky_ex.default: factor,
     ATEN.linalg_inv_ex.default: invert,

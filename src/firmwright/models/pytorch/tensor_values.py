@@ -13,7 +13,8 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import Samples, TensorValues
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
-from firmwright.models.pytorch.importer import load_program, simplify
+from firmwright.models.pytorch.importer import simplify
+from firmwright.models.pytorch.loading import load_program
 from firmwright.models.sequence import read_initial
 
 

@@ -1,7 +1,11 @@
-"""Imports products along an axis, and cumulative products and extremes."""
+"""Imports products and extremes along an axis, normalizations, and ``view(dtype)``.
+
+TVM has no converters of these operators, or its converters require parameters or equal types.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,8 @@ import torch
 import tvm
 from tvm import relax, te, tirx, topi
 
-from firmwright.ir.relax import static_shape
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.onnx.written_kernels import cast_bits
 from firmwright.models.pytorch.nodes import Convert, Importer, kind_of
 
 
@@ -99,3 +104,78 @@ CUMULATIVE: dict[str, Convert] = {
     "logcumsumexp.default": add_exponentials,
     "prod.dim_int": multiply,
 }
+
+
+def view_bits(importer: Any, node: torch.fx.Node) -> relax.Expr:
+    """Import ``view(dtype)``. The bytes are in little-endian order.
+
+    If the sizes of the types differ, the last axis becomes longer or shorter. Raises ValueError for
+    Booleans.
+    """
+    builder, data = importer.block_builder, importer.env[node.args[0]]
+    before, after = dtype_of(data), importer._convert_data_type(node.meta["val"].dtype)
+    if "bool" in (before, after):
+        raise ValueError("the bytes of Booleans are not defined; convert them to uint8")
+    sizes = [tvm.DataType(kind).bits for kind in (before, after)]
+    if sizes[0] == sizes[1]:
+        return cast_bits(builder, data, after)
+    small, large = sorted(sizes)
+    words = cast_bits(builder, data, f"uint{sizes[0]}")
+    *leading, length = static_shape(words)
+    count = large // small
+    shifts = relax.const(np.arange(count) * small, f"uint{large}")
+    if sizes[0] == large:
+        column = builder.emit(relax.op.expand_dims(words, -1))
+        parts = builder.emit(relax.op.right_shift(column, shifts))
+        parts = builder.emit(relax.op.astype(parts, f"uint{small}"))
+        words = builder.emit(relax.op.reshape(parts, (*leading, length * count)))
+    else:
+        wide = builder.emit(relax.op.astype(words, f"uint{large}"))
+        groups = builder.emit(relax.op.reshape(wide, (*leading, length // count, count)))
+        moved = builder.emit(relax.op.left_shift(groups, shifts))
+        words = builder.emit(relax.op.sum(moved, -1))
+    return cast_bits(builder, words, after)
+
+
+Converter = Callable[[torch.fx.Node], relax.Expr]
+
+
+def normalize_groups(importer: Any, node: torch.fx.Node) -> relax.Var:
+    """Normalize groups. TVM's importer requires weights and biases, but they are optional."""
+    x, weights, biases, _, channels, _, groups, epsilon = node.args
+    data = importer.env[x]
+    kind = dtype_of(data)
+    scale = importer.env.get(weights, relax.const(np.ones(channels), kind))
+    shift = importer.env.get(biases, relax.const(np.zeros(channels), kind))
+    axes = list(range(2, len(static_shape(data))))
+    return importer.block_builder.emit(
+        relax.op.nn.group_norm(data, scale, shift, groups, 1, axes, epsilon)
+    )
+
+
+def compute_in_parameter_type(importer: Any, convert: Converter) -> Converter:
+    """Return a converter that computes in the parameters' type, and rounds the result once.
+
+    Under autocast, inputs have 16 bits and parameters are float32. TVM requires one type.
+    """
+
+    def converted(node: torch.fx.Node) -> relax.Expr:
+        source = node.args[0]
+        x = importer.env[source]
+        kinds = [dtype_of(importer.env[a]) for a in node.args[1:] if isinstance(a, torch.fx.Node)]
+        if not kinds or kinds[0] == dtype_of(x):
+            return convert(node)
+        importer.env[source] = importer.block_builder.emit(relax.op.astype(x, kinds[0]))
+        result = convert(node)
+        importer.env[source] = x
+        return importer.block_builder.emit(relax.op.astype(result, dtype_of(x)))
+
+    return converted
+
+
+NORMALIZATIONS = (
+    "_native_batch_norm_legit.no_stats",
+    "_native_batch_norm_legit_no_training.default",
+    "native_group_norm.default",
+    "native_layer_norm.default",
+)
