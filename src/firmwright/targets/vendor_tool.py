@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firmwright.errors import UserError, to_printable
+from firmwright.toolchain.compilers import run_captured
 
 LOG_LINES = 12
 """The number of final log lines in the message about a failed tool."""
@@ -28,17 +29,7 @@ def run_vendor_tool(
     """
     kept = {name: os.environ[name] for name in passed if name in os.environ}
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=kept | {**added},
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        )
+        done = run_captured(command, folder, kept | {**added})
     except OSError as error:
         raise UserError(
             f"{command[0]} does not run: {error.strerror or error}; check its path and permissions"

@@ -118,6 +118,23 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
     return find_tool_folder(toolchain.variable, (toolchain.program, *toolchain.files, *required))
 
 
+def run_captured(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool without input in a folder. ``stdout`` also contains the tool's error output."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     """Run a compiler in a folder, and return the output.
 
@@ -131,17 +148,10 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
             libraries.mkdir(parents=True, exist_ok=True)
             Path(temporary, "libraries").symlink_to(libraries, target_is_directory=True)
             libraries = Path(temporary, "libraries")
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env=_make_environment(libraries, Path(temporary, "objects")),
-            check=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ).stdout
+        environment = _make_environment(libraries, Path(temporary, "objects"))
+        done = run_captured(command, folder, environment)
+    done.check_returncode()
+    return done.stdout
 
 
 def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:

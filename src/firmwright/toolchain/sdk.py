@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright.errors import UserError, to_printable
 from firmwright.toolchain.boards import Sdk, is_built_elsewhere, load_board
 from firmwright.toolchain.build import Build
-from firmwright.toolchain.compilers import ToolError, explain_missing_compiler
+from firmwright.toolchain.compilers import ToolError, explain_missing_compiler, run_captured
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 
 COMMAND = ("make", "all")
@@ -66,16 +65,7 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
     find_sdk_folders(sdk)
     shutil.copytree(project, scratch)
     try:
-        done = subprocess.run(
-            COMMAND,
-            cwd=scratch,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        done = run_captured(COMMAND, scratch)
     except FileNotFoundError:
         raise UserError("the SDK needs make, which is not installed; install it") from None
     if done.returncode:
