@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.ir.quant_params import QuantParams
-from firmwright.quantize.blocks import round_by_factors
+from firmwright.quantize.weight_blocks import round_by_factors
 
 Array = npt.NDArray[Any]
 

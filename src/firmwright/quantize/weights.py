@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.ir.quant_params import QuantParams, find_integer_limits
-from firmwright.quantize import blocks
+from firmwright.quantize import weight_blocks
 from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.clusters import (
     STORED,
@@ -62,7 +62,11 @@ class Weight:
         """Return whether the weights have several blocks per output channel."""
         channels = 1 if self.axis is None else self.values.shape[self.axis]
         has_block = 0 < self.block <= self.values.shape[self.inputs_axis]
-        return self.dtype == blocks.TYPE and has_block and self.values.size // channels > self.block
+        return (
+            self.dtype == weight_blocks.TYPE
+            and has_block
+            and self.values.size // channels > self.block
+        )
 
     @property
     def stored_type(self) -> str:
@@ -72,9 +76,9 @@ class Weight:
         """Return the factor of each weight, or None if the weights have no blocks."""
         if not self.has_blocks:
             return None
-        blocks.check_blocks(self.layer, self.values.shape[self.inputs_axis], self.block)
+        weight_blocks.check_blocks(self.layer, self.values.shape[self.inputs_axis], self.block)
         steps = self.values / spread_scales(self.values.ndim, self.axis, params)
-        return blocks.choose_factors(steps, self.block, self.inputs_axis)
+        return weight_blocks.choose_factors(steps, self.block, self.inputs_axis)
 
     def split_channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
         if not per_channel or self.axis is None:
@@ -204,7 +208,7 @@ def choose_weight_params(
         for values, bias in zip(channels, biases, strict=True)
     ]
     if weight.has_blocks and not powers_of_two:
-        coarser = find_integer_limits(dtype)[1] / blocks.LARGEST_STEPS
+        coarser = find_integer_limits(dtype)[1] / weight_blocks.LARGEST_STEPS
         params_of = [replace(p, scale=to_float32(p.scale * coarser)) for p in params_of]
     return params_of
 

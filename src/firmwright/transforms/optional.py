@@ -16,7 +16,7 @@ from firmwright.ir.relax import remove_dead_bindings
 from firmwright.transforms import convolutions, identities
 from firmwright.transforms.channels_last import use_channels_last
 from firmwright.transforms.constant_channels import remove_constant_channels
-from firmwright.transforms.integers.rewriting import use_integers
+from firmwright.transforms.integers.whole_number_layers import use_integers
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.registry import Transform, apply_in_order
 from firmwright.transforms.static_shapes import fold_static_shapes

@@ -14,7 +14,7 @@ from firmwright.cli import main
 from firmwright.devices.mla.compiled import make_stand_in
 from firmwright.ir.tensors import Tensor
 from firmwright.report import inspection
-from tests.devices.mla.test_archive import description, files, packed
+from tests.devices.mla.test_mpk_archive import description, files, packed
 
 SCHEMA = Path(inspection.__file__).with_name("inspection.schema.json")
 SCHEDULE = b"0: {name: conv, start_cycle: 0, end_cycle: 99}\n"

@@ -14,12 +14,12 @@ import onnx
 import onnxruntime
 import pytest
 
+from firmwright.devices.mla.afe_settings import make_settings
 from firmwright.devices.mla.build_archive import write_script
 from firmwright.devices.mla.compiled import describe_archive, read_compiled
 from firmwright.devices.mla.compiler_input import export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
 from firmwright.devices.mla.sdk import InstalledSdk, find_sdk, read_version, run_script
-from firmwright.devices.mla.settings import make_settings
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.recipe.quantize_keys import QuantizeOptions

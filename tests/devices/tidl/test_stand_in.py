@@ -9,8 +9,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.tidl.quantization import find_quantization_facts, is_quantized_float
 from firmwright.devices.tidl.region_tensors import join_regions
+from firmwright.devices.tidl.scale_facts import find_quantization_facts, is_quantized_float
 from firmwright.devices.tidl.stand_in import choose_options, make_region, quantize_regions
 from firmwright.errors import UserError
 from firmwright.ir.relax import main_bindings, operator_name

@@ -10,12 +10,12 @@ from firmwright.devices.c7x.cost import Core, add_transfer, read_core
 from firmwright.devices.c7x.forms import cut, make_forms
 from firmwright.devices.c7x.function_names import MMALIB_FORM, OFF
 from firmwright.devices.c7x.injective import schedule_for_c7x, use_annotations
+from firmwright.devices.c7x.loop_strategies import STRATEGIES
 from firmwright.devices.c7x.matrix_unit import (
     describe_differences,
     estimate_calls,
     make_matrix_forms,
 )
-from firmwright.devices.c7x.strategies import STRATEGIES
 from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import find_form, has_strategy, lower_by_form

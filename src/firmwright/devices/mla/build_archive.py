@@ -12,6 +12,7 @@ import onnx
 from firmwright.codegen.templates import new_environment, read_template
 from firmwright.compile import prepare_module
 from firmwright.data.samples import Sample, sample_digest
+from firmwright.devices.mla.afe_settings import AfeSettings, make_settings
 from firmwright.devices.mla.compiled import (
     describe_archive,
     read_compiled,
@@ -21,7 +22,6 @@ from firmwright.devices.mla.compiled import (
 from firmwright.devices.mla.compiler_input import SimaNetwork, export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
 from firmwright.devices.mla.sdk import SCRIPT, find_sdk, run_script
-from firmwright.devices.mla.settings import AfeSettings, make_settings
 from firmwright.devices.mla.stages import RECORD
 from firmwright.errors import UserError
 from firmwright.ir.array_files import write_arrays

@@ -11,9 +11,9 @@ import msgspec
 import yaml
 
 from firmwright.bundle.archive import write_archive
-from firmwright.devices.mla.archive import read_archive, read_description
 from firmwright.devices.mla.compiler_input import SimaNetwork
 from firmwright.devices.mla.mpk import Pipeline, read_pipeline
+from firmwright.devices.mla.mpk_archive import read_archive, read_description
 from firmwright.devices.mla.sdk import PYTHON_VARIABLE, SCRIPT
 from firmwright.errors import UserError, first_line
 from firmwright.ir.records import encode_record

@@ -10,15 +10,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from firmwright.bundle.archive import BrokenBundleError, read_tar, unpack_gzip
-from firmwright.devices.mla.archive import (
+from firmwright.devices.mla.compiled import NOTICE_FILE, make_record
+from firmwright.devices.mla.mpk import Pipeline, find_program, read_pipeline
+from firmwright.devices.mla.mpk_archive import (
     BUILD_AGAIN,
     MAX_MEMBERS,
     is_description,
     parse_archive,
     read_description,
 )
-from firmwright.devices.mla.compiled import NOTICE_FILE, make_record
-from firmwright.devices.mla.mpk import Pipeline, find_program, read_pipeline
 from firmwright.errors import UserError
 from firmwright.report.inspection import ArchiveStep, InspectedArchive
 

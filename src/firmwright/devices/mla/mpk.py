@@ -12,7 +12,7 @@ from importlib.resources import files as package_files
 from itertools import islice
 from typing import Any
 
-from firmwright.devices.mla.archive import PROGRAM_SUFFIXES
+from firmwright.devices.mla.mpk_archive import PROGRAM_SUFFIXES
 from firmwright.documents.schema_check import find_errors
 from firmwright.documents.yaml_text import format_pointer
 from firmwright.errors import UserError

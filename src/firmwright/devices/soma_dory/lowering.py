@@ -12,12 +12,12 @@ from math import prod
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
-from firmwright.devices.soma_dory.body import render_layer
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.device_layout import SPARE, ZEROS
+from firmwright.devices.soma_dory.packed_weights import pack_weights
+from firmwright.devices.soma_dory.tiled_body import render_layer
 from firmwright.devices.soma_dory.tiles import align
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
-from firmwright.devices.soma_dory.weights import pack_weights
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.nodes import IRModule

@@ -17,8 +17,8 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
+from firmwright.devices.soma_dory.convolution_rewrites import make_convolution
 from firmwright.devices.soma_dory.matching import Match
-from firmwright.devices.soma_dory.rewrites import make_convolution
 from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import (

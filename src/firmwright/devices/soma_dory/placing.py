@@ -15,10 +15,10 @@ from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
 from firmwright.devices.soma_dory.analog import find_analog_layers
 from firmwright.devices.soma_dory.clips import split_clips, widen_clip
+from firmwright.devices.soma_dory.convolution_rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.orientation import transpose_images
 from firmwright.devices.soma_dory.requantization import narrow_operands, replace_divisions
-from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.rules import check_layer, check_operators, list_open_questions
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind

@@ -61,7 +61,7 @@ class TidlTarget(Target):
         return place_regions(module, context)
 
     def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.devices.tidl.quantization import is_quantized_float
+        from firmwright.devices.tidl.scale_facts import is_quantized_float
         from firmwright.planning.nested import lower_in_layers
 
         quantized = is_quantized_float(module[region.name])

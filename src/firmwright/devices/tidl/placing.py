@@ -18,7 +18,7 @@ from firmwright.devices.tidl.options import (
     refuse_calibration,
     tidl_rules,
 )
-from firmwright.devices.tidl.quantization import find_quantization_facts, is_quantized
+from firmwright.devices.tidl.scale_facts import find_quantization_facts, is_quantized
 from firmwright.errors import did_you_mean
 from firmwright.ir.nodes import IRModule, Var, VarBinding
 from firmwright.ir.operators import is_same_kind, short_name

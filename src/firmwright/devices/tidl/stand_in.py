@@ -17,8 +17,8 @@ from firmwright.compile import prepare_module
 from firmwright.devices.tidl.artifacts import TidlNetwork
 from firmwright.devices.tidl.build_artifacts import read_batch_size, read_regions
 from firmwright.devices.tidl.options import SCALE_TYPE, TidlOptions
-from firmwright.devices.tidl.quantization import is_float
 from firmwright.devices.tidl.region_tensors import Array, compute_tensors, join_regions
+from firmwright.devices.tidl.scale_facts import is_float
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.errors import UserError
 from firmwright.ir.regions import Region

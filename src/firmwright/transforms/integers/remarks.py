@@ -22,7 +22,7 @@ from firmwright.transforms.integers.ranges import (
     find_ranges,
     largest_partial_sum,
 )
-from firmwright.transforms.integers.rewriting import choose_type
+from firmwright.transforms.integers.whole_number_layers import choose_type
 
 
 def explain_floats(module: IRModule) -> list[tuple[str, str]]:

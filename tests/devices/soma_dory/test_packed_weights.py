@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
+from firmwright.devices.soma_dory.packed_weights import pack_weights
 from firmwright.devices.soma_dory.tiles import weight_bytes
-from firmwright.devices.soma_dory.weights import pack_weights
 from firmwright.ir.layer import Array, LayerKind
 from tests.devices.soma_dory.layers import conv2d, dense, depthwise
 

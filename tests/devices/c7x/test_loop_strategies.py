@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.c7x.strategies import is_exact_resize, is_subsampling
+from firmwright.devices.c7x.loop_strategies import is_exact_resize, is_subsampling
 from tests.networks.firmware import SANITIZED, lowered, run_generated
 
 op = relax.op

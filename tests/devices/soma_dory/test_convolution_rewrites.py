@@ -11,9 +11,9 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
+from firmwright.devices.soma_dory.convolution_rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.placing import layers_by_match
-from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.ir.layer import Array
 from firmwright.ir.relax import main_bindings, operator_name, static_shape

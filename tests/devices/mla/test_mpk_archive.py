@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from firmwright.devices.mla.archive import read_archive, read_description
 from firmwright.devices.mla.compiled import describe_archive, read_schedule
 from firmwright.devices.mla.mpk import Pipeline, read_pipeline
+from firmwright.devices.mla.mpk_archive import read_archive, read_description
 from firmwright.errors import UserError
 from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 
@@ -119,7 +119,7 @@ def test_a_wrong_archive_is_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_much_json_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firmwright.devices.mla.archive.MAX_JSON_BYTES", 100)
+    monkeypatch.setattr("firmwright.devices.mla.mpk_archive.MAX_JSON_BYTES", 100)
     with pytest.raises(UserError, match="the JSON files of the archive have more than 100 bytes"):
         read_archive(packed(tmp_path, files()))
 
