@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION, PROJECT
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import find_link_archives
-from firmwright.stages.run import limit_instructions
+from firmwright.stages.run import limit_instructions, read_compiled
 from firmwright.toolchain import compile_project, find_compiler, link_firmware
 from firmwright.toolchain.build import object_path
 from firmwright.toolchain.project_folders import DEMO as FOLDER
@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
     elf = folder / "demo.elf"
     link_demo(job, elf)
     counted = f"{job.recipe.c_prefix}_run"
-    limit = limit_instructions([PARTITION.read(job)], RUNS)
+    limit = limit_instructions([read_compiled(job)], RUNS)
     ran = run_firmware(elf, job.platform, job.emulator, b"", counted, limit)
     console = ran.console.decode("utf-8", "replace")
     (folder / DEMO_CONSOLE.file).write_text(console, encoding="utf-8")

@@ -37,7 +37,7 @@ from firmwright.report.manifest import (
 from firmwright.stages.bundle import collect_files
 from firmwright.stages.bundle_texts import write_networks_readme
 from firmwright.stages.check_outputs import find_steps
-from firmwright.stages.run import limit_instructions
+from firmwright.stages.run import limit_instructions, read_compiled
 from firmwright.stages.sources import read_compiler_version, read_whole_network
 from firmwright.verify.batches import join_samples
 from firmwright.verify.compare import compare
@@ -123,7 +123,7 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
     counted = f"{job.members[0].recipe.c_prefix}_run"
     return run_firmware(
         artifacts.FIRMWARE.path(job), job.platform, job.emulator, console, counted,
-        limit_instructions([artifacts.PARTITION.read(m.job) for m in members], turns),
+        limit_instructions([read_compiled(m.job) for m in members], turns),
     )  # fmt: skip
 
 

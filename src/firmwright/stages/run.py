@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -15,6 +15,7 @@ from firmwright.data.samples import Column, Sample, sample_digest, to_samples
 from firmwright.emulator import ClockCycles, Execution, load_emulator, run_firmware
 from firmwright.hardware.access import load_access
 from firmwright.hardware.board_run import run_on_board
+from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs
@@ -59,8 +60,19 @@ A sort inserts each element into a list. A sort of 1,000 random floats needs 46 
 pair on a Cortex-M0.
 """
 
+SUPPRESSIONS = frozenset({"detection_postprocess", "non_max_suppression"})
+"""C functions that compare each box with all better boxes."""
+PER_CALLED_PAIR = 2_000
+"""The instructions that the limit adds per pair of elements of an axis, for a C function.
 
-def limit_instructions(partitions: Iterable[Partition], runs: int) -> int:
+The function is a suppression of boxes or a function of the user, whose loops are unknown. The
+overlap of two boxes in software floats needs about 1,000 instructions on a Cortex-M0.
+"""
+
+CompiledNetwork = tuple[Partition, Kernels]
+
+
+def limit_instructions(networks: Iterable[CompiledNetwork], runs: int) -> int:
     """Return the number of instructions above which a firmware counts as hung.
 
     Each of ``runs`` inferences runs all networks.
@@ -68,17 +80,37 @@ def limit_instructions(partitions: Iterable[Partition], runs: int) -> int:
     work = sum(
         PER_MAC * p.macs
         + PER_ELEMENT * sum(prod(t.shape) for t in p.tensors)
-        + PER_PAIR * count_sorted_pairs(p)
-        for p in partitions
+        + PER_PAIR * count_pairs(p, list_sorted(p))
+        + PER_CALLED_PAIR * count_pairs(p, list_called(p, kernels))
+        for p, kernels in networks
     )
     return MIN_LIMIT + runs * work
 
 
-def count_sorted_pairs(partition: Partition) -> int:
-    """Return the pairs of elements that sorts compare, for sorts along the longest axis."""
+def list_sorted(partition: Partition) -> set[str]:
     sorting = [r for r in partition.regions if SORTS.intersection(r.operators)]
-    read = {name for region in sorting for name in region.inputs}
-    return sum(prod(t.shape) * max(t.shape, default=1) for t in partition.tensors if t.name in read)
+    return {name for region in sorting for name in region.inputs}
+
+
+def list_called(partition: Partition, kernels: Kernels) -> set[str]:
+    """Return the tensors of C functions whose work is not counted in multiply-accumulates."""
+    calling = {
+        k.region
+        for k in kernels.kernels
+        if k.library_functions or SUPPRESSIONS.intersection(k.functions)
+    }
+    regions = [r for r in partition.regions if r.name in calling and not r.macs]
+    return {name for region in regions for name in (*region.inputs, *region.outputs)}
+
+
+def count_pairs(partition: Partition, names: Collection[str]) -> int:
+    """Return the pairs of elements along the longest axis of the tensors with these names."""
+    tensors = (t for t in partition.tensors if t.name in names)
+    return sum(prod(t.shape) * max(t.shape, default=1) for t in tensors)
+
+
+def read_compiled(job: Job) -> CompiledNetwork:
+    return artifacts.PARTITION.read(job), artifacts.KERNELS.read(job)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -199,7 +231,7 @@ def execute_firmware(
             job.emulator,
             encode_samples(interface.inputs, some),
             f"{job.recipe.c_prefix}_run",
-            limit_instructions([artifacts.PARTITION.read(job)], len(some)),
+            limit_instructions([read_compiled(job)], len(some)),
             (*layers.functions.values(), *layers.waits),
         )
 
