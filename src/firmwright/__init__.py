@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from firmwright.folders import IS_CHECKOUT, TOP
 from firmwright.tvm_import import leave_slow_parts_out
 
 if TYPE_CHECKING:
-    from firmwright.api import build as build
+    from firmwright.bundle.bundle import Bundle
 
 __version__ = "0.1.0"
 
@@ -26,10 +27,18 @@ leave_slow_parts_out()
 os.environ.setdefault("TVM_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``build`` at its first use, because most of the package does not need it."""
-    if name == "build":
-        from firmwright.api import build
+def build(recipe: str | Path, **variables: object) -> Bundle:
+    """Build a recipe, check its bundle, and return the bundle.
 
-        return build
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    ``recipe`` is a path, relative to the current folder. ``variables`` are the variables of the
+    command line (``platform="host"``, ``samples=3``, ``outdir="build/host"``). A build on the
+    command line writes equal bytes. Unchanged stages do not run again. Raises UserError with the
+    message that the command line prints.
+    """
+    # Imported late, because most of the package does not need the modules.
+    from firmwright.bundle.bundle import read_bundle
+    from firmwright.cluster.order import run_build
+
+    # The build changes the current folder and signal handlers, so it runs in a separate process.
+    arguments = [f"{name}={value}" for name, value in variables.items()]
+    return read_bundle(run_build([f"recipe={recipe}", *arguments], Path.cwd()))

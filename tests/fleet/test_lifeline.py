@@ -7,11 +7,11 @@ import select
 import subprocess
 import sys
 
-from firmwright.cluster.lifeline import hold_lifeline
+from firmwright.child import hold_lifeline
 
 FOLLOW = """
 import sys, time
-from firmwright.cluster.lifeline import follow_lifeline
+from firmwright.child import follow_lifeline
 follow_lifeline(int(sys.argv[1]))
 time.sleep(float(sys.argv[2]))
 """

@@ -9,9 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.local import Memory, run_here
-from firmwright.cluster.order import LOG, Order, ReadOutput, make_order
+from firmwright.cluster.order import LOG, ClusterError, Order, ReadOutput, Stop, make_order
 from firmwright.errors import UserError
 from firmwright.user_folders import find_cache_folder
 
@@ -23,11 +22,10 @@ KILLED = "the build was ended by SIGKILL: probably out of memory; run fewer buil
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Order]:
     monkeypatch.chdir(tmp_path)
-    environment = {"FIRMWRIGHT_TEST": "1"}
-    program = "tests.fleet.program"
+    program = "tests.fleet.program:main"
 
     def make_job(end: str) -> Order:
-        return make_order(end, program, [], tmp_path / end, [end], environment, "text")
+        return make_order(end, program, [], tmp_path / end, [end], "text")
 
     return make_job
 
@@ -48,7 +46,7 @@ def test_each_job_has_its_output_or_its_error(make: Callable[[str], Order], tmp_
     ends = ("succeed", "refuse", "fail", "die")
     found, notes = run([make(end) for end in ends])
     assert found == {
-        "succeed": f"{tmp_path} 1 text",
+        "succeed": f"{tmp_path} text",
         "refuse": "recipe.yaml:1:1: an error",
         "fail": "a line of its output",
         "die": KILLED,
@@ -56,7 +54,6 @@ def test_each_job_has_its_output_or_its_error(make: Callable[[str], Order], tmp_
     assert [job for job, _ in notes.started] == list(ends)
     assert {place for _, place in notes.started} == {"0", "1"}
     assert (tmp_path / "fail" / LOG).read_text() == "a line of its output\n"
-    assert "FIRMWRIGHT_TEST" not in os.environ
 
 
 def test_an_unexpected_error_is_one_line(

@@ -15,9 +15,8 @@ import pytest
 from distributed import Client
 
 from firmwright.cluster import jobs
-from firmwright.cluster.events import ClusterError, Stop
 from firmwright.cluster.jobs import Workers, connect, run_jobs
-from firmwright.cluster.order import Order
+from firmwright.cluster.order import ClusterError, Order, Stop
 from firmwright.pipeline.remote_jobs import describe_worker
 from firmwright.report.outcomes import Outcome
 

@@ -9,16 +9,21 @@ import pytest
 
 from firmwright.bundle.outcome import read_networks
 from firmwright.cluster.jobs import list_other_versions, run_alone
-from firmwright.cluster.order import Order, make_order
-from firmwright.fleet.worker import build
-from firmwright.pipeline.run_build import BUILD_PROCESS
+from firmwright.cluster.order import BUILD, Order, make_order
+from firmwright.fleet.fleet_run import read_end
+from firmwright.pipeline.remote_jobs import run_remotely
+from firmwright.report.outcomes import Outcome
 
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
     recipe = tmp_path / "net.yaml"
     recipe.write_text("model: net.tflite\n")
-    return make_order("net", BUILD_PROCESS, [recipe], tmp_path / "build", (), {})
+    return make_order("net", BUILD, [recipe], tmp_path / "build", ())
+
+
+def build(order: Order, watched: int) -> Outcome:
+    return run_remotely(read_end, order, watched)
 
 
 def test_a_worker_that_sees_another_recipe_builds_nothing(order: Order, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from firmwright.report.outcomes import Outcome
 def make_orders(folder: Path, count: int) -> list[Order]:
     """Return orders of jobs 0, 1, …, which share a folder."""
     return [
-        make_order(str(number), "", [folder / "no.yaml"], folder, (), {}) for number in range(count)
+        make_order(str(number), "", [folder / "no.yaml"], folder, ()) for number in range(count)
     ]
 
 

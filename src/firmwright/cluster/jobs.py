@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from firmwright.child import hold_lifeline
 from firmwright.errors import UserError, first_line
 
-from .events import POLL, ClusterError, Stop, Watcher
-from .lifeline import hold_lifeline
-from .order import Order
+from .order import POLL, ClusterError, Order, Stop, Watcher
 
 if TYPE_CHECKING:
     from distributed import Client, Future

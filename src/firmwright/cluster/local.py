@@ -10,20 +10,28 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from pkgutil import resolve_name
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from firmwright.child import follow_lifeline, hold_lifeline
 from firmwright.process import STREAMS, describe
 from firmwright.system import CAN_FORK, accept_signals, hold_signals
 
-from .events import POLL, ClusterError, Stop, Watcher
-from .lifeline import follow_lifeline, hold_lifeline
-from .order import Order, ReadOutput, prepare_folder, read_output
+from .order import (
+    POLL,
+    ClusterError,
+    Order,
+    ReadOutput,
+    Stop,
+    Watcher,
+    prepare_folder,
+    read_output,
+)
 
 T = TypeVar("T")
 
@@ -162,12 +170,11 @@ def live(order: Order, watched: int, files: Sequence[Path], memory: Memory) -> N
     for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old streams
         setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
     os.chdir(order.root)
-    os.environ.update(order.environment)
     sys.argv = [order.program, order.folder, *order.arguments]
     known = set(sys.modules)
     try:
         prepare_folder(order)
-        code = import_module(order.program).main(order.folder, order.arguments, order.text)
+        code = resolve_name(order.program)(order.folder, order.arguments, order.text)
         files[2].write_text(memory.report(known), "utf-8")
     except Exception as error:
         code = describe(error)

@@ -17,16 +17,15 @@ from types import FrameType
 
 from doit import get_var
 
-from firmwright.cluster.events import ClusterError, Stop
-from firmwright.cluster.order import Order, make_order
+from firmwright.bundle.outcome import read_outcome
+from firmwright.cluster.order import BUILD, ClusterError, Order, ReadOutput, Stop, make_order
 from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER, set_variables
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.recipe_arguments import enter_repository
-from firmwright.pipeline.remote_jobs import describe_worker, list_environment
-from firmwright.pipeline.run_build import BUILD_PROCESS
+from firmwright.pipeline.remote_jobs import run_on_cluster
 from firmwright.pipeline.snapshot import find_finished_bundle, look_at_always
 from firmwright.process import ENDINGS
 from firmwright.report.outcomes import Outcome
@@ -36,7 +35,6 @@ from firmwright.system import count_cores
 from .fleet_report import PAGE, RESULTS, count, read_results, write_report
 from .matrix import FleetJob
 from .progress_table import ProgressTable
-from .worker import build, read_end
 
 BUILT, FAILED, STOPPED = 0, 1, 2
 """Exit codes: all jobs were built, some jobs failed, the fleet did not finish.
@@ -103,9 +101,13 @@ def build_all(fleet: Fleet) -> int:
     code = BUILT
     stop = Stop()
     catch_signals(stop)
-    run = run_on_cluster if fleet.scheduler else run_on_machine
+    if fleet.scheduler:
+        orders = make_orders(fleet)
+        ended = run_on_cluster(fleet.scheduler, orders, read_end, Outcome, watch, stop)
+    else:
+        ended = run_on_machine(fleet, watch, stop)
     try:
-        for outcome in run(fleet, watch, stop):
+        for outcome in ended:
             outcomes[outcome.job] = outcome
             watch.finish(outcome)
     except ClusterError as error:
@@ -143,7 +145,7 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     enter_repository()
     orders = []
     always = look_at_always()
-    for order in make_orders(fleet, environment={}):
+    for order in make_orders(fleet):
         set_variables(order.arguments)
         bundle = find_finished_bundle(always)
         if bundle is None:
@@ -185,25 +187,25 @@ def take_turns(orders: Sequence[Order]) -> list[Order]:
     return [order for _, order in sorted(zip(turns, orders, strict=True), key=itemgetter(0))]
 
 
-def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
-    # Imported late, because other fleets do not use a cluster.
-    from firmwright.cluster.jobs import Workers, connect, run_jobs
-
-    assert fleet.scheduler is not None
-    with connect(fleet.scheduler) as client:
-        workers = Workers(client, describe_worker, describe_worker(), watch)
-        yield from run_jobs(make_orders(fleet, list_environment()), build, Outcome, workers, stop)
-
-
-def make_orders(fleet: Fleet, environment: Mapping[str, str]) -> list[Order]:
+def make_orders(fleet: Fleet) -> list[Order]:
     return [
         make_order(
             job.name,
-            BUILD_PROCESS,
+            BUILD,
             job.list_files(),
             fleet.folder / job.name,
             [*job.list_arguments(), f"outdir={os.path.relpath(fleet.folder / job.name)}"],
-            environment,
         )
         for job in fleet.jobs
     ]
+
+
+def read_end(order: Order, read: ReadOutput) -> Outcome:
+    """Return the outcome of a job from the output of its build, even if the build failed."""
+    try:
+        bundle = Path(read().splitlines()[-1])
+        return read_outcome(order.name, bundle)
+    except UserError as error:
+        return Outcome(order.name, str(error))
+    except OSError as error:
+        return Outcome(order.name, f"{error.filename}: {error.strerror or error}")

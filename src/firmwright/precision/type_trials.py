@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firmwright.cluster.events import Stop
 from firmwright.cluster.local import run_here
-from firmwright.cluster.order import Order, ReadOutput, make_order
+from firmwright.cluster.order import Order, ReadOutput, Stop, make_order
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import ACCURACY, FIRMWARE_SIZE
 from firmwright.pipeline.job import Job
@@ -17,7 +16,7 @@ from firmwright.recipe.precision import Precision, format_precision
 from firmwright.tune.variant_trials import ClusterObserver, repeat_arguments
 from firmwright.verify.run_records import AccuracyRecord, Rates
 
-TRIAL = "firmwright.tasks.precision_trial"
+TRIAL = "firmwright.tasks.programs:try_types"
 """The program that builds a trial."""
 
 FIRMWARE = "firmware"
@@ -50,7 +49,7 @@ def make_trial_order(job: Job, name: str, text: str) -> Order:
     arguments = [*repeat_arguments(job), f"outdir={job.outdir}"]
     folder = job.cache / "precision" / job.platform.name
     files = [job.recipe.path, *job.recipe.bases]
-    return make_order(name, TRIAL, files, folder, arguments, {}, text)
+    return make_order(name, TRIAL, files, folder, arguments, text)
 
 
 def read_trial(_: Order, read: ReadOutput) -> TrialResult:

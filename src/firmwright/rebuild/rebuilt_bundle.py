@@ -19,9 +19,9 @@ from shutil import rmtree
 
 from firmwright.bundle.archive import MAX_DEPTH, BrokenBundleError, check_name
 from firmwright.bundle.bundle import Bundle, read_bundle
+from firmwright.cluster.order import run_build
 from firmwright.data.fetch import MIRROR_VARIABLE, find_in_mirror
 from firmwright.errors import UserError
-from firmwright.pipeline.run_build import run_build
 from firmwright.recipe.lock import find_package_versions
 
 
@@ -52,7 +52,7 @@ def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
     refuse_other_versions(bundle)
     scratch = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, scratch / "inputs")
-    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # without a cache, the build must run
+    environment = {"FIRMWRIGHT_CACHE": ""}  # without a cache, the build must run
     try:
         arguments = [f"recipe={recipe.name}", f"outdir={scratch / 'build'}", *arguments]
         built = read_bundle(run_build(arguments, recipe.parent, environment))

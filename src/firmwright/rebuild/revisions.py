@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from firmwright.bundle.bundle import Bundle, read_bundle
+from firmwright.cluster.order import run_build
 from firmwright.errors import UserError
-from firmwright.pipeline.run_build import run_build
 
 
 def open_bundle(text: str, scratch: Path, arguments: Sequence[str] = ()) -> Bundle:

@@ -10,24 +10,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
 from doit import get_var
 
-from firmwright.cluster.events import Stop
 from firmwright.cluster.local import run_here
-from firmwright.cluster.order import Order, ReadOutput, make_order, run_program
+from firmwright.cluster.order import Order, ReadOutput, Stop, make_order
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import RUN, RUN_OUTPUTS
 from firmwright.pipeline.command_line import NO_USER_CODE, SCHEDULER, rebase_paths, refuses_code
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.remote_jobs import run_on_cluster
 from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
 from firmwright.system import count_cores
 
-TRIAL = "firmwright.tasks.trial"
+TRIAL = "firmwright.tasks.programs:try_variants"
 """The program that builds and runs a trial."""
 
 VARIANTS = "variants.tuned"
@@ -88,26 +87,21 @@ def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
 
     The trials share the results of the stages before the kernels.
     """
-    orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
+    orders = make_orders(job, trials, job.cache / "tune", job.outdir)
     return run_here(orders, read_trial, side_by_side, ClusterObserver(job), Stop())
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
     """Run the trials on a scheduler's workers, which may have no access to this build folder."""
-    # Imported late, because other commands do not use a cluster.
-    from firmwright.cluster.jobs import Workers, connect, run_jobs
-    from firmwright.pipeline.remote_jobs import describe_worker, list_environment
-
-    orders = make_orders(job, trials, job.cache / "cluster", None, list_environment())
+    orders = make_orders(job, trials, job.cache / "cluster", None)
+    observer = ClusterObserver(job)
     failed = []
-    with connect(scheduler) as client:
-        workers = Workers(client, describe_worker, describe_worker(), ClusterObserver(job))
-        for tried in run_jobs(orders, try_variants, TrialResult, workers, Stop()):
-            if tried.failure:
-                job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
-                failed.append(tried.trial)
-            else:
-                yield tried
+    for tried in run_on_cluster(scheduler, orders, read_trial, TrialResult, observer, Stop()):
+        if tried.failure:
+            job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
+            failed.append(tried.trial)
+        else:
+            yield tried
     yield from try_here(job, {name: trials[name] for name in failed})
 
 
@@ -119,9 +113,7 @@ def repeat_arguments(job: Job) -> list[str]:
     return [*arguments, f"recipe={job.recipe.layers}"]
 
 
-def make_orders(
-    job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
-) -> list[Order]:
+def make_orders(job: Job, trials: Trials, folder: Path, outdir: Path | None) -> list[Order]:
     """Return the orders of trials. Each trial builds in a separate folder if ``outdir`` is None."""
     arguments = repeat_arguments(job)
     outdirs = {name: folder / job.platform.name / name for name in trials}
@@ -132,19 +124,10 @@ def make_orders(
             [job.recipe.path, *job.recipe.bases],
             outdirs[name],
             [*arguments, f"outdir={outdir or outdirs[name]}"],
-            environment,
             format_tuned({job.platform.name: network}),
         )
         for name, network in trials.items()
     ]
-
-
-def try_variants(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial in a separate process. Return the result.
-
-    An error becomes a failure.
-    """
-    return read_trial(order, partial(run_program, order, watched))
 
 
 def read_trial(order: Order, read: ReadOutput) -> TrialResult:

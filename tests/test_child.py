@@ -60,4 +60,4 @@ def test_python_m_firmwright_imports_its_packages_from_elsewhere(mark: Path) -> 
 def test_nothing_else_starts_python() -> None:
     sources = Path(firmwright.__file__).parent
     found = {p for p in sources.rglob("*.py") if "sys.executable" in p.read_text(encoding="utf-8")}
-    assert found == {sources / "child/__init__.py"}
+    assert found == {sources / "child.py"}

@@ -1,8 +1,7 @@
-"""Starts Python programs that do not import from the current folder.
+"""Starts Python programs that import nothing from the current folder, and ends them with this one.
 
 ``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
-requires Python 3.11. A script puts its folder there instead. Therefore this folder contains only
-``start.py``, which removes the folder from the path.
+requires Python 3.11. Therefore the first line of a program removes the folder from the path.
 """
 
 from __future__ import annotations
@@ -10,20 +9,30 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from doit import get_initial_workdir
 
-START = str(Path(__file__).resolve().with_name("start.py"))
+from firmwright.system import KILL, fork
+
+RUN_MODULE = (
+    "import sys; sys.path[:] = filter(None, sys.path); del sys.argv[0]; "
+    "from runpy import run_module; run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+"""Runs the module that the first argument names. The current folder is '' on Python's path."""
 PATH_VARIABLE = "PYTHONPATH"
 INTERPRETER = sys.executable
+
+_held: set[int] = set()
+"""The pipe ends that this process holds. A forked process inherits copies of these ends."""
 
 
 def make_command(module: str, *arguments: str) -> list[str]:
     """Return the command line that runs a module as ``python -m`` does."""
-    return [INTERPRETER, START, module, *arguments]
+    return [INTERPRETER, "-c", RUN_MODULE, module, *arguments]
 
 
 def make_environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -55,3 +64,36 @@ def run_python(
     command = [*wrapper, *make_command(module, *arguments)]
     variables = make_environment(os.environ if env is None else env)
     return subprocess.run(command, env=variables, check=False, **settings)
+
+
+@contextmanager
+def hold_lifeline() -> Iterator[int]:
+    """Yield a pipe end for child processes (``pass_fds``), which end after the block.
+
+    The processes also end if this process is killed.
+    """
+    watched, held = os.pipe()
+    _held.add(held)
+    try:
+        yield watched
+    finally:
+        _held.remove(held)
+        os.close(held)
+        os.close(watched)
+
+
+def follow_lifeline(watched: int) -> None:
+    """End this process and its group as soon as no process holds the other end of the pipe.
+
+    A separate process waits for this event, so that the group also ends if this process was killed.
+    """
+    for held in _held:
+        os.close(held)
+    _held.clear()
+    if fork():
+        return
+    # Close all other pipes, because their readers (such as faketime) would wait for this process.
+    os.closerange(0, watched)
+    os.closerange(watched + 1, os.sysconf("SC_OPEN_MAX"))
+    os.read(watched, 1)
+    os.killpg(0, KILL)
