@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
@@ -15,7 +14,7 @@ from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import missing_programs
 from firmwright.pipeline.job import QUANTIZED_STAGE, Job
 from firmwright.pipeline.network_jobs import leave_out_members
-from firmwright.pipeline.task import Title, run_action
+from firmwright.pipeline.task import make_job_task
 
 
 def list_stages_of_trials(job: Job) -> Sequence[str]:
@@ -59,16 +58,8 @@ class Command:
         """
         yield {"basename": self.name, "name": None, "doc": self.sentence}
         for job in leave_out_members(jobs):
-            task = f"{self.name}:{job.bundle_name}"
-            yield {
-                "basename": self.name,
-                "name": job.bundle_name,
-                "doc": self.sentence,
-                "title": Title(job, self.name),
-                "actions": [(run_action, [job, task, partial(self.start, job)])],
-                "verbosity": 2,
-                **self.list_dependencies(job),
-            }
+            needed = self.list_dependencies(job)
+            yield make_job_task(job, self.name, self.sentence, self.start, **needed)
 
     def list_dependencies(self, job: Job) -> dict[str, Any]:
         if self.list_stages is None:
@@ -81,20 +72,22 @@ class Command:
         }
 
 
-REPRODUCE = Command(
-    "reproduce",
-    "build twice in different environments, and compare the bundles",
-    "firmwright.rebuild.reproduce:reproduce",
-)
-TUNE = Command(
-    "tune",
-    "find the fastest C of each layer",
-    "firmwright.tune.variant_search:tune",
-    list_stages_of_trials,
-)
-SEARCH = Command(
-    "search",
-    "find the type of each layer's weights",
-    "firmwright.precision.type_search:search",
-    list_stages_of_search,
+COMMANDS = (
+    Command(
+        "reproduce",
+        "build twice in different environments, and compare the bundles",
+        "firmwright.rebuild.reproduce:reproduce",
+    ),
+    Command(
+        "tune",
+        "find the fastest C of each layer",
+        "firmwright.tune.variant_search:tune",
+        list_stages_of_trials,
+    ),
+    Command(
+        "search",
+        "find the type of each layer's weights",
+        "firmwright.precision.type_search:search",
+        list_stages_of_search,
+    ),
 )

@@ -26,7 +26,7 @@ from firmwright.pipeline.recipe_arguments import (
     name_build,
     read_platforms,
 )
-from firmwright.pipeline.workers import install_runners
+from firmwright.pipeline.runners import install_runners
 from firmwright.process import catch_signals
 from firmwright.system import count_cores
 from firmwright.terminal.guard import guard_output
@@ -99,25 +99,12 @@ def task_lock() -> Iterator[dict[str, Any]]:
     yield from recipe_lock.make_tasks(get_jobs())
 
 
-def task_reproduce() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that build a recipe twice and compare, such as reproduce:digits-rv32-bare."""
-    from .commands import REPRODUCE
+def task_further_builds() -> Iterator[dict[str, Any]]:
+    """Yield the tasks of the commands that run builds, such as tune:digits-rv32-bare."""
+    from .commands import COMMANDS
 
-    yield from REPRODUCE.make_tasks(get_jobs())
-
-
-def task_tune() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that find the fastest C code of each layer, such as tune:digits-rv32-bare."""
-    from .commands import TUNE
-
-    yield from TUNE.make_tasks(get_jobs())
-
-
-def task_search() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that find each layer's weight type, such as search:digits-rv32-bare."""
-    from .commands import SEARCH
-
-    yield from SEARCH.make_tasks(get_jobs())
+    for command in COMMANDS:
+        yield from command.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_inputs import user_files
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Scope, Stage
+from firmwright.pipeline.declaration import ALL, Scope
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import (
     MIX,
     NETWORK,
@@ -31,7 +31,6 @@ SELFTEST = Stage(
     name="selftest",
     sentence="compute the checksums of the layers on golden samples",
     reads=(*artifacts.OF_SAMPLES, artifacts.KERNELS, artifacts.WEIGHTS, artifacts.PLAN),
-    writes=(artifacts.GOLDEN,),
     keys=(*NETWORK, *RUN_SAMPLES, "run.tolerance", "selftest"),
     platform=ALL,
     inputs=lambda job: [*list_sample_files(job), *job.recipe.list_files("libraries")],
@@ -82,7 +81,6 @@ SOURCES = Stage(
         artifacts.PLAN,
         artifacts.GOLDEN,
     ),
-    writes=(artifacts.PROJECT,),
     keys=(*NETWORK, "compare", "counter", "demo", "export", "run.board"),
     platform=ALL,
     facts={"board": describe_board, "build": get_build, "modules": describe_modules},
@@ -95,7 +93,6 @@ OBJECTS = Stage(
     name="objects",
     sentence="compile the C project",
     reads=(artifacts.PROJECT,),
-    writes=(artifacts.OBJECTS,),
     keys=("cflags",),
     platform=("architecture",),
     facts={"build": get_build},
@@ -137,7 +134,6 @@ FIRMWARE = Stage(
     name="firmware",
     sentence="link the firmware",
     reads=(artifacts.PROJECT, artifacts.OBJECTS),
-    writes=(artifacts.FIRMWARE, artifacts.FIRMWARE_SIZE),
     keys=(*MIX, "slot", "libraries", "c_prefix"),
     platform=ALL,
     facts={"board": describe_board, "build": get_build, "archives": name_archives},
@@ -151,7 +147,6 @@ REFERENCE = Stage(
     name="reference",
     sentence="compute the samples in the model's runtime",
     reads=artifacts.OF_SAMPLES,
-    writes=(artifacts.REFERENCE, artifacts.REFERENCE_OUTPUTS),
     keys=(*RUN_SAMPLES, "model", "inputs"),
     inputs=list_run_files,
     condition="an emulator or a board that runs the firmware",
@@ -181,7 +176,6 @@ RUN = Stage(
         artifacts.KERNELS,
         artifacts.FIRMWARE,
     ),
-    writes=(artifacts.RUN, artifacts.RUN_SAMPLE, artifacts.RUN_OUTPUTS, artifacts.BOXES),
     keys=(
         *(*RUN_SAMPLES, "run.tolerance", "run.board", "detection", "classes", "c_prefix"),
         *("inputs", "slot", "hooks", "quantize"),
@@ -206,7 +200,6 @@ STATS = Stage(
     name="stats",
     sentence="report when each layer runs",
     reads=(artifacts.PARTITION, artifacts.KERNELS, artifacts.PLAN, artifacts.RUN),
-    writes=(artifacts.TIMELINE,),
     keys=("name", "c_prefix", "clock"),
     platform=("name", "clock", "cycle_table", "cycle_bound", "memories", "energy"),
     condition="an emulator that counts instructions, or a board",
@@ -232,7 +225,6 @@ COMPARISON = Stage(
     run="firmwright.stages.comparison:compare_counted",
     reads=(artifacts.RUN, artifacts.TIMELINE),
     compares=True,
-    writes=(artifacts.COMPARISON,),
     keys=("name", "target", "compare"),
     condition="the key `compare`, and an emulator that counts instructions",
     applies=lambda job: job.counts_instructions and job.recipe.compare,
@@ -245,7 +237,6 @@ MAPPING = Stage(
     run="firmwright.stages.comparison:compare_estimated",
     reads=(artifacts.PARTITION, artifacts.KERNELS, artifacts.RUN),
     compares=True,
-    writes=(artifacts.MAPPING,),
     keys=(*MIX, "name", "compare", "c_prefix"),
     platform=("timing",),
     condition="the key `compare`, and a platform with `timing`",
@@ -256,7 +247,6 @@ DEMO = Stage(
     name="demo",
     sentence="write the demo application",
     reads=(*artifacts.OF_SAMPLES, artifacts.PLAN, artifacts.PROJECT, artifacts.RUN_SAMPLE),
-    writes=(artifacts.DEMO,),
     keys=(*SHOWN_SAMPLE, "name", "c_prefix", "arena", "demo"),
     platform=("name", "board", "accelerators"),
     facts={"board": describe_board},
@@ -282,7 +272,6 @@ DEMO_RUN = Stage(
         artifacts.OBJECTS,
         artifacts.DEMO,
     ),
-    writes=(artifacts.DEMO_CONSOLE,),
     keys=(*MIX, "c_prefix", "demo", "libraries"),
     platform=ALL,
     facts={"board": describe_board, "build": get_build, "archives": name_archives},
@@ -304,7 +293,6 @@ EXPORTS = Stage(
     name="exports",
     sentence="package the network for other build systems",
     reads=(*artifacts.OF_SAMPLES, artifacts.PLAN, artifacts.PROJECT, artifacts.RUN_SAMPLE),
-    writes=(artifacts.EXPORTS,),
     keys=(
         *(*SHOWN_SAMPLE, "name", "c_prefix", "description", "arena", "export"),
         *("target", "devices", "compare"),
@@ -322,7 +310,6 @@ BUNDLE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
     reads_all=True,
-    writes=(artifacts.SUMMARY,),
     keys=ALL,
     platform=ALL,
     facts={"build": get_build, "archives": name_archives, "not built": lambda job: job.not_built},

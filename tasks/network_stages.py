@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Scope, Stage
+from firmwright.pipeline.declaration import ALL, Scope
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import (
     MEMORIES,
     MEMORY_FIELDS,
@@ -37,7 +37,6 @@ def list_model_files(job: Job) -> list[Path]:
 MODEL = Stage(
     name="model",
     sentence="fetch the model and import it",
-    writes=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
     keys=("model", "inputs", "outputs", "dimensions"),
     inputs=list_model_files,
     scope=Scope.MODEL,
@@ -47,7 +46,6 @@ CALIBRATION = Stage(
     name="calibration",
     sentence="find the range of each tensor's values",
     reads=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
-    writes=(artifacts.CALIBRATION, artifacts.DISTRIBUTIONS, artifacts.PREPARED_MODEL),
     keys=(
         "inputs",
         *("quantize.calibration.inputs", "quantize.calibration.samples", "quantize.equalize"),
@@ -84,7 +82,6 @@ QUANTIZED = Stage(
         artifacts.DISTRIBUTIONS,
         artifacts.PREPARED_MODEL,
     ),
-    writes=(artifacts.QUANTIZED_MODEL, artifacts.QUANTIZATION),
     keys=("quantize", "inputs"),
     inputs=list_quantizing_files,
     condition="the key `quantize`",
@@ -113,7 +110,6 @@ BATCH = Stage(
     name="batch",
     sentence="find the largest batch that fits",
     reads=(artifacts.NETWORK_MODULE, artifacts.NETWORK_INTERFACE),
-    writes=(artifacts.BATCH,),
     keys=(*MIX, *REWRITES, *MEMORIES, "batch", "compare", "extensions"),
     platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("transforms", "extensions"), *job.device_files],
@@ -126,7 +122,6 @@ PARTITION = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
     reads=(artifacts.NETWORK_MODULE, artifacts.NETWORK_INTERFACE, artifacts.BATCH),
-    writes=(artifacts.PARTITION, artifacts.REGIONS, artifacts.INTERFACE, artifacts.BATCH_LAYOUT),
     keys=(*MIX, *REWRITES, "name"),
     platform=ALL,
     facts={"states rounding": lambda job: job.recipe.states(("rounding",))},
@@ -137,7 +132,6 @@ KERNELS = Stage(
     name="kernels",
     sentence="lower every region to C",
     reads=(artifacts.PARTITION, artifacts.LOWERED),
-    writes=(artifacts.KERNELS, artifacts.WEIGHTS, artifacts.KEPT_REGIONS),
     keys=(*MIX, "allow_fallback", "require_offload", "extensions", "tune", "compress"),
     platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files, *job.tuned_files],
@@ -163,7 +157,6 @@ ACCURACY = Stage(
         artifacts.KERNELS,
         artifacts.WEIGHTS,
     ),
-    writes=(artifacts.ACCURACY,),
     keys=(*PORTABLE_NETWORK, "evaluate"),
     platform=ALL,
     inputs=lambda job: job.recipe.list_files(
@@ -180,7 +173,6 @@ ADVICE = Stage(
     name="advice",
     sentence="find changes that would make the network faster",
     reads=(artifacts.PARTITION, artifacts.REGIONS),
-    writes=(artifacts.ADVICE,),
     keys=(*MIX, "tune"),
     platform=ALL,
     inputs=lambda job: [*job.device_files, *job.tuned_files],
@@ -190,7 +182,6 @@ PLAN = Stage(
     name="plan",
     sentence="assign every buffer its position in memory",
     reads=(artifacts.INTERFACE, artifacts.PARTITION, artifacts.KERNELS),
-    writes=(artifacts.PLAN,),
     keys=(*MEMORIES, "slot"),
     platform=(*MEMORY_FIELDS, "accelerators"),
 )

@@ -20,8 +20,8 @@ from doit.doit_cmd import DoitMain
 
 from firmwright.pipeline import task
 from firmwright.pipeline.command_line import set_variables
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.declaration import ALL
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import MIX, NETWORK, NO_KEYS, OF_PLATFORMS
 from firmwright.recipe.recipe import Recipe
 from firmwright.targets.load_devices import load_target, target_names

@@ -75,7 +75,6 @@ class StageDeclaration(Generic[Job]):
     sentence: str
     run: str = ""
     reads: Sequence[Artifact[Any]] = ()
-    writes: Sequence[Artifact[Any]] = ()
     keys: Sequence[str] = ()
     platform: Sequence[str] = ()
     variables: Sequence[str] = ()

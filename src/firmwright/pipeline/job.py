@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -376,6 +377,15 @@ class Job:
     def compiler(self) -> Tool:
         return compiler_tool(self.build, self.recipe.list_files("libraries"))
 
+    def name_command(self, command: str) -> str:
+        """Return the command line of ``firmwright`` that runs a command for this job."""
+        overrides = [f"{name}={value}" for name, value in self.overrides.items()]
+        return shlex.join(["firmwright", command, str(self.recipe.layers), *overrides])
+
     def note(self, text: str) -> None:
         """Add a note about the network, which the build prints below the stage."""
         self.notes.append(text)
+
+
+Stage = StageDeclaration[Job]
+"""The declaration of a stage of a job."""

@@ -10,8 +10,8 @@ from firmwright.devices.c7x.loadable import make_loadable_build
 from firmwright.devices.tidl import TIDL
 from firmwright.devices.tidl.stages import RECORD, has_tools
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.declaration import ALL
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import find_extra_archives, name_archives
 from firmwright.pipeline.tool_stamps import collect_settings, compiler_tool
 from firmwright.toolchain import Build, Toolchain, load_toolchain

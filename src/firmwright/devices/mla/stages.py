@@ -16,9 +16,9 @@ from firmwright.devices.mla.sdk import (
 )
 from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
+from firmwright.pipeline.declaration import ALL
 from firmwright.pipeline.fingerprint import Fingerprint, find_fingerprint
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import MIX, REWRITES, list_run_files
 from firmwright.pipeline.tool_stamps import Tool
 
@@ -56,7 +56,6 @@ ARTIFACTS = Stage(
     sentence="write the inputs of SiMa's compiler, and compile if it is installed",
     run="firmwright.devices.mla.build_archive:run",
     reads=(MODEL_INTERFACE, MODEL_MODULE, PARTITION),
-    writes=(RECORD,),
     keys=(*MIX, *REWRITES, "name", "batch", "quantize", "inputs", "run.inputs", "evaluate"),
     platform=ALL,
     variables=(PYTHON_VARIABLE, HOME_VARIABLE),

@@ -23,8 +23,8 @@ from firmwright.pipeline.artifacts import (
     PARTITION,
     PROJECT,
 )
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.declaration import ALL
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import RUN_SAMPLES, list_sample_files
 from firmwright.pipeline.tool_stamps import compiler_tool
 from firmwright.toolchain import make_host_build
@@ -80,7 +80,6 @@ CHIP_CHECK = Stage(
         KERNELS,
         PROJECT,
     ),
-    writes=(REPORT,),
     keys=(*RUN_SAMPLES, "run.tolerance", "c_prefix", "inputs"),
     platform=ALL,
     variables=(DRIVER, SDK),

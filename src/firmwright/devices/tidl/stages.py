@@ -20,8 +20,8 @@ from firmwright.pipeline.artifacts import (
     PROJECT,
     REGIONS,
 )
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import ALL, Stage
+from firmwright.pipeline.declaration import ALL
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.stage_options import MIX, list_run_files
 from firmwright.pipeline.tool_stamps import Tool, folder_tool
 from firmwright.recipe.user_files import is_description_file
@@ -84,7 +84,6 @@ STAND_IN = Stage(
     sentence="quantize the stand-in for TIDL",
     run="firmwright.devices.tidl.stand_in:run",
     reads=(NETWORK_INTERFACE, PARTITION, REGIONS, BATCH_LAYOUT),
-    writes=(STAND_INS,),
     keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
     platform=ALL,
     inputs=calibration_files,
@@ -98,7 +97,6 @@ ARTIFACTS = Stage(
     sentence="write the inputs of TI's tools for each region",
     run="firmwright.devices.tidl.build_artifacts:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH, PARTITION, REGIONS, BATCH_LAYOUT),
-    writes=(RECORD,),
     keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
     platform=ALL,
     variables=(TOOLS_VARIABLE,),
