@@ -49,7 +49,7 @@ def test_errors_are_raised_here(error: Exception, kind: type[Exception]) -> None
 
 FORKS = {
     "a copy": ("firmwright.forked", "run_in_copy('it', int)"),
-    "watch": ("firmwright.watch.warm_process", "WarmProcess(int).build()"),
+    "watch": ("firmwright.watch", "WarmProcess(int).build()"),
     "a job": ("firmwright.cluster.local", "start(ORDER, 'x', 0, FILES, NO_MEMORY)"),
 }
 """The module of each fork, and a call that forks."""
@@ -62,7 +62,7 @@ from types import SimpleNamespace
 
 from {module} import *
 
-ORDER = SimpleNamespace(program="sys", root=".", folder=".", arguments=(), environment={{}})
+ORDER = SimpleNamespace(program="sys:exit", root=".", folder=".", arguments=(), environment={{}})
 FILES = Path("output"), Path("errors"), Path("report")
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
 try:

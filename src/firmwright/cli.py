@@ -199,7 +199,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
 
 def watch_recipes(options: argparse.Namespace) -> int:
     """Build after every change until ctrl-C, and return the exit code."""
-    from firmwright.watch.command import watch
+    from firmwright.watch import watch
 
     enter_repository()
     given = to_doit_arguments(options)

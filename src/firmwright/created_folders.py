@@ -34,7 +34,10 @@ ALL = "*"
 unfinished stage.
 """
 
-UNLISTED = frozenset((INDEX_FILE, "origins.json", ".origins.json.partial"))
+ORIGINS_FILE = "origins.json"
+"""The origins of the results of stages, next to the manifest of the bundle."""
+
+UNLISTED = frozenset((INDEX_FILE, ORIGINS_FILE, f".{ORIGINS_FILE}.partial"))
 """Files of a finished stage that its index does not list."""
 
 MOST_SHOWN = 3

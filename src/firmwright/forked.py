@@ -122,7 +122,7 @@ def _live_as_copy(
         for stream in (1, 2):
             os.dup2(sender, stream)
         _leave_at_exit()
-        Thread(target=_end_with, args=(parent,), daemon=True).start()
+        end_with(parent)
         with os.fdopen(sender, "wb") as pipe:
             pipe.write(mark + pickle.dumps(_call(function, arguments)))
     except BaseException as error:
@@ -146,7 +146,12 @@ def _leave_at_exit() -> None:
     libc["__cxa_atexit"](libc["_exit"], ctypes.c_void_p(1), None)
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(PAUSE)
-    os._exit(1)
+def end_with(parent: int) -> None:
+    """End this process as soon as its parent process has ended."""
+
+    def wait() -> None:
+        while os.getppid() == parent:
+            time.sleep(PAUSE)
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()

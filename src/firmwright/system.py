@@ -14,15 +14,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 try:
     import fcntl
     import resource
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment]
-
-Changes = TypeVar("Changes", bound="FolderChanges")
 
 CAN_FORK = hasattr(os, "fork")
 
@@ -110,20 +108,21 @@ class FolderChanges:
 
             self.inotify = INotify()
 
-    def __enter__(self: Changes) -> Changes:
+    def __enter__(self) -> FolderChanges:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.inotify:
             self.inotify.close()
 
-    def listen_in(self, folders: Iterable[str]) -> None:
-        """Make the next sleeps end after a change in these folders."""
+    def listen_beside(self, paths: Iterable[str]) -> None:
+        """Make the next sleeps end after a change in these folders or these files' folders."""
         if not self.inotify:
             return
         from inotify_simple import flags, masks
 
         changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
+        folders = {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}  # noqa: PTH112, PTH120
         for folder in folders:
             with suppress(OSError):  # the folder is missing, or the limit is reached
                 self.inotify.add_watch(folder, changes)

@@ -27,7 +27,7 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
-from firmwright.watch.command import WAITING
+from firmwright.watch import WAITING
 from tests.package_copy import copy_package
 
 ROOT = Path(__file__).parents[2]

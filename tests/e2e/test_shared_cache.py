@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.pipeline.result_origins import HERE
+from firmwright.terminal.reporter import HERE
 from tests.shared_cache.server import serve
 
 from .conftest import Repository, new_repository, ran

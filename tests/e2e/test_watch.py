@@ -17,15 +17,17 @@ import pytest
 
 from firmwright.folders import PACKAGE, TOP
 from firmwright.pipeline.freshness import identify
-from firmwright.watch.command import (
+from firmwright.system import FolderChanges
+from firmwright.watch import (
+    DIED,
     WAITING,
-    FileWatcher,
+    BuildResult,
+    WarmProcess,
     is_in_memory,
     list_changed_since,
     name_changed,
     wait_for_change,
 )
-from firmwright.watch.warm_process import DIED, BuildResult, WarmProcess
 
 from .conftest import Repository, ran
 
@@ -135,14 +137,14 @@ def test_change_is_seen_once_it_is_whole(tmp_path: Path) -> None:
     file.touch()
     before = identify([str(file)])
     file.write_text("changed")
-    with FileWatcher() as alarm:
+    with FolderChanges() as alarm:
         assert wait_for_change(before, alarm) == identify([str(file)]) != before
 
 
 def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
     file, long = tmp_path / "file", 60.0
     file.touch()
-    with FileWatcher() as alarm:
+    with FolderChanges() as alarm:
         alarm.listen_beside([str(file), str(tmp_path / "missing/file")])
         begun = time.monotonic()
         Timer(0.1, lambda: file.write_text("changed")).start()
@@ -151,14 +153,14 @@ def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
 
 
 def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
-    with FileWatcher():
+    with FolderChanges():
         pass  # its module is now imported; the import needs a file descriptor
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
     try:
-        alarm = FileWatcher()
+        alarm = FolderChanges()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     alarm.listen_beside([str(tmp_path)])

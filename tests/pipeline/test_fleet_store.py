@@ -11,7 +11,6 @@ from doit import doit_cmd
 
 from firmwright.fleet.fleet_run import take_turns
 from firmwright.pipeline import stage_cache, warm
-from firmwright.pipeline.result_origins import OTHER_JOB
 from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
 
@@ -47,7 +46,7 @@ def test_a_later_job_restores_the_result_of_an_earlier_job(
         origins.append(stage_cache.take_or_run(job, stage, folder, lambda: "0" * 64, run))
         assert (folder / "model.bin").read_bytes() == b"model"
     assert runs == [tmp_path / "1"]
-    assert origins == ["", OTHER_JOB]
+    assert origins == ["", stage_cache.OTHER_JOB]
 
 
 def test_jobs_of_different_recipes_take_turns() -> None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
-from firmwright.pipeline.workers import install_runners
+from firmwright.pipeline.runners import install_runners
 
 class Title:
     """Of a stage, as the task file gives each."""

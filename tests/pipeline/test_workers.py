@@ -20,7 +20,7 @@ import os, sys, time
 from pathlib import Path
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
-from firmwright.pipeline.workers import install_runners
+from firmwright.pipeline.runners import install_runners
 
 def stay(name):
     Path(name, "new").write_text(str(os.getpid()))

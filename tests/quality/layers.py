@@ -11,7 +11,7 @@ SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
     ("__main__",),
-    ("api", "cli", "onnx_backend"),
+    ("cli", "onnx_backend"),
     ("bundle_commands", "bundle_parsers", "first_commands", "fleet", "task_options"),
     ("stages", "tasks"),
     ("devices",),
@@ -45,7 +45,7 @@ Graph = Mapping[str, frozenset[str]]
 def find_modules() -> dict[str, Path]:
     """Return the files of the source by module name, without the leading ``firmwright.``.
 
-    The top-level ``__init__`` is omitted: it only offers ``api.build``, and every import runs it.
+    The top-level ``__init__`` is omitted: it only offers ``build``, and every import runs it.
     """
     modules = {}
     for top in (SOURCE, ROOT / "tasks"):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from firmwright.bundle.archive import write_archive
+from firmwright.cluster.order import run_build
 from firmwright.errors import UserError
-from firmwright.pipeline.run_build import run_build
 from firmwright.rebuild import reproduce
 from firmwright.rebuild.reproduce import install_wheel, read_result, runs, write_all_differences
 from tests.hammer.campaign import list_processes
@@ -62,7 +62,7 @@ def test_builds_without_a_bundle_are_not_the_same(tmp_path: Path) -> None:
 
 def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:
     wrapper = ("sh", "-c", 'echo varied "$@" >&2; exit 1', "sh")
-    with pytest.raises(UserError, match=r"varied .*tasks.build_process .*recipe=x.yaml"):
+    with pytest.raises(UserError, match=r"varied .*tasks.programs build .*recipe=x.yaml"):
         run_build(["recipe=x.yaml"], tmp_path, wrapper=wrapper)
 
 
@@ -76,7 +76,7 @@ def network():
 SLOW_RECIPE = "model: {python: 'slow:network'}\ntarget: c\nplatform: host\n"
 BUILDER = """\
 from pathlib import Path
-from firmwright.pipeline.run_build import run_build
+from firmwright.cluster.order import run_build
 run_build(["recipe=slow.yaml"], Path.cwd())
 """
 

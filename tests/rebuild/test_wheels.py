@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import PackageNotFoundError, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from pathlib import Path
 
 import pytest
 
+from firmwright.custom import installed_modules
 from firmwright.errors import UserError
 from firmwright.rebuild import wheels
 
@@ -104,8 +105,8 @@ def test_all_requirements_are_pinned() -> None:
 
 
 def test_sources_that_are_not_installed_have_no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(name: str) -> list[str]:
+    def distribution(name: str) -> Distribution:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(wheels, "requires", requires)
+    monkeypatch.setattr(installed_modules, "distribution", distribution)
     assert wheels.pin_requirements() == []

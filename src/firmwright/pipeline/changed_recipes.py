@@ -9,7 +9,7 @@ from types import ModuleType
 from doit.task import Task
 
 from .job import Job
-from .recipe_arguments import chosen, name_build
+from .recipe_arguments import choose, name_build
 from .snapshot import Snapshot, make_finished_task
 
 
@@ -24,13 +24,9 @@ def load_changed(
     """
     if len(known.changed) == len(known.recipes):
         return []
-    chosen.update(each.recipe for each in known.changed)
-    try:
+    with choose(task_file, (each.recipe for each in known.changed)):
         tasks = load() if are_separate(known, task_file.get_jobs()) else []
-    finally:
-        chosen.clear()
-        task_file.get_jobs.cache_clear()
-    builds = {build.task: build for each in known.recipes for build in each.list_builds()}
+    builds = {build.task: build for each in known.recipes for build in each.builds}
     for group in [task for task in tasks if task.name == "build"]:
         tasks += [make_finished_task(builds[n]) for n in builds if n not in group.task_dep]
         group.task_dep[:] = builds
@@ -44,7 +40,7 @@ def are_separate(known: Snapshot, jobs: Iterable[Job]) -> bool:
     reads a file in the first recipe's build folder.
     """
     every = [each for job in jobs for each in job.all_jobs]
-    builds = {build.task for each in known.changed for build in each.list_builds()}
+    builds = {build.task for each in known.changed for build in each.builds}
     changed = {each.recipe for each in known.changed}
     others = [each for each in known.recipes if each.recipe not in changed]
     taken = {name for each in others for name in each.names}

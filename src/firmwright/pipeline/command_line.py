@@ -28,7 +28,7 @@ from firmwright.recipe.load_recipe import load_recipe, make_layers
 from firmwright.recipe.memory_key import find_pin_errors
 from firmwright.recipe.moved_paths import rebase_argument
 from firmwright.recipe.networks_file import names_networks
-from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
+from firmwright.recipe.overrides import complete_key, is_key, list_overrides, refuse_unknown_key
 from firmwright.recipe.recipe import Recipe
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.toolchain import (
@@ -49,13 +49,11 @@ from .build_root import prepare_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .devices import find_unpackaged_drivers, load_custom_targets
 from .idle_keys import list_idle_arguments, list_idle_keys
-from .job import Job, find_toolchain
-from .key_errors import read_overrides
+from .job import Job, Stage, find_toolchain
 from .network_jobs import make_network_jobs
 from .ownership import refuse_taken_folder
 from .profile import DEBUG, DRY_RUN, LOG, PROFILE, VERBOSE, WHY
 from .recipe_arguments import TASKS, choose_recipes, find_recipes, find_start, read_platforms
-from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
@@ -205,7 +203,10 @@ def say_once(sentence: str) -> None:
 
 
 def list_overrides_by_platform() -> list[dict[str, str]]:
-    overrides = read_overrides()
+    """Return the arguments that replace keys, per platform. Short names are first."""
+    given = doit_cmd._CMDLINE_VARS or {}
+    ordered = dict.fromkeys([*(name for name in list_overrides() if name in given), *given])
+    overrides = {name: str(given[name]) for name in ordered if is_key(name)}
     return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
 

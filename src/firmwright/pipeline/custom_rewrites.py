@@ -6,10 +6,10 @@ from functools import partial
 
 from firmwright.compile import Rewrite
 from firmwright.ir.nodes import IRModule
+from firmwright.recipe.recipe import error_at_key
 from firmwright.targets.custom_transforms import apply_user_transform
 
 from .job import Job
-from .key_errors import error_at_key
 from .stage_options import transform_options
 
 

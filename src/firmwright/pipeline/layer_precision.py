@@ -6,7 +6,6 @@ A file for another network or other limits is rejected, because its result is no
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +48,7 @@ def apply_precision(job: Job, model: onnx.ModelProto) -> QuantizeOptions:
             raise DiagnosticError(wrong)
         return use_precision(options, found)
     if options.search is not None:
-        job.note(f"quantize.search: no search has run; run `{search_command(job)}`")
+        job.note(f"quantize.search: no search has run; run `{job.name_command('search')}`")
     return options
 
 
@@ -75,7 +74,7 @@ def find_differences(
 
     The layers of trials have types of the search, and the names of the network's layers.
     """
-    hint = f"search again with `{search_command(job)}`, or remove the file"
+    hint = f"search again with `{job.name_command('search')}`, or remove the file"
     options = require(job.recipe.quantize)
     weights = [*find_weights(model, choose_layers(model, options))]
     here = digest_weights(weights)
@@ -96,11 +95,6 @@ def find_differences(
         elif search and layer.weights not in search.types:
             message = f"the recipe's search tries only {', '.join(search.types)}"
             yield document.make_diagnostic(("layers", name, "weights"), f"{message}; {hint}")
-
-
-def search_command(job: Job) -> str:
-    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
-    return shlex.join(["firmwright", "search", str(job.recipe.layers), *overrides])
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:

@@ -6,8 +6,7 @@ The overlays of a recipe share the build folder, so their stages run one after t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +15,7 @@ from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
 from . import build_inputs
-from .recipe_arguments import chosen, find_recipes
+from .recipe_arguments import choose, find_recipes
 
 
 def lock_in_turn(task_file: ModuleType, run: Callable[[], int]) -> int:
@@ -44,18 +43,6 @@ def split_turns(recipes: list[Layers]) -> list[list[Layers]]:
         else:
             turns.append([layers])
     return turns or [[]]
-
-
-@contextmanager
-def choose(task_file: ModuleType, recipes: list[Layers]) -> Iterator[None]:
-    """Restrict the jobs of a task file to these recipes."""
-    chosen.update(map(str, recipes))
-    task_file.get_jobs.cache_clear()
-    try:
-        yield
-    finally:
-        chosen.clear()
-        task_file.get_jobs.cache_clear()
 
 
 def refuse_other_files(task_file: ModuleType, turns: list[list[Layers]]) -> None:

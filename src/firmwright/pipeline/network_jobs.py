@@ -22,8 +22,7 @@ from firmwright.recipe.networks_file import Networks, load_networks, select_expo
 from firmwright.recipe.recipe import Recipe
 from firmwright.toolchain.descriptions import is_custom_file
 
-from .job import Job
-from .stage import Stage
+from .job import Job, Stage
 
 ALIKE = {
     "toolchain": "build.toolchain.name",

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.custom.code import load_custom_functions, locate_definition
 from firmwright.custom.reads import list_unknown, record_reads
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.recipe.recipe import Recipe
-
-from .key_errors import error_at_key
+from firmwright.recipe.recipe import Recipe, error_at_key
 
 if TYPE_CHECKING:
     from firmwright.models.tflite.custom_operators import Array, CustomOperator, Kinds, Options

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from doit import get_initial_workdir, get_var, loader
@@ -74,6 +75,18 @@ def find_recipes() -> list[Layers]:
 
 def choose_recipes(recipes: Sequence[Layers]) -> list[Layers]:
     return [each for each in recipes if not chosen or str(each) in chosen]
+
+
+@contextmanager
+def choose(task_file: ModuleType, recipes: Iterable[object]) -> Iterator[None]:
+    """Restrict the jobs of a task file to recipes, which are arguments of the command line."""
+    chosen.update(map(str, recipes))
+    task_file.get_jobs.cache_clear()
+    try:
+        yield
+    finally:
+        chosen.clear()
+        task_file.get_jobs.cache_clear()
 
 
 def find_layers(argument: str, start: Path | None = None) -> list[Layers]:

@@ -5,7 +5,6 @@ The lock contains the digests and versions of a build's inputs.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from .build_root import list_package_folders
 from .command_line import UPDATE
 from .devices import find_packages
 from .job import Job
-from .task import Title, refuse_task, run_action
+from .task import make_job_task, refuse_task
 
 MAX_LISTED = 20
 TASK_DOCS = {
@@ -53,13 +52,8 @@ def check_lock(job: Job, found: Lock) -> None:
         more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
         shown = [f"  {problem}" for problem in problems[:MAX_LISTED]]
         first = f"{lock_path(job.recipe.path)}: the inputs of the build differ from the lock:"
-        accept = f"if that is intended, `{lock_command(job)}` writes the lock again"
+        accept = f"if that is intended, `{job.name_command('lock')}` writes the lock again"
         raise UserError("\n".join([first, *shown, *more, accept]))
-
-
-def lock_command(job: Job) -> str:
-    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
-    return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
@@ -76,11 +70,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     merged = merge_locks(before, found) if key is None else update_entry(job, found, key)
     changed = write_lock(job.recipe.path, merged)
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
-    for base in list_distant_bases(job):
-        job.note(
-            f"{base}: the recipe extends this file, which is outside of the recipe's repository; "
-            "copy the file into the repository"
-        )
+    note_distant_bases(job)
 
 
 def merge_locks(before: Lock, found: Lock) -> Lock:
@@ -111,7 +101,7 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     if before is None:
         raise UserError(
             f"{lock_path(job.recipe.path)}: no such file; first lock the whole recipe: "
-            f"`{lock_command(job)}`"
+            f"`{job.name_command('lock')}`"
         )
     folder = job.recipe.path.parent
     files = {*map(build_inputs.to_absolute, job.recipe.list_files(key))}
@@ -134,17 +124,21 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     )
 
 
-def list_distant_bases(job: Job) -> list[Path]:
-    """Return the bases outside the recipe's git repository, or outside the current folder.
+def note_distant_bases(job: Job) -> None:
+    """Note the bases outside the recipe's git repository, or outside the current folder.
 
-    The result omits bases in installed packages, because packages have versions.
+    Bases in installed packages are omitted, because packages have versions.
     """
     top = Path.cwd()
     above = [top, *job.recipe.path.absolute().parents]
     root = next((folder for folder in above if (folder / ".git").exists()), top)
-    bases = {base: build_inputs.to_absolute(base) for base in job.recipe.bases}
     known = [root, *map(Path, list_package_folders()), TOP]
-    return [b for b, path in bases.items() if not any(path.is_relative_to(k) for k in known)]
+    for base in job.recipe.bases:
+        if not any(build_inputs.to_absolute(base).is_relative_to(folder) for folder in known):
+            job.note(
+                f"{base}: the recipe extends this file, which is outside of the recipe's "
+                "repository; copy the file into the repository"
+            )
 
 
 def refuse_other_files(job: Job, platforms: list[Job]) -> None:
@@ -158,7 +152,7 @@ def refuse_other_files(job: Job, platforms: list[Job]) -> None:
 
 
 def explain_missing_lock(job: Job) -> str:
-    return f"{lock_path(job.recipe.path)}: no such file; `{lock_command(job)}` writes it"
+    return f"{lock_path(job.recipe.path)}: no such file; `{job.name_command('lock')}` writes it"
 
 
 def check_all(job: Job) -> None:
@@ -213,13 +207,5 @@ def make_groups(jobs: list[Job]) -> Iterator[dict[str, Any]]:
 def make_task(
     job: Job, name: str, action: Callable[[Job], None], dependencies: list[str], unchanged: Any
 ) -> dict[str, Any]:
-    return {
-        "basename": name,
-        "name": job.bundle_name,
-        "doc": TASK_DOCS[name],
-        "title": Title(job, name),
-        "actions": [(run_action, [job, f"{name}:{job.bundle_name}", partial(action, job)])],
-        "file_dep": dependencies,
-        "uptodate": [unchanged],
-        "verbosity": 2,
-    }
+    needed = {"file_dep": dependencies, "uptodate": [unchanged]}
+    return make_job_task(job, name, TASK_DOCS[name], action, **needed)

@@ -45,8 +45,7 @@ OF_SHELLS = frozenset({"_", "COLUMNS", "LINES", "OLDPWD", "SHLVL"})
 """Variables that a shell sets for each command according to the last command and the window."""
 
 
-@dataclass(frozen=True)
-class UpToDate:
+class UpToDate(msgspec.Struct, frozen=True):
     """A recipe whose build is up to date.
 
     The reporter recognizes the object as the title of a task. ``task`` is the name of the task that
@@ -86,14 +85,11 @@ class KnownRecipe(msgspec.Struct):
     """
 
     recipe: str
-    builds: list[tuple[str, str, str, str]]
+    builds: list[UpToDate]
     names: list[str]
     paths: list[int]
     state: str
     texts: list[RecipeText]
-
-    def list_builds(self) -> list[UpToDate]:
-        return [UpToDate(*each) for each in self.builds]
 
 
 class Content(msgspec.Struct):
@@ -115,7 +111,7 @@ class Snapshot:
 
     def list_builds(self) -> list[UpToDate]:
         known = () if self.changed else self.recipes
-        return [build for each in known for build in each.list_builds()]
+        return [build for each in known for build in each.builds]
 
 
 def make_tasks(builds: Sequence[UpToDate]) -> list[Task]:
@@ -246,7 +242,7 @@ def read_kept(tasks: set[str]) -> list[KeptRecipe]:
     return [
         KeptRecipe(each, [old.paths[position] for position in each.paths])
         for each in old.recipes
-        if tasks >= {build.task for build in each.list_builds()}
+        if tasks >= {build.task for build in each.builds}
     ]
 
 
@@ -278,14 +274,13 @@ def write_snapshot(
         loose = {path for text in each.texts for path in text.paths}
         paths = sorted({*each.written, *each.watched} - loose)
         state = digest_lines(make_lines({path: found[path] for path in paths}).values())
-        builds = [(build.task, build.title, build.bundle, build.manifest) for build in each.builds]
         names, at = sorted(each.names), [positions[path] for path in paths]
-        known.append(KnownRecipe(each.recipe, builds, names, at, state, [*each.texts]))
+        known.append(KnownRecipe(each.recipe, [*each.builds], names, at, state, [*each.texts]))
     for old in kept:
         at = [positions[path] for path in old.paths]
         known.append(msgspec.structs.replace(old.known, paths=at))
     ranks = {task: rank for rank, task in enumerate(order)}
-    known.sort(key=lambda each: ranks.get(each.list_builds()[0].task, 0))
+    known.sort(key=lambda each: ranks.get(each.builds[0].task, 0))
     digest = digest_common(collect_circumstances(), make_lines(common), files)
     content = Content(digest, listed, files, known)
     write_checked(find_snapshot(), json.dumps(msgspec.to_builtins(content)).encode())

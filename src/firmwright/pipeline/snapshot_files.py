@@ -38,7 +38,7 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
     results = {name: Globals.dep_manager.get_values(name).get("outputs", {}) for name in done}
     jobs = list({id(job): job for job in (t.custom_title.job for t in done.values())}.values())
     found = list_finished(task.custom_title for task in done.values())
-    found += [each for old in kept for each in old.known.list_builds()]
+    found += [each for old in kept for each in old.known.builds]
     built = [each for name in finished for each in found if each.task == name]
     if (
         len(built) != len(finished)

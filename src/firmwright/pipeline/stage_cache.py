@@ -19,12 +19,13 @@ from firmwright.shared_cache.entry import CacheError
 from firmwright.shared_cache.stores import FolderStore
 
 from .freshness import file_digest, text_digest
-from .job import Job
-from .result_origins import OTHER_JOB
-from .stage import Stage
+from .job import Job, Stage
 
 UNLIMITED = 1 << 62
 """The maximum size of a fleet's results in bytes."""
+
+OTHER_JOB = "another job of this fleet"
+"""The origin of a result in the temporary folder of a fleet's results."""
 
 FORMAT = 3
 """The version of the key. A new version does not find the entries of older versions."""

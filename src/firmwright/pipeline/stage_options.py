@@ -17,8 +17,8 @@ from firmwright.targets import find_rewrites
 from firmwright.toolchain import Platform, load_toolchain
 from firmwright.toolchain.boards import load_board
 
-from .job import Job
-from .stage import ALL, Stage
+from .declaration import ALL
+from .job import Job, Stage
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from doit.exceptions import TaskFailed
 from firmwright import __version__, progress
 from firmwright.created_folders import (
     INDEX_FILE,
+    ORIGINS_FILE,
     begin_results,
     finish_results,
     list_files,
@@ -40,14 +41,12 @@ from firmwright.process import describe
 from firmwright.recipe import lock
 from firmwright.targets.load_devices import load_target, target_names
 
-from . import result_origins
 from .code_digest import CODE_FOLDERS, code_digest, digest_templates
 from .declaration import StageDeclaration
 from .freshness import InputWatch, UpToDateCheck, file_digest
-from .job import Job
+from .job import Job, Stage
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .profile import measure
-from .stage import Stage
 from .stage_options import collect_options
 
 
@@ -164,6 +163,21 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     }
 
 
+def make_job_task(
+    job: Job, name: str, doc: str, action: Callable[[Job], None], **more: Any
+) -> dict[str, Any]:
+    """Return a task that is not a stage. ``more`` has further parts of the task."""
+    return {
+        "basename": name,
+        "name": job.bundle_name,
+        "doc": doc,
+        "title": Title(job, name),
+        "actions": [(run_action, [job, f"{name}:{job.bundle_name}", partial(action, job)])],
+        "verbosity": 2,
+        **more,
+    }
+
+
 def list_dependencies(job: Job, stage: Stage) -> list[str]:
     """Return the files that a stage reads, in the order of the stage's key in the shared cache."""
     return [*list_results(job, stage), *list_inputs(job, stage)]
@@ -187,7 +201,7 @@ def list_inputs(job: Job, stage: Stage) -> list[str]:
 
 def list_outputs(job: Job, stage: Stage) -> list[str]:
     # The build writes the file of origins after all stages have run.
-    found = walk_files(str(job.folder(stage.name)), but=result_origins.FILE)
+    found = walk_files(str(job.folder(stage.name)), but=ORIGINS_FILE)
     return [*map(str, stage.publish(job)), *found]
 
 

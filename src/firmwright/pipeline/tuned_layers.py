@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -131,13 +130,8 @@ def refuse(
 ) -> Diagnostic:
     """Return a message at a value, or at its key, in the platform's part of a file."""
     pointer = ("platforms", job.platform.name, *keys)
-    hint = f"search again with `{tune_command(job)}`, or remove the file"
+    hint = f"search again with `{job.name_command('tune')}`, or remove the file"
     return file.document.make_diagnostic(pointer, f"{message}; {hint}", key)
-
-
-def tune_command(job: Job) -> str:
-    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
-    return shlex.join(["firmwright", "tune", str(job.recipe.layers), *overrides])
 
 
 def describe_tuning(job: Job) -> dict[str, str]:

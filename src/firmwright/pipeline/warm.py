@@ -25,9 +25,8 @@ from . import artifacts
 from .artifact import Artifact
 from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import load_jobs, make_catalog, set_variables
-from .job import Job
+from .job import Job, Stage
 from .recipe_arguments import find_recipes
-from .stage import Stage
 from .stage_cache import find_cached, load_cache
 from .task import (
     collect_configuration,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from firmwright.child import run_python
+from firmwright.cluster.order import run_build
 from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
 from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
@@ -18,8 +19,7 @@ from firmwright.pipeline.build_inputs import to_absolute, user_files
 from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_arguments import find_start
-from firmwright.pipeline.recipe_lock import list_distant_bases
-from firmwright.pipeline.run_build import run_build
+from firmwright.pipeline.recipe_lock import note_distant_bases
 
 INSTALLATION = "a wheel instead of the sources"
 EVERYWHERE = (
@@ -93,11 +93,7 @@ def reproduce(job: Job) -> None:
     job.note(f"varied: {', '.join(varied)}")
     for name, reason in left_out.items():
         job.note(f"not varied: {name}, for {reason}")
-    for base in list_distant_bases(job):
-        job.note(
-            f"{base}: the recipe extends this file, which is outside of the recipe's repository; "
-            "copy the file into the repository"
-        )
+    note_distant_bases(job)
     job.note(f"both builds are equal: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
@@ -121,13 +117,10 @@ def build(job: Job, scratch: Path, variation: Variation) -> Path:
     folder = scratch / variation.folder
     recipe, start = copy_inputs(job, folder / "recipe")
     files = [os.path.relpath(file, start) for file in recipe]
-    environment = dict(os.environ)
-    for name, value in variation.variables.items():
-        environment.pop(name, None)
-        if value is not None:
-            environment[name] = value.format(scratch=scratch)
+    stated = variation.variables.items()
+    environment = {name: value and value.format(scratch=scratch) for name, value in stated}
     if variation.installation:
-        found = [str(variation.installation), environment.get("PYTHONPATH")]
+        found = [str(variation.installation), os.environ.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     outdir = folder / "build"
     arguments = [f"recipe={':'.join(files)}", f"outdir={outdir}"]

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from packaging.tags import parse_tag, sys_tags
 from packaging.utils import canonicalize_name
 
+from firmwright.custom.installed_modules import find_requirements
 from firmwright.folders import IS_CHECKOUT
 from firmwright.rebuild.reproduce import make_wheel, run_pip
 
@@ -74,15 +75,8 @@ def pin_requirements() -> list[str]:
         requires("firmwright")
     except PackageNotFoundError:
         return []
-    pinned = dict(pin.split("==") for pin in pin_installed())
-    needed: set[str] = set()
-    waiting = ["firmwright"]
-    while waiting:
-        texts = [text for text in requires(waiting.pop()) or () if "extra ==" not in text]
-        names = {canonicalize_name(re.split(r"[^\w.-]", text)[0]) for text in texts} & pinned.keys()
-        waiting += names - needed
-        needed |= names
-    return [f"{name}=={pinned[name]}" for name in sorted(needed)]
+    needed = {canonicalize_name(name) for name in find_requirements(["firmwright"])}
+    return [pin for pin in pin_installed() if pin.partition("==")[0] in needed]
 
 
 def list_wheels(folder: Path) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from firmwright.documents.chain import Layers
 from firmwright.documents.document import Document
 from firmwright.documents.yaml_text import Pointer
-from firmwright.errors import Diagnostic
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.recipe.model_source import ModelSource
 from firmwright.recipe.postprocess import Classes, Detection
 from firmwright.recipe.quantize_keys import (
@@ -375,3 +376,12 @@ def precision_path(recipe: Path) -> Path:
 
 def tuned_path(recipe: Path) -> Path:
     return recipe.with_suffix(".tuned")
+
+
+@contextmanager
+def error_at_key(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
+    """Convert a UserError of the block to a DiagnosticError at a recipe's key."""
+    try:
+        yield
+    except UserError as error:
+        raise DiagnosticError([recipe.make_diagnostic(pointer, str(error))]) from None

@@ -13,9 +13,8 @@ from firmwright.ir.records import write_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.build_inputs import collect_inputs
-from firmwright.pipeline.job import Job
+from firmwright.pipeline.job import Job, Stage
 from firmwright.pipeline.recipe_lock import check_lock
-from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock

@@ -11,10 +11,9 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
 from firmwright.project.project_files import network_file
-from firmwright.recipe.recipe import SlotOptions
+from firmwright.recipe.recipe import SlotOptions, error_at_key
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.build import SLOT_SCRIPT, drop_folder

@@ -23,7 +23,7 @@ from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage_cache import find_key
 from firmwright.pipeline.task import collect_configuration, list_inputs
-from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_command, tune_mix
+from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_mix
 from firmwright.targets.custom import CustomTarget
 from firmwright.targets.custom_strategies import load_extensions
 
@@ -64,7 +64,7 @@ def run(job: Job, folder: Path) -> None:
     kernels, weights = encode_constants(job, kernels, weights, encodings, looked_up)
     kernels = add_tuning_notes(job, kernels)
     if is_untuned(job):
-        job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")
+        job.note(f"not tuned for {job.platform.name}: `{job.name_command('tune')}` finds faster C")
     WEIGHTS.write(folder, weights)
     KERNELS.write(folder, kernels)
     for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):

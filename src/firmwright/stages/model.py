@@ -29,8 +29,8 @@ from firmwright.pipeline.artifacts import (
 )
 from firmwright.pipeline.build_inputs import to_absolute
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.python_operators import load_custom_operators, refuse_unused
+from firmwright.recipe.recipe import error_at_key
 from firmwright.transforms.integers.stated_ranges import Limits, round_inputs
 from firmwright.verify.network_values import describe_values
 

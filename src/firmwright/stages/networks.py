@@ -23,11 +23,11 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import locate_library_errors
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.several_networks import TakenFileError, write_networks
+from firmwright.recipe.recipe import error_at_key
 from firmwright.report.manifest import (
     BundledFile,
     NetworkEntry,

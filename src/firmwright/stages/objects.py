@@ -17,8 +17,8 @@ from firmwright.ir.records import read_record, write_record
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import is_custom_library, locate_library_error
+from firmwright.recipe.recipe import error_at_key
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.project_folders import list_sources

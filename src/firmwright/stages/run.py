@@ -22,7 +22,6 @@ from firmwright.models.formats import ReferenceOutputs
 from firmwright.pipeline import artifacts, recipe_samples
 from firmwright.pipeline.artifacts import BOXES, MODEL_INTERFACE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.recipe_samples import dequantize_samples, read_run_columns, run_reference
 from firmwright.pipeline.stage_options import require
 from firmwright.postprocess.boxes import Box
@@ -30,6 +29,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import fit_detector
 from firmwright.postprocess.drawing import draw_boxes
 from firmwright.postprocess.numpy_detection import detect
+from firmwright.recipe.recipe import error_at_key
 from firmwright.stages.check_outputs import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples

@@ -10,7 +10,6 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.key_errors import error_at_key
 from firmwright.pipeline.linking import locate_library_errors
 from firmwright.planning import Plan
 from firmwright.postprocess.classes import read_class_names
@@ -21,6 +20,7 @@ from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_slot
 from firmwright.project.write import write_project
+from firmwright.recipe.recipe import error_at_key
 from firmwright.stages.network import find_driven_devices, read_network
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.compilers import explain_missing_compiler

@@ -42,7 +42,7 @@ from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
 from firmwright.report.outcomes import TaskInfo
 from firmwright.terminal import answers
-from firmwright.terminal.guard import end_with_reader
+from firmwright.terminal.guard import GuardedStream, end_with_reader
 
 if TYPE_CHECKING:
     from firmwright.report.outcomes import TaskList
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 plugin.entry_points_impl = lambda: find_plugins
 """doit calls this function for each kind of plug-ins."""
 
-BESIDE_A_BUILD = ("task_tune", "task_search", "task_reproduce")
-"""The functions that create tasks that no build needs."""
+BESIDE_A_BUILD = "task_further_builds"
+"""The function that creates tasks that no build needs."""
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """The line that doit prints before a clean. The action itself prints the removed files."""
@@ -163,7 +163,7 @@ def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
     """Return the tasks of all recipes. An up-to-date build is one task without stages."""
     if not is_ours(loader.namespace):
         return load(**given)
-    loader.namespace = {n: v for n, v in loader.namespace.items() if n not in BESIDE_A_BUILD}
+    loader.namespace = {n: v for n, v in loader.namespace.items() if n != BESIDE_A_BUILD}
     known = snapshot.read_current()
     if known.changed:
         # Imported late, because an up-to-date build reads no recipe.
@@ -213,27 +213,25 @@ def list_all(task_file: ModuleType) -> TaskList:
     return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in found))
 
 
-class InfoStream:
+class InfoStream(GuardedStream):
     """The stream of `doit info`.
 
     A line with the number of firmwright's files replaces these files.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self.file_count = 0
+    file_count = 0
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> int:
         if text.removeprefix(" - ").startswith(PREFIXES):
             self.file_count += 1
-        else:
-            self.write_count()
-            self.stream.write(text)
+            return len(text)
+        self.write_count()
+        return super().write(text)
 
     def write_count(self) -> None:
         """Print the number of firmwright's files since the last line that was passed on."""
         if self.file_count:
-            self.stream.write(f" - {self.file_count} files of firmwright itself\n")
+            super().write(f" - {self.file_count} files of firmwright itself\n")
             self.file_count = 0
 
 
@@ -303,21 +301,11 @@ def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
     return [task.name for task in needed if hasattr(task.custom_title, "stage")]
 
 
-class Removals:
-    """The stream of `doit clean`.
+class Removals(GuardedStream):
+    """The stream of `doit clean` without the lines that announce firmwright's removals."""
 
-    The stream drops the lines that announce firmwright's removals.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> None:
-        if not text.endswith(OUR_REMOVAL):
-            self.stream.write(text)
-
-    def flush(self) -> None:
-        self.stream.flush()
+    def write(self, text: str) -> int:
+        return len(text) if text.endswith(OUR_REMOVAL) else super().write(text)
 
 
 class Clean(FromAnyFolder, cmd_clean.Clean):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from doit.exceptions import TaskFailed
+from doit.globals import Globals
 from doit.reporter import ConsoleReporter
 
 from firmwright import progress, run_log
+from firmwright.created_folders import ORIGINS_FILE
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import VERBOSE, WHY, Times, is_asked
-from firmwright.pipeline.result_origins import OTHER_JOB
 from firmwright.pipeline.snapshot import UpToDate, list_finished
 from firmwright.recipe.recipe import lock_path
 from firmwright.report.outcomes import CheckedLock
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from firmwright.pipeline.task import Title
 
     from .screen import Screen
+
+HERE = "this build folder"
+"""The origin of a result that was built, not restored."""
 
 
 class StageReporter(ConsoleReporter):  # type: ignore[misc]
@@ -106,6 +112,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         if title:
             self.succeeded.append(task)
             if origin := task.values.get("taken"):
+                # Imported late, because an up-to-date build does not use the shared cache.
+                from firmwright.pipeline.stage_cache import OTHER_JOB
+
                 source = origin if origin == OTHER_JOB else "the shared cache"
                 self.screen.running[task.name].sentence = f"copied from {source}"
             if "times" in task.values:
@@ -203,11 +212,18 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.screen.print_rows(rows)
 
     def tell_origins(self, job: Job) -> None:
-        """Record the stages of a build whose results came from the shared cache."""
-        from firmwright.pipeline.result_origins import write_origins
+        """Write the origin of each result: this build, or an entry of the shared cache.
 
+        The bytes of a bundle must not depend on the origins, so the bundle does not contain the
+        file. doit has loaded only the records of the tasks that ran or were up to date.
+        """
+        jobs, done = [*job.all_jobs, *job.members], self.list_done()
+        names = dict.fromkeys(name for each in jobs for name in each.list_tasks() if name in done)
+        taken = {name: Globals.dep_manager.get_values(name).get("taken") for name in names}
+        origins = {"stages": {name: origin or HERE for name, origin in taken.items()}}
         try:
-            write_origins(job, self.list_done())
+            text = json.dumps(origins, indent=1) + "\n"
+            write_whole(job.folder("bundle") / ORIGINS_FILE, text.encode())
         except UserError as error:
             print(error, file=sys.stderr)
 

@@ -3,17 +3,20 @@
 Most of the time of a small build is the start of Python and the import of TVM. The watching process
 never builds. A fork builds, and reports the modules that it imported and the files that it read.
 Therefore no build inherits the state of an earlier build, and each result equals the result of a
-separate build.
+separate build. The fork starts and copies its memory before a build is requested.
 """
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +28,9 @@ from firmwright.pipeline import freshness, snapshot
 from firmwright.pipeline.code_digest import CODE_SUFFIXES
 from firmwright.pipeline.freshness import Identity, identify
 from firmwright.pipeline.warm import PACKAGES, learn, list_imported, read_fixed_files
-from firmwright.system import CAN_FORK, FolderChanges
-from firmwright.toolchain.compilers import ANSWERS
-from firmwright.watch.warm_process import BuildResult, WarmProcess
+from firmwright.process import tell_end
+from firmwright.system import CAN_FORK, FolderChanges, accept_signals, fork, hold_signals
+from firmwright.toolchain.compilers import ANSWERS, Question
 
 PAUSE, REST = 0.1, 0.002
 """The seconds between two checks of the files, and between two checks that must agree.
@@ -37,6 +40,7 @@ change. A file that changes during the build causes another build.
 """
 
 WAITING = "waiting for a change; ctrl-C ends"
+DIED = "the build's process ended before the build was done; the next change builds again"
 
 
 def watch(
@@ -57,14 +61,14 @@ def watch(
     # handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        with FileWatcher() as alarm:
+        with FolderChanges() as alarm:
             build_until_code_changes(partial(build_here, build, list_paths), recipes, alarm)
         start_again()
     return 0
 
 
 def build_until_code_changes(
-    build: Callable[[], BuildResult], recipes: Sequence[str], alarm: FileWatcher
+    build: Callable[[], BuildResult], recipes: Sequence[str], alarm: FolderChanges
 ) -> None:
     """Build after each change of a file, until the code of this process has changed."""
     paths: Sequence[str] = [*recipes, *snapshot.list_always()]
@@ -119,7 +123,7 @@ def list_changed_since(
     return [path for path in changed if not Path(path).is_dir()]
 
 
-def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:
+def wait_for_change(before: dict[str, Identity], alarm: FolderChanges) -> dict[str, Identity]:
     """Wait until files have changed and changes have stopped. Return the new identities."""
     alarm.listen_beside(before)
     now = before
@@ -156,12 +160,81 @@ def shorten(path: str) -> str:
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else path
 
 
-class FileWatcher(FolderChanges):
-    """Sleeps until a change in the folders of files.
+@dataclass(frozen=True)
+class BuildResult:
+    """The report of a build: the modules that it imported, and the paths on which it depends.
 
-    After the sleep, only the files are compared.
+    ``paths`` is empty if the paths are unknown. ``answers`` has the outputs of programs, such as a
+    compiler's version, and the question for each output.
     """
 
-    def listen_beside(self, paths: Iterable[str]) -> None:
-        """Make the next sleeps end after a change in these folders or these files' folders."""
-        self.listen_in({p if os.path.isdir(p) else os.path.dirname(p) for p in paths})  # noqa: PTH112, PTH120
+    modules: Sequence[str]
+    paths: Sequence[str]
+    answers: Sequence[tuple[Question, str]] = ()
+
+
+class WarmProcess:
+    """The connection to a fork, which builds on request.
+
+    The fork ends after its build, or without a message when this process ends or at ctrl-C.
+    """
+
+    def __init__(self, build: Callable[[], BuildResult]) -> None:
+        request, self.request = os.pipe()
+        self.report, report = os.pipe()
+        gc.freeze()  # without this, a garbage collection in the fork would copy all objects
+        with hold_signals():
+            self.process = fork()
+            if not self.process:
+                os.close(self.request)
+                os.close(self.report)
+                live_as_copy(request, report, build)
+        os.close(request)
+        os.close(report)
+
+    def __enter__(self) -> WarmProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the fork and wait for its end.
+
+        At ctrl-C, which both processes receive, the fork may print an error.
+        """
+        os.close(self.request)
+        os.close(self.report)
+        os.waitpid(self.process, 0)
+
+    def build(self) -> BuildResult:
+        """Request the build, and return the report. Prints a message if the fork dies."""
+        with suppress(BrokenPipeError):
+            os.write(self.request, b"!")
+        with os.fdopen(self.report, encoding="utf-8", closefd=False) as stream:
+            text = stream.read()
+        if text:
+            return BuildResult(**json.loads(text))
+        print(DIED, file=sys.stderr)
+        return BuildResult((), ())
+
+
+def live_as_copy(request: int, report: int, build: Callable[[], BuildResult]) -> None:
+    try:
+        accept_signals()
+        touch_memory()
+        if os.read(request, 1):
+            with os.fdopen(report, "w", encoding="utf-8") as stream:
+                json.dump(asdict(build()), stream)
+                sys.stdout.flush()
+                sys.stderr.flush()
+    except (KeyboardInterrupt, SystemExit):
+        pass
+    except Exception as error:
+        tell_end(error)
+    finally:
+        os._exit(0)
+
+
+def touch_memory() -> None:
+    """Write each object's reference count now, because the first write copies the object's page."""
+    gc.unfreeze()
+    gc.get_objects()
+    gc.freeze()

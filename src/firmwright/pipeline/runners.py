@@ -1,29 +1,76 @@
-"""Ends all processes of a build together if one process is killed.
+"""Defines doit's runners: a stage fails if its files change during the build.
 
-doit passes each stage to a worker and waits for the result without a time limit. Workers also wait
-for the next stage without a time limit. If one process were killed, the other processes would stay
-and hold the lock of the build folder.
+In a build with parallel stages, all processes end together if one process is killed. doit passes
+each stage to a worker and waits for the result without a time limit. Workers also wait for the next
+stage without a time limit. If one process were killed, the other processes would stay and hold the
+lock of the build folder.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
-from threading import Thread
 from types import FrameType
 from typing import Any
 
 from doit import cmd_run
-from doit.runner import MRunner
+from doit.exceptions import TaskFailed
+from doit.runner import MRunner, Runner
+from doit.task import Task
 
 from firmwright.errors import describe_exit
+from firmwright.folders import PREFIXES
+from firmwright.forked import end_with
 from firmwright.system import KILL
 
-from .input_guard import SteadyInputs, SteadyRunner
+from .freshness import Identity, identify
+
+
+class SteadyInputs:
+    """A doit runner that fails a stage if the stage's files have changed since the build read them.
+
+    Several stages read one file at different times. If the file changed between two reads, a bundle
+    would name an input that differs from the firmware's input. The files of firmwright are not
+    checked.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.seen: dict[str, Identity] = {}
+
+    def select_task(self, node: Any, tasks: Mapping[str, Task]) -> bool:
+        selected: bool = super().select_task(node, tasks)  # type: ignore[misc]
+        changed = self.find_changed(node.task)
+        if selected and changed:
+            self._handle_task_error(node, changed)  # type: ignore[attr-defined]
+            return False
+        return selected
+
+    def process_task_result(self, node: Any, failure: Any) -> None:
+        super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
+
+    def find_changed(self, task: Task) -> TaskFailed | None:
+        """Return the failure of a task, or None if its files are unchanged or not yet known."""
+        for path, identity in identify(list_watched(task)).items():
+            if self.seen.setdefault(path, identity) != identity:
+                return TaskFailed(f"{task.name}: {path} changed during this build; build again")
+        return None
+
+
+def list_watched(task: Task) -> Iterator[str]:
+    """Yield the files that a stage reads.
+
+    A user's tasks are skipped, because they may change their files.
+    """
+    if hasattr(task.custom_title, "stage"):
+        yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
+
+
+class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
+    """The runner of doit that runs stages one after the other and checks their inputs."""
 
 
 class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
@@ -71,7 +118,9 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
 
     def execute_task_subprocess(self, job_q: Any, result_q: Any, reporter_class: Any) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        Thread(target=end_with_parent, daemon=True).start()
+        parent = multiprocessing.parent_process()
+        assert parent is not None and parent.pid is not None  # a worker always has a parent
+        end_with(parent.pid)
         super().execute_task_subprocess(job_q, result_q, reporter_class)
 
 
@@ -83,14 +132,6 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
             hint = ": probably out of memory" if code == -KILL else ""
             ended = f"{describe_exit(code)}{hint}"
             sys.exit(f"a process of the build ended with {ended}; finished stages are kept")
-
-
-def end_with_parent() -> None:
-    """Wait for the end of the main process, then end this process."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None  # a worker always has a parent
-    parent.join()
-    os.kill(os.getpid(), KILL)
 
 
 def install_runners() -> None:

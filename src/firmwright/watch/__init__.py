@@ -1,1 +1,0 @@
-"""Repeats builds when a file changes."""
