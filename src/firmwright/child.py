@@ -1,4 +1,4 @@
-"""Starts Python programs that import nothing from the current folder, and ends them with this one.
+"""Starts Python programs that do not import from the current folder, and ends them in time.
 
 ``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
 requires Python 3.11. Therefore the first line of a program removes the folder from the path.

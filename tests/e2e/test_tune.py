@@ -211,7 +211,7 @@ def test_a_cluster_finds_the_same(tuned: Repository, tmp_path: Path) -> None:
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
         )  # fmt: skip
-        while not (trials := find_processes(doomed.pid, TRIAL)):
+        while not (trials := find_processes(doomed.pid, TRIAL.partition(":")[0])):
             assert search.poll() is None
             time.sleep(0.05)
         doomed.kill()

@@ -1,9 +1,9 @@
 """Defines doit's runners: a stage fails if its files change during the build.
 
-In a build with parallel stages, all processes end together if one process is killed. doit passes
-each stage to a worker and waits for the result without a time limit. Workers also wait for the next
-stage without a time limit. If one process were killed, the other processes would stay and hold the
-lock of the build folder.
+All processes of a build end together if one process is killed. The main process of doit waits for
+the result of a worker without a time limit. Workers also wait for the next stage without a time
+limit. If one process were killed, the other processes would stay and hold the lock of the build
+folder.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         """Write the origin of each result: this build, or an entry of the shared cache.
 
         The bytes of a bundle must not depend on the origins, so the bundle does not contain the
-        file. doit has loaded only the records of the tasks that ran or were up to date.
+        file. Only the tasks that ran or were up to date have records in memory.
         """
         jobs, done = [*job.all_jobs, *job.members], self.list_done()
         names = dict.fromkeys(name for each in jobs for name in each.list_tasks() if name in done)
