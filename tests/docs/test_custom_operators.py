@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +15,10 @@ FILE = re.compile(r"```\w+\n(?:# |/\* )([\w/.-]+\.\w+)(?: \*/)?\n(.*?)```", re.D
 GRID = Quantization(0.05, 3)
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """The files of the page, and a model with two operators of one code."""
-    repository = Repository(tmp_path_factory.mktemp("custom"))
+def write_example(folder: Path) -> None:
+    """Write the files of the page, and a model with two operators of one code."""
     for name, text in FILE.findall(PAGE.read_text("utf-8")):
-        repository.write(name, text)
+        (folder / name).write_text(text, encoding="utf-8")
     builder = ModelBuilder()
     source = builder.input((1, 8), "int8", GRID)
     scaled, again = (builder.tensor((1, 8), "int8", GRID) for _ in range(2))
@@ -28,7 +27,13 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     builder.custom("Scale", [scaled], [again], {"shift": 0, "factor": -1})
     builder.graph.operators[-1].opcodeIndex = 0
     builder.operator("ADD", [again, source], [result], "AddOptions")
-    (repository.folder / "net.tflite").write_bytes(builder.build())
+    (folder / "net.tflite").write_bytes(builder.build())
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    repository = Repository(tmp_path_factory.mktemp("custom"))
+    write_example(repository.folder)
     return repository
 
 

@@ -19,7 +19,8 @@ from firmwright.forked import run_in_copy
 from firmwright.recipe.schema import load_schema
 from firmwright.targets.load_devices import load_target, target_names
 from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
-from tests.hammer.edits import BASE, FLOAT, LIBRARY, LOOSE, ROOT, EditHammer
+from tests.docs.test_custom_operators import write_example
+from tests.hammer.edits import BASE, DEVICES, FLOAT, LIBRARY, LOOSE, ROOT, EditHammer
 from tests.hammer.keys import find_records, list_names
 from tests.hammer.opened import list_parts
 
@@ -36,6 +37,7 @@ DETECTION = {
     "per_class": False,
     "candidates": 40,
 }
+SCALE = {"function": "scale_int8", "reference": "operators:scale"}
 RECIPES: Mapping[str, Mapping[str, object]] = {
     "bare metal": {
         **BASE,
@@ -134,6 +136,18 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "require_offload": 1,
         "rounding": "onnx",
     },
+    "custom devices": {
+        "model": {"python": "network:detector"},
+        "platform": "./host.yaml",
+        **DEVICES,
+    },
+    "custom operators": {
+        "model": {"path": "net.tflite", "custom_operators": {"Scale": SCALE}},
+        "platform": "host",
+        "target": "c",
+        "libraries": [{"name": "scale", "sources": ["scale.c"]}],
+        "run": {"samples": 1},
+    },
     "a chip": {
         "model": {"python": "networks:one_conv"},
         "platform": "diana-chip",
@@ -170,11 +184,9 @@ OF_VENDORS = {"application", "loadable"}
 """Stages that run only if TI's tools are installed."""
 
 ELSEWHERE = {
-    "devices": "examples of custom devices are recorded in the full run",
     "extends": "it is gone before a recipe is read",
     "inputs": "the network's inputs are complete",
     "model": "only the stage `model` reads its keys",
-    "model.custom_operators": "an example of it is recorded in the full run",
     "run.board": "it needs a board",
     "tune": "a search runs many builds",
 }
@@ -197,6 +209,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     EditHammer(folder)
     place = folder / "0"
     shutil.copyfile(ROOT / "examples" / "diana" / "networks.py", place / "networks.py")
+    write_example(place)
     (place / "classes.txt").write_text("\n".join(map(str, range(10))))
     (place / "mine.py").write_text((place / "mine.py").read_text() + FUNCTIONS)
     onnx.save(network_of_any_length(), place / "open.onnx")
