@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import ByteFunction
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.nodes import Call, Function
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape

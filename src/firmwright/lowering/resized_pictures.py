@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import gcd
 
+from firmwright.ir.byte_layers import Line, Resize
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.ir.resize import Line, Resize
 from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, reads_parameter
 from firmwright.lowering.kernels.quantized_tensor import has_quant_params
 from firmwright.lowering.kernels.resize import MODES, ONE, ResizeAxis

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from math import prod
 
+from firmwright.ir.byte_layers import FixedSoftmax, Softmax
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.ir.softmax import FixedSoftmax, Softmax
 from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, reads_parameter
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, smallest_integer
 from firmwright.lowering.kernels.softmax import MAX_CLASSES, SCALE_TOLERANCE

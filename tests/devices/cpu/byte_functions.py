@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import ByteFunction
 from firmwright.ir.layer import LayerKind
 
 BYTE_FUNCTIONS = (LayerKind.LINE, LayerKind.SIGMOID)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import FormChoice
-from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.variants import list_variants
 from firmwright.emulator import run_firmware
+from firmwright.ir.byte_layers import AnyLayer
 from firmwright.ir.layer import Layer, LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import Build, load_toolchain

@@ -14,7 +14,7 @@ from firmwright.devices.cpu.forms.form import Form
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.lowering import write_layer
 from firmwright.devices.cpu.parts import split_layer
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import ByteFunction, Resize, Softmax
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.layer import (
     WIDE_KINDS,
@@ -29,8 +29,6 @@ from firmwright.ir.layer import (
     Sums,
 )
 from firmwright.ir.regions import Partition, Region
-from firmwright.ir.resize import Resize
-from firmwright.ir.softmax import Softmax
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.planning import make_plan

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.ir.resize import Resize
+from firmwright.ir.byte_layers import Resize
 from firmwright.ir.tensors import Tensor
 from firmwright.lowering.kernels.resize import MODES
 from firmwright.lowering.resized_pictures import make_line

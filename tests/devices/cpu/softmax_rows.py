@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.ir.byte_layers import FixedSoftmax, Softmax
 from firmwright.ir.layer import LayerKind
-from firmwright.ir.softmax import FixedSoftmax, Softmax
 from firmwright.ir.tensors import Tensor
 from firmwright.lowering.kernels.fixed_point import rounding_multiply_high, rounding_shift_right
 from firmwright.lowering.kernels.softmax import make_exp_table

@@ -10,7 +10,7 @@ import pytest
 from firmwright.devices.cpu.forms import portable
 from firmwright.devices.cpu.forms.softmax import find_numbers
 from firmwright.emulator import run_firmware
-from firmwright.ir.softmax import Softmax
+from firmwright.ir.byte_layers import Softmax
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.devices.cpu.layers import make_network

@@ -11,8 +11,8 @@ import pytest
 from firmwright.devices.cpu.advice import estimate_integers
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
-from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.variants import choose_variant, explain_width, name_variants
+from firmwright.ir.byte_layers import AnyLayer
 from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform

@@ -17,8 +17,8 @@ from firmwright.devices.c7x.matrix_unit import (
     make_matrix_forms,
 )
 from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
-from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import find_form, has_strategy, lower_by_form
+from firmwright.ir.byte_layers import AnyLayer
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.layer import Layer, Pair
 from firmwright.ir.nodes import IRModule

@@ -8,9 +8,8 @@ from math import prod
 
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
-from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import select_kernel
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import AnyLayer, ByteFunction
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding, Pair
 from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region, Suggestion

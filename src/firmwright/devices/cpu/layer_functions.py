@@ -10,7 +10,7 @@ from typing import Any
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.cpu.forms.form import Form, Packing
 from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import AnyLayer, ByteFunction, Resize, Softmax
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
 from firmwright.ir.layer import (
     BinaryLayer,
@@ -20,12 +20,6 @@ from firmwright.ir.layer import (
     MatrixProduct,
     Pair,
     Sums,
-)
-from firmwright.ir.resize import Resize
-from firmwright.ir.softmax import Softmax
-
-AnyLayer = (
-    Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums | ByteFunction | BinaryLayer | Resize
 )
 
 Variables = Mapping[str, Any]

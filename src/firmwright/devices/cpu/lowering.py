@@ -13,7 +13,6 @@ from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, FormChoice, choose
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
-    AnyLayer,
     LayerFunction,
     write_function,
     write_headers,
@@ -26,12 +25,11 @@ from firmwright.devices.cpu.variants import (
     name_variants,
     read_specialize,
 )
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import AnyLayer, ByteFunction, Softmax
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter, SourceFile, StoredWeights
 from firmwright.ir.layer import Array, FloatLayer, Layer, LinearLayer, MatrixProduct, Pair
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
-from firmwright.ir.softmax import Softmax
 from firmwright.lowering.binary_layers import read_binary_layer, returns_signs
 from firmwright.lowering.byte_functions import read_byte_function
 from firmwright.lowering.float_layers import read_float_layer

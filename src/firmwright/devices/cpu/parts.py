@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Form, Packing
-from firmwright.devices.cpu.layer_functions import AnyLayer, describe_layer, render_file
+from firmwright.devices.cpu.layer_functions import describe_layer, render_file
+from firmwright.ir.byte_layers import AnyLayer
 from firmwright.ir.kernels import Parameter, Parts, SourceFile
 from firmwright.ir.layer import Array, Layer, LayerKind
 from firmwright.ir.regions import Region

@@ -8,11 +8,9 @@ from dataclasses import replace
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, FormChoice, fits_bits, list_fitting
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_DEPTHWISE, LEAST_WEIGHTS
-from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import AnyLayer, ByteFunction, Softmax
 from firmwright.ir.kernels import TableVariant
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, Pair
-from firmwright.ir.softmax import Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14

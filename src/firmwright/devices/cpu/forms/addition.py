@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import ByteFunction
 from firmwright.ir.layer import Addition, Array, Pair, Product, WrappedSum
 
 MULTIPLIER_BITS = (23, 22, 21)

@@ -13,7 +13,7 @@ import numpy as np
 
 from firmwright.devices.cpu.forms.addition import MULTIPLIER_BITS, bound_offset
 from firmwright.devices.cpu.forms.form import Condition, Packing
-from firmwright.ir.byte_function import ByteFunction
+from firmwright.ir.byte_layers import ByteFunction
 from firmwright.ir.layer import Array
 
 NEAREST = (0, 1, -1, 2, -2, 3, -3, 4, -4)

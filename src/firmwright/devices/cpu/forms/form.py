@@ -14,12 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from firmwright.ir.byte_function import ByteFunction
-from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair
-from firmwright.ir.resize import Resize
-from firmwright.ir.softmax import Softmax
-
-KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax | ByteFunction | Resize
+from firmwright.ir.byte_layers import AnyLayer
+from firmwright.ir.layer import Array, LayerKind
 
 
 @dataclass(frozen=True)
@@ -200,19 +196,19 @@ class Form:
         """The features that a core must have."""
         return self.extensions or CORES.get(self.name.partition("_")[0], frozenset())
 
-    def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
+    def is_for(self, layer: AnyLayer, features: Collection[str]) -> bool:
         is_for_core = self.kind is layer.kind and self.features <= set(features)
         fits = has_few_values if self.looked_up else fits_bits
         return is_for_core and (self.bits == 8 or fits(layer, self.bits))
 
-    def list_tiles(self, layer: KnownLayer) -> list[Tile]:
+    def list_tiles(self, layer: AnyLayer) -> list[Tile]:
         """Return the distinct tiles of a layer, with the default tile first."""
         tiles = [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
         for feature in sorted(self.features & self.cycles.keys()):
             tiles.sort(key=lambda tile: self.cycles[feature](layer, tile))
         return tiles
 
-    def order_tiles(self, layer: KnownLayer, features: Collection[str]) -> Form:
+    def order_tiles(self, layer: AnyLayer, features: Collection[str]) -> Form:
         """Return the form with the fastest tile of a layer first, if the core has known cycles."""
         known = [cycles for feature, cycles in self.cycles.items() if feature in features]
         if not known or len(self.tiles) < 2:
@@ -220,7 +216,7 @@ class Form:
         tiles = sorted(self.list_tiles(layer), key=lambda tile: known[0](layer, tile))
         return replace(self, tiles=tuple(tiles))
 
-    def predict_cycles(self, layer: KnownLayer, features: Collection[str]) -> float | None:
+    def predict_cycles(self, layer: AnyLayer, features: Collection[str]) -> float | None:
         """Return the approximate cycles of a layer on a core, or None if they are unknown."""
         tile = next(iter(self.list_tiles(layer)), Tile(1, 1))
         known = (cycles for feature, cycles in self.cycles.items() if feature in features)
@@ -229,10 +225,10 @@ class Form:
     def with_tile(self, tile: Tile) -> Form:
         return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
 
-    def pack_layer(self, layer: KnownLayer) -> Packing:
+    def pack_layer(self, layer: AnyLayer) -> Packing:
         return self.pack(layer, *self.list_tiles(layer)[:1])
 
-    def find_broken(self, layer: KnownLayer) -> list[str]:
+    def find_broken(self, layer: AnyLayer) -> list[str]:
         """Return the sentences of the conditions that a layer of the form's kind breaks."""
         return [c.sentence for c in self.conditions if not c.holds(layer)]
 
@@ -250,7 +246,7 @@ class FormChoice:
 
 
 def choose(
-    layer: KnownLayer,
+    layer: AnyLayer,
     features: Collection[str],
     forms: Sequence[Form],
 ) -> FormChoice:
@@ -266,7 +262,7 @@ def choose(
     return FormChoice(None, tuple(refusals))
 
 
-def list_fitting(layer: KnownLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:
+def list_fitting(layer: AnyLayer, features: Collection[str], forms: Sequence[Form]) -> list[Form]:
     """Return all forms that fit a layer on a core, the best one first.
 
     The best form is the first form in the table, or the fastest form if the cycles of the first

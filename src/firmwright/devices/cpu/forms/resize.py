@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.ir.byte_layers import Line, Resize
 from firmwright.ir.layer import Array
-from firmwright.ir.resize import Line, Resize
 
 
 def pack_resize(layer: Resize) -> Packing:

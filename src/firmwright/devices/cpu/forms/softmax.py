@@ -21,7 +21,7 @@ from math import ceil, floor, log2
 import numpy as np
 
 from firmwright.devices.cpu.forms.form import Condition, Packing
-from firmwright.ir.softmax import FixedSoftmax, Softmax
+from firmwright.ir.byte_layers import FixedSoftmax, Softmax
 from firmwright.lowering.kernels.softmax import make_exp_table
 
 HALF_ULP = 2.0**-24
