@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from firmwright.ir.byte_layers import Resize
 from firmwright.ir.tensors import Tensor
+from firmwright.lowering.byte_layers import find_line
 from firmwright.lowering.kernels.resize import MODES
-from firmwright.lowering.resized_pictures import make_line
 from tests.devices.cpu.float_layers import make_output
 
 Array = npt.NDArray[Any]
@@ -24,7 +24,7 @@ def draw_resize(generator: np.random.Generator) -> Resize:
         extents = [n * int(generator.choice([1, 2, 4])) for n in sizes]
     else:
         extents = generator.integers(1, 20, 2).tolist()
-    rows, columns = (make_line(n, m, mode) for n, m in zip(sizes, extents, strict=True))
+    rows, columns = (find_line(n, m, mode) for n, m in zip(sizes, extents, strict=True))
     channels, batch = int(generator.choice([1, 3, 16, 40])), int(generator.integers(1, 3))
     return Resize(batch=batch, channels=channels, rows=rows, columns=columns)
 

@@ -31,7 +31,7 @@ from firmwright.ir.layer import Array, FloatLayer, Layer, LinearLayer, MatrixPro
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
 from firmwright.lowering.binary_layers import read_binary_layer, returns_signs
-from firmwright.lowering.byte_functions import read_byte_function
+from firmwright.lowering.byte_layers import read_byte_function, read_resize, read_softmax
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.integer_layers import read_layer
@@ -39,9 +39,7 @@ from firmwright.lowering.integer_sums import read_sums, read_wrapped_sum
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region
-from firmwright.lowering.resized_pictures import read_resize
 from firmwright.lowering.shifted_layers import read_shifted_layer
-from firmwright.lowering.softmax_rows import read_softmax
 from firmwright.targets import Context
 
 
