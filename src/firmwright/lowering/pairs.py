@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.ir.chains import skip_reshapes
-from firmwright.ir.layer import Addition, Array, Pair, Product
+from firmwright.ir.layer import Addition, Array, Pair, Product, WrappedSum
 from firmwright.ir.nodes import Function
-from firmwright.ir.relax import dtype_of, operator_name, static_shape
+from firmwright.ir.relax import dtype_of, list_bindings, operator_name, static_shape
 from firmwright.lowering.integer_layers import find_quantized_call, read_bytes
 from firmwright.lowering.kernels.elementwise import HEADROOM_BITS
 from firmwright.lowering.kernels.fixed_point import (
@@ -200,3 +200,35 @@ def scale_steps(values: Array, factor: float) -> Array:
     fixed = to_fixed_point(np.array([factor]))
     products = rounding_multiply_high(values, int(fixed.mantissa[0]))
     return rounding_shift_right(products, -int(fixed.shift[0]))
+
+
+def read_wrapped_sum(function: Function) -> WrappedSum | None:
+    """Return the sum or difference of two tensors of bytes, or None for other functions.
+
+    The two tensors have the shape of the result.
+    """
+    bindings = list_bindings(function)
+    if len(bindings) != 1 or operator_name(bindings[0].value) not in SIGNS:
+        return None
+    call, shape = bindings[0].value, static_shape(bindings[0].var)
+    if list(call.args) != list(function.params) or dtype_of(call.args[0]) not in ("int8", "uint8"):
+        return None
+    if any(static_shape(argument) != shape for argument in call.args):
+        return None
+    _, sign = SIGNS[operator_name(call)]
+    return make_wrapped_sum(prod(shape), dtype_of(bindings[0].var), sign)
+
+
+def make_wrapped_sum(elements: int, dtype: str, sign: int) -> WrappedSum:
+    """Return the sum of two tensors of bytes, or the difference if ``sign`` is -1."""
+    limits = np.iinfo(dtype)
+    values = np.arange(limits.min, limits.max + 1)
+    return WrappedSum(
+        elements=elements,
+        input_dtypes=(dtype, dtype),
+        output_dtype=dtype,
+        results=(values[:, None] + sign * values[None]).astype(dtype).astype("int64"),
+        low=int(limits.min),
+        high=int(limits.max),
+        sign=sign,
+    )

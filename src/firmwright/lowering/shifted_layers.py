@@ -1,9 +1,12 @@
-"""Reads an integer region as one layer: sums of bytes, multiplied, moved, shifted, clipped.
+"""Reads an integer region as one layer: sums of bytes, or sums multiplied, moved, shifted, clipped.
 
     sums int32 -> [astype int64] -> [multiply] -> [add] -> [right_shift] -> clip -> astype
 
 Graphs of integers contain the constants of these operators. :mod:`firmwright.transforms.integers`
 makes the operators and proves that they do not overflow.
+
+If the sums are the results, their addition of a bias wraps. It then runs in uint32 between two
+casts. A layer whose sums fit 31 bits does not need casts.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from firmwright.ir.chains import (
     Definitions,
     list_definitions,
     skip_reshapes,
+    split_addition,
 )
-from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer, Scaling
-from firmwright.ir.nodes import Call, Expr, Function
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, LinearLayer, Scaling, Sums
+from firmwright.ir.nodes import Call, Expr, Function, Var
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
 from firmwright.lowering.integer_layers import (
@@ -29,6 +33,8 @@ from firmwright.lowering.integer_layers import (
     reads_parameter,
 )
 from firmwright.lowering.layer_arithmetic import fold_constant_channels
+
+WORDS = ("int32", "uint32")
 
 ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 """The operators that may follow the sums, from the last to the first."""
@@ -51,10 +57,7 @@ def read_shifted_layer(function: Function, layout: str = CHANNELS_LAST) -> Layer
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None
     data, weights = anchor.args
-    bytes_alone = dtype_of(data) in BYTES and dtype_of(weights) == "int8"
-    if not bytes_alone or dtype_of(anchor) != "int32" or not isinstance(weights, Constant):
-        return None
-    if not reads_parameter(data, function.params[0], definitions):
+    if not adds_products(anchor, weights, function.params[0], definitions):
         return None
     values = constant_array(weights).astype("int64")
     axis = -1
@@ -68,6 +71,14 @@ def read_shifted_layer(function: Function, layout: str = CHANNELS_LAST) -> Layer
     if linear is None or len(numbers) < 3:
         return None
     return make_layer(linear, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
+
+
+def adds_products(anchor: Call, weights: Expr, parameter: Var, definitions: Definitions) -> bool:
+    """Return whether an anchor adds products of a parameter's bytes and int8 constants in int32."""
+    data = anchor.args[0]
+    bytes_alone = dtype_of(data) in BYTES and dtype_of(weights) == "int8"
+    constant = isinstance(weights, Constant) and dtype_of(anchor) == "int32"
+    return bytes_alone and constant and reads_parameter(data, parameter, definitions)
 
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
@@ -147,3 +158,45 @@ def make_layer(
         high=limits[1],
     )
     return fold_constant_channels(layer)
+
+
+def read_sums(function: Function) -> Sums | None:
+    """Return the sums that a region's function computes, or None for other functions."""
+    results = function.body.body.fields
+    if len(function.params) != 1 or len(results) != 1 or dtype_of(results[0]) != "int32":
+        return None
+    definitions = list_definitions(function)
+
+    def read_bias(value: Expr) -> Array | None:
+        stored = skip_casts(value, definitions)
+        return constant_array(stored) if isinstance(stored, Constant) else None
+
+    sums, bias = split_addition(skip_casts(results[0], definitions), definitions, read_bias)
+    anchor = definitions.get(skip_casts(sums, definitions))
+    if anchor is None or operator_name(anchor) != PRODUCT:
+        return None
+    data, weights = anchor.args[0], skip_casts(anchor.args[1], definitions)
+    if not adds_products(anchor, weights, function.params[0], definitions):
+        return None
+    linear = describe_product(anchor, constant_array(weights).astype("int64"))
+    biases = np.zeros(1, "int64") if bias is None else bias.astype("int64").reshape(-1)
+    if linear is None or biases.size not in (1, linear.out_channels):
+        return None
+    return Sums(
+        **linear.list_sums(kind=LayerKind.SUMS, bias=np.resize(biases, linear.out_channels)),
+        input_dtype=dtype_of(data),
+        input_zero_point=0,
+    )
+
+
+def skip_casts(value: Expr, definitions: Definitions) -> Expr:
+    """Return the 32-bit words before all casts between signed and unsigned types."""
+    while (
+        (call := definitions.get(value)) is not None
+        and operator_name(call) == "relax.astype"
+        and dtype_of(call) in WORDS
+        and dtype_of(call.args[0]) in WORDS
+    ):
+        value = call.args[0]
+    bound = definitions.get(value)
+    return bound if isinstance(bound, Constant) else value

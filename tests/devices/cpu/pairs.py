@@ -8,9 +8,8 @@ import numpy as np
 from tvm import relax
 
 from firmwright.ir.layer import Array, LayerKind, Pair, Product
-from firmwright.lowering.integer_sums import make_wrapped_sum
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.pairs import make_addition, make_product
+from firmwright.lowering.pairs import make_addition, make_product, make_wrapped_sum
 
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY, LayerKind.WRAPPED_SUM)
 

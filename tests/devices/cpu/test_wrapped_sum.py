@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.devices.cpu.forms.rv32 import FORMS
 from firmwright.devices.cpu.layer_functions import write_function
 from firmwright.ir.kernels import Parameter
-from firmwright.lowering.integer_sums import make_wrapped_sum, read_wrapped_sum
+from firmwright.lowering.pairs import make_wrapped_sum, read_wrapped_sum
 
 (FORM,) = (form for form in FORMS if form.name == "rv32m_wrapped_sum")
 

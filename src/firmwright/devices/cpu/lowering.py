@@ -35,11 +35,10 @@ from firmwright.lowering.byte_layers import read_byte_function, read_resize, rea
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.integer_layers import read_layer
-from firmwright.lowering.integer_sums import read_sums, read_wrapped_sum
 from firmwright.lowering.matrix_products import read_matrix_product
-from firmwright.lowering.pairs import read_pair
+from firmwright.lowering.pairs import read_pair, read_wrapped_sum
 from firmwright.lowering.region import lower_region
-from firmwright.lowering.shifted_layers import read_shifted_layer
+from firmwright.lowering.shifted_layers import read_shifted_layer, read_sums
 from firmwright.targets import Context
 
 
