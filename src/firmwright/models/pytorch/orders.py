@@ -23,10 +23,6 @@ def state_order(program: torch.export.ExportedProgram) -> None:
         module.recompile()
 
 
-def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return x.amin(dim, keepdim), x.argmin(dim, keepdim)
-
-
 def choose_rank(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Return the k-th smallest element of an axis, and its index."""
     if not x.dim():
@@ -38,10 +34,6 @@ def choose_rank(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tupl
 
 def choose_middle(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     return choose_rank(x, (x.shape[dim] + 1) // 2 if x.dim() else 1, dim, keepdim)
-
-
-def choose_median(x: Tensor) -> Tensor:
-    return choose_middle(x.reshape(-1), 0)[0]
 
 
 def count_below(
@@ -64,12 +56,6 @@ def count_below(
     column = values.unsqueeze(-1)
     below = bounds <= column if right or side == "right" else bounds < column
     return below.sum(-1).to(torch.int32 if out_int32 else torch.int64)
-
-
-def find_bucket(
-    x: Tensor, bounds: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    return count_below(bounds, x, out_int32=out_int32, right=right)
 
 
 def count_in_bins(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
@@ -99,18 +85,14 @@ def sort_in_order(
     return values, positions
 
 
-def sort_positions(x: Tensor, *, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
-    return sort_in_order(x, dim=dim, descending=descending)[1]
-
-
 ORDERS: dict[Any, Callable[..., Any]] = {
-    ATEN.argsort.stable: sort_positions,
-    ATEN.bucketize.Tensor: find_bucket,
+    ATEN.argsort.stable: lambda x, **options: sort_in_order(x, **options)[1],
+    ATEN.bucketize.Tensor: lambda x, bounds, **options: count_below(bounds, x, **options),
     ATEN.histc.default: count_in_bins,
     ATEN.kthvalue.default: choose_rank,
-    ATEN.median.default: choose_median,
+    ATEN.median.default: lambda x: choose_middle(x.reshape(-1), 0)[0],
     ATEN.median.dim: choose_middle,
-    ATEN.min.dim: find_minimum,
+    ATEN.min.dim: lambda x, dim, keepdim=False: (x.amin(dim, keepdim), x.argmin(dim, keepdim)),
     ATEN.searchsorted.Scalar: count_below,
     ATEN.searchsorted.Tensor: count_below,
     ATEN.sort.stable: sort_in_order,

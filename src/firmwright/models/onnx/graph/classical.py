@@ -14,17 +14,12 @@ from onnx import numpy_helper
 from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 
-def begin(body: NodeBuilder) -> tuple[NodeBuilder, str]:
-    """Return a builder, and the input as float32, because the operators compute in float32."""
-    return body, body.cast(body.input(0), "float32")
-
-
 def floats(body: NodeBuilder, name: str, default: Any) -> str:
     return body.constant(body.attribute(name, default))
 
 
 def rewrite_scaler(body: NodeBuilder) -> Nodes:
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     moved = body.add("Sub", x, floats(body, "offset", [0.0]))
     return body.finish(body.add("Mul", moved, floats(body, "scale", [1.0])))
 
@@ -50,7 +45,7 @@ def rewrite_feature_extractor(body: NodeBuilder) -> Nodes | None:
 
 def rewrite_normalizer(body: NodeBuilder) -> Nodes:
     """Rewrite a Normalizer. A row whose norm is zero remains unchanged."""
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     kind = body.attribute("norm", "MAX")
     if kind == "MAX":
         norm = body.reduce("ReduceMax", x, -1)
@@ -176,7 +171,7 @@ def rewrite_regressor(body: NodeBuilder) -> Nodes:
             f"it has one result and a post_transform, {transform}, which ONNX Runtime ignores; "
             "export the model without it"
         )
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     return body.finish(add_transform(body, add_scores(body, x, targets), transform))
 
 
@@ -187,7 +182,7 @@ def rewrite_classifier(body: NodeBuilder) -> Nodes:
         body.refuse_inconsistent(
             f"its intercepts do not fit its {len(labels)} labels; expected one per label"
         )
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     scores = add_scores(body, x, len(labels))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
     label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)

@@ -34,10 +34,6 @@ def get_number(body: NodeBuilder, index: int, default: int) -> int:
     return int(body.walk.constants[name].item()) if name else default
 
 
-def rename(body: NodeBuilder, source: str) -> Nodes:
-    return [helper.make_node("Identity", [source], [body.node.output[0]], body.node.name)]
-
-
 def construct(body: NodeBuilder) -> Nodes:
     body.walk.sequences[body.node.output[0]] = list(body.node.input)
     return []
@@ -59,7 +55,7 @@ def erase(body: NodeBuilder) -> Nodes:
 
 def pick(body: NodeBuilder) -> Nodes:
     tensors = get_sequence(body)
-    return rename(body, tensors[find_position(body, tensors, 0)])
+    return body.finish(tensors[find_position(body, tensors, 0)])
 
 
 def find_position(body: NodeBuilder, tensors: list[str], default: int) -> int:
@@ -112,7 +108,7 @@ def split(body: NodeBuilder) -> Nodes | None:
 def hand_on(body: NodeBuilder) -> Nodes | None:
     """Rename a sequence or an optional value."""
     if body.input(0) not in body.walk.sequences:
-        return None if body.node.op_type == "Identity" else rename(body, body.input(0))
+        return None if body.node.op_type == "Identity" else body.finish(body.input(0))
     body.walk.sequences[body.node.output[0]] = body.walk.sequences[body.input(0)]
     return []
 

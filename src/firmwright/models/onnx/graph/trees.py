@@ -89,21 +89,21 @@ class Forest:
         return weights
 
 
+def read_ints(body: NodeBuilder, name: str) -> list[int]:
+    return list(body.attribute(name, []))
+
+
 def read_forest(body: NodeBuilder, kind: str) -> Forest:
     """Return the trees of versions before 5. ``kind`` is class or target."""
-
-    def ints(name: str) -> list[int]:
-        return list(body.attribute(name, []))
-
     modes = [m.decode().removeprefix("BRANCH_") for m in body.attribute("nodes_modes", [])]
     is_leaf = np.array([mode == "LEAF" for mode in modes], bool)
     numbers = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
-    labels = zip(ints("nodes_treeids"), ints("nodes_nodeids"), strict=True)
+    labels = zip(read_ints(body, "nodes_treeids"), read_ints(body, "nodes_nodeids"), strict=True)
     positions = dict(zip(labels, numbers, strict=True))
     values, weights = read_numbers(body, "nodes_values"), read_numbers(body, f"{kind}_weights")
-    missing = ints("nodes_missing_value_tracks_true") or [0] * len(modes)
+    missing = read_ints(body, "nodes_missing_value_tracks_true") or [0] * len(modes)
     names = ("treeids", "featureids", "truenodeids", "falsenodeids")
-    columns = [ints(f"nodes_{name}") for name in names]
+    columns = [read_ints(body, f"nodes_{name}") for name in names]
     splits = []
     for mode, value, lost, tree, feature, *ends in zip(
         modes, values, missing, *columns, strict=True
@@ -112,7 +112,7 @@ def read_forest(body: NodeBuilder, kind: str) -> Forest:
             yes, no = (positions[tree, end] for end in ends)
             splits.append(Split(feature, value, MODES.index(mode), bool(lost), yes, no))
     leaves: dict[tuple[int, int], float] = {}
-    columns = [ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids")]
+    columns = [read_ints(body, f"{kind}_{name}") for name in ("treeids", "nodeids", "ids")]
     for tree, label, result, weight in zip(*columns, weights, strict=True):
         at = ~positions[tree, label], result
         leaves[at] = leaves.get(at, 0) + weight
@@ -147,23 +147,21 @@ def read_numbers(body: NodeBuilder, name: str) -> npt.NDArray[Any]:
     return np.array(body.attribute(name, []), "float32")
 
 
+def read_ends(body: NodeBuilder, side: str) -> list[int]:
+    """Return the successors of version 5, as numbers of splits or leaves as in :class:`Split`."""
+    ends, are_leaves = (read_ints(body, f"nodes_{side}{name}") for name in ("nodeids", "leafs"))
+    return [~end if is_leaf else end for end, is_leaf in zip(ends, are_leaves, strict=True)]
+
+
 def read_ensemble(body: NodeBuilder) -> Forest:
     """Return the trees of version 5, in which nodes are splits."""
-
-    def ints(name: str) -> list[int]:
-        return list(body.attribute(name, []))
-
     values, modes, weights = (
         numpy_helper.to_array(body.attribute(name, None))
         for name in ("nodes_splits", "nodes_modes", "leaf_weights")
     )
-    features = ints("nodes_featureids")
-    missing = ints("nodes_missing_value_tracks_true") or [0] * len(features)
-    yes, no = (
-        [~end if leaf else end for end, leaf in zip(ints(f"nodes_{side}nodeids"),
-                                                   ints(f"nodes_{side}leafs"), strict=True)]
-        for side in ("true", "false")
-    )  # fmt: skip
+    features = read_ints(body, "nodes_featureids")
+    missing = read_ints(body, "nodes_missing_value_tracks_true") or [0] * len(features)
+    yes, no = (read_ends(body, side) for side in ("true", "false"))
     splits = [
         Split(feature, value, int(mode), bool(lost), *ends)
         for feature, value, mode, lost, *ends in zip(
@@ -172,8 +170,8 @@ def read_ensemble(body: NodeBuilder) -> Forest:
     ]
     members = body.attribute("membership_values", None)
     spread_members(splits, [] if members is None else numpy_helper.to_array(members).tolist())
-    leaves = dict(zip(enumerate(ints("leaf_targetids")), weights, strict=True))
-    return Forest(splits, ints("tree_roots"), leaves, len(weights), values.dtype)
+    leaves = dict(zip(enumerate(read_ints(body, "leaf_targetids")), weights, strict=True))
+    return Forest(splits, read_ints(body, "tree_roots"), leaves, len(weights), values.dtype)
 
 
 def spread_members(splits: list[Split], members: list[float]) -> None:

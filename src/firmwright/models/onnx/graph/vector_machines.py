@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models.onnx.graph.classical import add_transform, begin, get_labels
+from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import NodeBuilder, Nodes, Rewrite
 
 SMALLEST = 1e-7
@@ -72,26 +72,22 @@ def check_input(body: NodeBuilder, width: int) -> None:
         body.refuse_inconsistent("its attribute rho, the offset of the decision, is missing")
 
 
-def add_rows(body: NodeBuilder, x: str, width: int) -> str:
-    return body.reshape(x, [-1, width])
-
-
 def rewrite_regressor(body: NodeBuilder) -> Nodes:
     """Rewrite an SVMRegressor. If ``one_class`` is set, the result is 1 or -1."""
     transform = body.attribute("post_transform", "NONE")
     if transform != "NONE":
         body.refuse(f"its post_transform is {transform}; ONNX Runtime ignores it: state NONE")
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     factors, rho = read_floats(body, "coefficients"), read_floats(body, "rho")[:1]
     count = body.attribute("n_supports", 0)
     if count > 0:
         vectors, factors = read_vectors(body, count), factors[:count]
         check_input(body, vectors.shape[1])
-        rows = add_rows(body, x, vectors.shape[1])
+        rows = body.reshape(x, [-1, vectors.shape[1]])
         x = add_kernels(body, rows, vectors, read_kernel(body))
     else:
         check_input(body, len(factors))
-        x = add_rows(body, x, len(factors))
+        x = body.reshape(x, [-1, len(factors)])
     product = body.add("MatMul", x, body.constant(factors.reshape(-1, 1)))
     result = body.add("Add", product, body.constant(rho))
     if body.attribute("one_class", 0):
@@ -114,7 +110,7 @@ def rewrite_classifier(body: NodeBuilder) -> Nodes:
         )
     if min(sizes, default=0) < 0:
         body.refuse_inconsistent(f"its vectors_per_class are {list(sizes)}; expected 0 or more")
-    body, x = begin(body)
+    x = body.cast(body.input(0), "float32")
     if not sum(sizes):
         count = len(read_floats(body, "coefficients"))
         if not count or count % len(labels):
@@ -136,7 +132,7 @@ def add_linear_scores(body: NodeBuilder, x: str, count: int) -> tuple[str, str]:
     The second of two classes is also the best class if the larger score exceeds a limit.
     """
     factors, rho = read_floats(body, "coefficients"), read_floats(body, "rho")[:1]
-    rows = add_rows(body, x, len(factors) // count)
+    rows = body.reshape(x, [-1, len(factors) // count])
     products = body.add("MatMul", rows, body.constant(factors.reshape(count, -1).T))
     scores = body.add("Add", products, body.constant(rho))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
@@ -157,7 +153,7 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
     """
     count = len(sizes)
     vectors = read_vectors(body, sum(sizes))
-    rows = add_rows(body, x, vectors.shape[1])
+    rows = body.reshape(x, [-1, vectors.shape[1]])
     kernels = add_kernels(body, rows, vectors, read_kernel(body))
     pairs = list(combinations(range(count), 2))
     sums = add_pair_sums(body, kernels, sizes, pairs)

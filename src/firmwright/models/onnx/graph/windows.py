@@ -161,31 +161,28 @@ def rewrite_deform_conv(body: NodeBuilder) -> Nodes | None:
     taps, points = prod(kernel), prod(size)
     groups, moves = (body.attribute(n, 1) for n in ("group", "offset_group"))
     dtype = body.dtype(0)
-
-    def reshape(name: str, *shape: int) -> str:
-        return body.reshape(name, shape)
-
     stated = NodeBuilder(copy_node(body.node, kernel_shape=kernel), body.walk)
     positions = find_window_positions(stated, tuple(image), tuple(size))
-    offset = reshape(body.input(2), batch * moves, taps, 2, points)
+    offset = body.reshape(body.input(2), [batch * moves, taps, 2, points])
     neighbors = []
     for axis in range(2):
         moved = body.add("Gather", offset, body.constant(axis, "int64"), axis=2)
         position = body.add("Add", moved, body.constant(positions[..., axis].T, dtype))
         neighbors.append(add_neighbors(body, dtype, position, image[axis]))
     planes = body.constant(np.arange(batch * moves).reshape(-1, 1, 1) * prod(image), "int64")
-    data = reshape(body.input(0), batch * moves, channels // moves, *image)
+    data = body.reshape(body.input(0), [batch * moves, channels // moves, *image])
     total = ""
     for value in add_weighted_pixels(body, data, image, planes, neighbors):
         total = body.add("Add", total, value) if total else value
     bias, mask = [*body.node.input[3:], "", ""][:2]
     if mask:
-        total = body.add("Mul", total, reshape(mask, batch * moves, taps, points, 1))
-    columns = reshape(body.add("Transpose", total, perm=[0, 3, 1, 2]),
-                      batch, groups, channels // groups * taps, points)  # fmt: skip
-    weights = reshape(body.input(1), groups, results // groups, channels // groups * taps)
-    result = reshape(body.add("MatMul", weights, columns), batch, results, *size)
-    return body.finish(body.add("Add", result, reshape(bias, -1, 1, 1)) if bias else result)
+        total = body.add("Mul", total, body.reshape(mask, [batch * moves, taps, points, 1]))
+    depth = channels // groups * taps
+    moved = body.add("Transpose", total, perm=[0, 3, 1, 2])
+    columns = body.reshape(moved, [batch, groups, depth, points])
+    weights = body.reshape(body.input(1), [groups, results // groups, depth])
+    result = body.reshape(body.add("MatMul", weights, columns), [batch, results, *size])
+    return body.finish(body.add("Add", result, body.reshape(bias, [-1, 1, 1])) if bias else result)
 
 
 class Neighbors(NamedTuple):
