@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -222,3 +222,36 @@ def read_listed(folder: Path) -> frozenset[str]:
 def is_cut(folder: Path, name: str) -> bool:
     """Return whether a file is the index that a killed build began to write."""
     return name == INDEX_FILE and not (folder / name).lstat().st_size
+
+
+def remove_results(
+    folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
+) -> None:
+    """Remove the files that builds wrote, and print the paths of removed and remaining files."""
+    targets = list_targets()
+    for path in (*folders, *targets):
+        foreign = list_foreign_files(path) if path in folders else []
+        if os.path.lexists(path) and foreign != ["."]:
+            print(f"  {'would remove' if dryrun else 'removed'} {path}", flush=True)
+        for name in foreign:
+            print(f"  no build wrote {path / name}, so it stays", flush=True)
+    if dryrun:
+        return
+    for folder in folders:
+        remove_created_files(folder)
+    for target in targets:
+        target.unlink(missing_ok=True)
+    for parent in {folder.parent for folder in folders}:
+        remove_empty(parent)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder and its empty parents, up to the build root."""
+    for existing in (folder, *folder.parents):
+        release_folder(existing)
+        try:
+            existing.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:  # the folder is not empty
+            return

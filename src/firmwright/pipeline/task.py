@@ -25,11 +25,9 @@ from firmwright.created_folders import (
     begin_results,
     finish_results,
     list_files,
-    list_foreign_files,
     refuse_foreign_files,
-    release_folder,
-    remove_created_files,
     remove_folder,
+    remove_results,
 )
 from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
@@ -357,39 +355,6 @@ def list_digests(folder: Path) -> dict[str, str]:
     """
     paths = {name: folder / name for name in list_files(folder)}
     return {name: file_digest(p) if p.is_file() else "" for name, p in paths.items()}
-
-
-def remove_results(
-    folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
-) -> None:
-    """Remove the files that builds wrote, and print the paths of removed and remaining files."""
-    targets = list_targets()
-    for path in (*folders, *targets):
-        foreign = list_foreign_files(path) if path in folders else []
-        if os.path.lexists(path) and foreign != ["."]:
-            print(f"  {'would remove' if dryrun else 'removed'} {path}", flush=True)
-        for name in foreign:
-            print(f"  no build wrote {path / name}, so it stays", flush=True)
-    if dryrun:
-        return
-    for folder in folders:
-        remove_created_files(folder)
-    for target in targets:
-        target.unlink(missing_ok=True)
-    for parent in {folder.parent for folder in folders}:
-        remove_empty(parent)
-
-
-def remove_empty(folder: Path) -> None:
-    """Remove a folder and its empty parents, up to the build root."""
-    for existing in (folder, *folder.parents):
-        release_folder(existing)
-        try:
-            existing.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:  # the folder is not empty
-            return
 
 
 @cache
