@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from .conftest import ROOT, Repository
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 PLATFORM = yaml.safe_load((ROOT / "toolchains" / "platforms" / "rv32-bare.yaml").read_text())
 

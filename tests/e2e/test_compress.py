@@ -14,7 +14,7 @@ from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import Grid
 
 from .conftest import Repository
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 RECIPE = "model: coarse.onnx\nplatform: cortex-m4-bare\nrun: {inputs: inputs.npz, samples: 2}\n"
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from .conftest import Repository, new_repository
 from .test_batch import small
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 DETECTION = """\
 postprocess:

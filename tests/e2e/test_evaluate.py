@@ -14,7 +14,7 @@ from tests.lowering.test_tflite_networks import mirrored
 
 from .conftest import EXAMPLE, HOST_STAGES, ROOT, Repository, copy_of, new_repository, ran
 from .test_detection import prepare
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 DIGITS = """\
 model: digits.onnx

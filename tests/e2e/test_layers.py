@@ -11,7 +11,7 @@ from shutil import copyfile
 import pytest
 
 from .conftest import Repository, copy_of
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 BASE = "target: c\nrun: {inputs: ../inputs.npz, samples: 3}\n"
 RECIPE = "recipe=digits.yaml"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from .conftest import DIGITS, Repository
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 RECIPE = DIGITS.replace("inputs: inputs.npz", "inputs: {image: {python: 'scans:some'}}")
 RECIPE += "files: [inputs.npz]\n"

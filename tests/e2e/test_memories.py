@@ -18,7 +18,7 @@ from firmwright.errors import UserError
 from firmwright.toolchain import Platform, load_platform
 
 from .conftest import DIGITS, Repository, new_repository
-from .test_mistakes import fail, fail_with
+from .test_user_errors import fail, fail_with
 
 PLATFORM = """\
 name: tightly

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import ALL_STAGES, DIGITS, HOST_STAGES, ROOT, Repository, new_repository, ran
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 BOTH = "platform=host,cortex-m4-bare"
 BUNDLES = ("build/digits/digits-host.tar.gz", "build/digits/digits-cortex-m4-bare.tar.gz")

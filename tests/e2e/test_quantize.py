@@ -13,7 +13,7 @@ import pytest
 
 from ..quantize.networks import graph_of, residual_network, samples
 from .conftest import ALL_STAGES, Repository, ran
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 FIRST_STAGES = ["model", "calibration", "quantized", *ALL_STAGES[1:4], "accuracy"]
 QUANTIZED_STAGES = [*FIRST_STAGES, *ALL_STAGES[4:]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import ROOT, Repository
-from .test_mistakes import fail, fail_with
+from .test_user_errors import fail, fail_with
 
 
 def test_a_recipe_of_the_name_of_a_comparison_is_refused(repository: Repository) -> None:

@@ -12,7 +12,7 @@ from firmwright.recipe.precision import read_precision
 from tests.quantize.networks import residual_network, samples
 
 from .conftest import Repository, new_repository
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 RECIPE = """\
 model: net.onnx

@@ -19,7 +19,7 @@ from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes
 
 from .conftest import DIGITS, ROOT, Repository, new_repository, ran
-from .test_mistakes import fail
+from .test_user_errors import fail
 
 RECIPE = f"{DIGITS}tune: {{trials: 3}}\n"
 DENSE, CONVOLUTION = "region_005_matmul", "region_001_conv2d"

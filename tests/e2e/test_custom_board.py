@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from .conftest import ALL_STAGES, ROOT, Repository, copy_of, new_repository
-from .test_mistakes import fail
 from .test_snapshot import build
+from .test_user_errors import fail
 
 RECIPE = "recipe=digits.yaml"
 M33 = {
