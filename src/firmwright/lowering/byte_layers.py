@@ -15,13 +15,13 @@ import numpy as np
 from firmwright.ir.byte_layers import ByteFunction, FixedSoftmax, Line, Resize, Softmax
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.nodes import Call, Function
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, reads_parameter
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
-    smallest_integer,
 )
 from firmwright.lowering.kernels.real_functions import evaluate
 from firmwright.lowering.kernels.resize import MODES, ONE, ResizeAxis
@@ -86,7 +86,7 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
 def is_usual(length: int, params: OutputQuantParams) -> bool:
     """Return whether TFLite's kernel supports the length of the rows and the output."""
     has_usual_scale = math.isclose(params.scale, 2.0**-8, rel_tol=SCALE_TOLERANCE)
-    lowest = smallest_integer(params.dtype)
+    lowest, _ = find_integer_limits(params.dtype)
     return has_usual_scale and params.zero_point == params.low == lowest and length <= MAX_CLASSES
 
 

@@ -20,6 +20,7 @@ from tvm import relax, te
 from firmwright.codegen.names import c_identifier
 from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.operators import SCALE_COMMUTING
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, summarize_use
@@ -30,10 +31,8 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     Value,
     has_quant_params,
-    largest_integer,
     read_dequantize,
-    read_quant_params,
-    smallest_integer,
+    read_output_params,
 )
 from firmwright.lowering.kernels.rounding import Rounding
 
@@ -130,7 +129,7 @@ class IntegerRewriter:
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
         """Round integers to new parameters, or keep integers whose parameters match."""
-        params = read_quant_params(call)
+        params = read_output_params(call)
         if params is None:
             return None
         source = self.builder.value(call.args[0])
@@ -231,8 +230,8 @@ class IntegerRewriter:
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
         low, high = (float(a.value) for a in call.args[1:])
-        dtype = dtype_of(source)
-        whole = low <= smallest_integer(dtype) and high >= largest_integer(dtype)
+        smallest, largest = find_integer_limits(dtype_of(source))
+        whole = low <= smallest and high >= largest
         return source if whole else None
 
     def concat(self, call: tvm.ir.Call) -> Value | None:

@@ -53,7 +53,7 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     RoundFunction,
     read_dequantize,
-    read_quant_params,
+    read_output_params,
 )
 from firmwright.lowering.kernels.requantization import find_quotient
 from firmwright.lowering.kernels.rounding import fuse_activation
@@ -144,7 +144,7 @@ def read_output(
     call = definitions.get(result)
     if call is None or operator_name(call) != "relax.quantize":
         return None
-    params = read_quant_params(call)
+    params = read_output_params(call)
     if params is None or params.dtype not in dtypes:
         return None
     nearest: RoundFunction = round_half_away if rounding == "tflite" else np.rint

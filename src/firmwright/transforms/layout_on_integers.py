@@ -1,4 +1,7 @@
-"""Moves elements as integers between a dequantize and a quantize with equal parameters."""
+"""Moves elements as integers between a dequantize and a quantize with equal parameters.
+
+Copies each dequantize to its readers, so that dequantized activations are never stored.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import Counter
 import numpy as np
 import tvm
 from tvm import relax
+from tvm_ffi import structural_map
 
 from firmwright.ir.chains import is_per_tensor
 from firmwright.ir.operators import PERMUTATIONS, relax_names
@@ -17,7 +21,9 @@ from firmwright.ir.relax import (
     definition,
     dtype_of,
     emit_with_name,
+    main_bindings,
     operator_name,
+    rewrite_bindings,
     rewrite_calls,
     rewrite_each,
     static_shape,
@@ -164,3 +170,30 @@ def is_uniform_per_channel(step: ElementwiseCall, pick: tvm.ir.Call) -> bool:
     return all(len(shape) <= len(layout) for shape in shapes) and all(
         length.get(axis, 1) == 1 for length in lengths for axis in "HW"
     )
+
+
+def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
+    """Copy every ``relax.dequantize`` to each reader, and remove the original."""
+    dequantized = {
+        b.var: b.value
+        for b in main_bindings(module)
+        if operator_name(b.value) == "relax.dequantize"
+    }
+
+    def give_copy(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        copies = []
+
+        def copy(variable: relax.Var) -> relax.Var:
+            if variable not in dequantized:
+                return variable
+            # The copy has no name of the model, because a layer has the name of its computing
+            # operator.
+            copies.append(
+                relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable])
+            )
+            return copies[-1].var
+
+        value = structural_map(binding.value, (relax.Var, copy))
+        return [*copies, relax.VarBinding(binding.var, value) if copies else binding]
+
+    return rewrite_bindings(module, give_copy)

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firmwright.ir.relax import remove_dead_bindings
-from firmwright.transforms.duplicate_dequantize import duplicate_dequantize
 from firmwright.transforms.joined_tensors import read_parts, take_part
 from firmwright.transforms.layout_of_constants import (
     fold_constant_arithmetic,
     fold_layout_of_constants,
 )
-from firmwright.transforms.layout_on_integers import concat_integers, keep_layout_on_integers
+from firmwright.transforms.layout_on_integers import (
+    concat_integers,
+    duplicate_dequantize,
+    keep_layout_on_integers,
+)
 from firmwright.transforms.single_result import concat_in_trees, separate_results, split_to_slices
 from firmwright.transforms.sixteen_bit_floats import compute_in_float32
 from firmwright.transforms.static_shapes import fold_static_shapes

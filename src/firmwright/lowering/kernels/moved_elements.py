@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.operators import VALUE_PRESERVING, relax_names
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.relax import dtype_of, operator_name
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import (
@@ -19,8 +20,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     Value,
     has_quant_params,
-    largest_integer,
-    smallest_integer,
 )
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.tables import constant_values, to_storage_array
@@ -82,6 +81,6 @@ def quantize_argument(
 
 def is_exact(value: Value, params: OutputQuantParams) -> bool:
     """Return whether a value already has the output's parameters and needs no clamp."""
-    limits = smallest_integer(params.dtype), largest_integer(params.dtype)
+    limits = find_integer_limits(params.dtype)
     whole_range = (params.low, params.high) == limits
     return isinstance(value, QuantizedTensor) and has_quant_params(value, params) and whole_range

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.ir.chains import INT32_LIMIT
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
@@ -24,8 +25,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
-    largest_integer,
-    smallest_integer,
 )
 from firmwright.lowering.kernels.requantization import clamp, immediates, to_storage
 from firmwright.lowering.kernels.tables import round_half_away
@@ -154,7 +153,7 @@ def find_ties(
     """Return the direction of ties for which integers equal float32 for all sums, else ''."""
     if count > LARGEST_COUNT or source.width > 8:
         return ""
-    ends = [f(dtype_of(source.data)) for f in (smallest_integer, largest_integer)]
+    ends = find_integer_limits(dtype_of(source.data))
     totals = np.arange(count * ends[0], count * ends[1] + 1)
     real = totals.astype("float32") * scale + bias
     centered = totals - count * int(source.zero_point[0])

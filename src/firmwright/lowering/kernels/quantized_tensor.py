@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.ir.chains import is_per_tensor
 from firmwright.ir.nodes import Call, Expr
+from firmwright.ir.quant_params import find_integer_limits, read_quant_params
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
@@ -127,33 +129,20 @@ def bound_magnitude(data: Expr, zero_point: npt.NDArray[np.int64]) -> int:
         values = constant_array(data).astype("int64")
         low, high = int(values.min()), int(values.max())
     else:
-        low, high = (int(f(dtype_of(data))) for f in (smallest_integer, largest_integer))
+        low, high = find_integer_limits(dtype_of(data))
     return max(abs(bound - int(point)) for bound in (low, high) for point in set(zero_point))
 
 
-def smallest_integer(dtype: str) -> int:
-    return int(np.iinfo(dtype).min)
-
-
-def largest_integer(dtype: str) -> int:
-    return int(np.iinfo(dtype).max)
-
-
-def read_quant_params(call: Call) -> OutputQuantParams | None:
+def read_output_params(call: Call) -> OutputQuantParams | None:
     """Return the parameters of a ``relax.quantize`` to integers if they are per tensor.
 
     The result is None if the parameters are per channel or not constant.
     """
-    scale, zero_point = call.args[1:]
-    dtype = str(call.attrs.out_dtype)
-    if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
+    if not is_per_tensor(call) or not str(call.attrs.out_dtype).startswith(("int", "uint")):
         return None
-    scales, points = constant_array(scale), constant_array(zero_point)
-    if scales.size != 1 or points.size != 1 or not dtype.startswith(("int", "uint")):
-        return None
-    limits = smallest_integer(dtype), largest_integer(dtype)
+    params = read_quant_params(call)
     return OutputQuantParams(
-        dtype, np.float32(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), *limits
+        params.dtype, np.float32(params.scale), params.zero_point, *params.limits
     )
 
 

@@ -18,6 +18,7 @@ import tvm
 from tvm import relax, te
 
 from firmwright.codegen.data_indices import mark_bounded
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.relax import static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
@@ -38,7 +39,7 @@ from firmwright.lowering.kernels.interpolation import (
     interpolate,
     interpolation_table,
 )
-from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, smallest_integer
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 DIFFERENCE_INTEGER_BITS = 5
@@ -125,7 +126,7 @@ def softmax_rows(
     def element(*indices: Any) -> Integer:
         row, number = indices[:axis] + indices[axis + 1 :], indices[axis]
         bits = np.iinfo(params.dtype).bits
-        if params.zero_point == smallest_integer(params.dtype) and math.isclose(
+        if params.zero_point == find_integer_limits(params.dtype)[0] and math.isclose(
             params.scale, 2.0**-bits, rel_tol=SCALE_TOLERANCE
         ):
             return to_storage(quotient(row, number, bits), params)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
+from firmwright.ir.quant_params import find_integer_limits
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import (
@@ -17,8 +18,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     Value,
     has_quant_params,
-    largest_integer,
-    smallest_integer,
 )
 from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
 
@@ -108,8 +107,8 @@ def real_values(source: QuantizedTensor) -> npt.NDArray[np.float32]:
 
 
 def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
-    dtype = dtype_of(source.data)
-    return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
+    low, high = find_integer_limits(dtype_of(source.data))
+    return np.arange(low, high + 1)
 
 
 def to_storage_array(
@@ -182,7 +181,7 @@ def look_up(
     The first entry belongs to the smallest integer of the source's type.
     """
     table = builder.emit_constant("table", entries)
-    first = smallest_integer(dtype_of(source.data))
+    first, _ = find_integer_limits(dtype_of(source.data))
 
     def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Any:
         return table(data(*indices).astype("int32") - first)

@@ -27,7 +27,12 @@ from firmwright.devices.cpu.forms.dsp_bytes import (
     scale_channels,
 )
 from firmwright.devices.cpu.forms.form import BlockCosts, Condition, Form, Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_arrays
+from firmwright.devices.cpu.forms.layer_numbers import (
+    describe_gather,
+    describe_record,
+    make_border,
+    scale_arrays,
+)
 from firmwright.devices.cpu.forms.packed import BITS, LEAST_WEIGHTS, LEVELS
 from firmwright.devices.cpu.forms.requantize import INTEGERS
 from firmwright.ir.layer import Layer, MatrixProduct
@@ -76,9 +81,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
         arrays,
         {**describe_record(layer), "words": words},
         {
-            "pointwise": layer.is_pointwise,
-            "guarded": any(layer.padding),
-            "pixels": pixels,
+            **describe_gather(layer, pixels),
             "unrolled": largest_divisor(words // STEP, MOST_STEPS),
         },
         (Scratch("patch", "int32", pixels * words // 2),),

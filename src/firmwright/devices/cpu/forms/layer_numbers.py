@@ -5,6 +5,8 @@ Cores with vectors compute blocks of channels. A vector has one element per chan
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from firmwright.devices.cpu.forms.requantize import make_requantization
@@ -73,6 +75,11 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
         "top": layer.padding[0],
         "left": layer.padding[1],
     }
+
+
+def describe_gather(layer: LinearLayer, pixels: int) -> dict[str, Any]:
+    """Return the template variables for C that gathers the taps of ``pixels`` pixels."""
+    return {"pointwise": layer.is_pointwise, "guarded": any(layer.padding), "pixels": pixels}
 
 
 def count_row_elements(layer: LinearLayer) -> int:

@@ -22,6 +22,7 @@ from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import (
     compute_shifted_zero_point,
     compute_signed_bias,
+    describe_gather,
     describe_record,
     make_border,
     pad_channels,
@@ -89,10 +90,8 @@ def pack_convolution(layer: Layer) -> Packing:
         {**describe_record(layer), "words": layer.taps},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
-            "pointwise": layer.is_pointwise,
+            **describe_gather(layer, pixels),
             "direct": direct,
-            "guarded": any(layer.padding),
-            "pixels": pixels,
         },
         () if direct else (Scratch("patch", dtype, pixels * layer.taps),),
     )

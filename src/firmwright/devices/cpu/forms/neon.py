@@ -15,6 +15,7 @@ from firmwright.devices.cpu.forms.layer_numbers import (
     choose_lanes,
     compute_signed_bias,
     describe_depthwise,
+    describe_gather,
     describe_record,
     fill_lanes,
     make_border,
@@ -66,10 +67,8 @@ def pack_convolution(layer: Layer, multiple: int = 8) -> Packing:
         {**describe_record(layer), "words": words},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
-            "pointwise": layer.is_pointwise,
+            **describe_gather(layer, pixels),
             "direct": direct,
-            "guarded": any(layer.padding),
-            "pixels": pixels,
             "eight": words % STEP == 8,
         },
         () if direct else (Scratch("patch", "int8", pixels * words),),
@@ -111,10 +110,8 @@ def pack_wide_convolution(layer: Layer) -> Packing:
         },
         {**describe_record(layer), "words": words},
         {
-            "pointwise": layer.is_pointwise,
+            **describe_gather(layer, pixels),
             "direct": direct,
-            "guarded": any(layer.padding),
-            "pixels": pixels,
         },
         () if direct else (Scratch("patch", "int16", pixels * words),),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import (
+    describe_gather,
     describe_record,
     fill_lanes,
     make_border,
@@ -48,11 +49,9 @@ def pack_convolution(layer: Layer, tile: Tile, kept: bool = False) -> Packing:
         {"weights": weights, **scale_arrays(layer), **make_border(layer)},
         {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
         {
-            "pointwise": layer.is_pointwise,
-            "guarded": any(layer.padding),
+            **describe_gather(layer, pixels),
             "grouped": groups > 1,
             "joined": joined > 0,
-            "pixels": pixels,
             "channels": channels,
             "kept": kept,
             "unrolled": next(n for n in UNROLLED if run % n == 0),

@@ -11,6 +11,7 @@ import numpy as np
 from firmwright.devices.cpu.forms import addition, matrices, plane
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import (
+    describe_gather,
     describe_record,
     fill_lanes,
     make_border,
@@ -75,11 +76,9 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
         },
         {**describe_record(layer), **record, "words": words},
         {
-            "pixels": tile.pixels,
+            **describe_gather(layer, tile.pixels),
             **variables,
-            "pointwise": layer.is_pointwise,
             "direct": direct,
-            "guarded": any(layer.padding),
         },
         () if direct else (Scratch("patch", layer.input_dtype, tile.pixels * words + TAPS),),
     )
