@@ -18,16 +18,10 @@ import numpy as np
 import yaml
 from PIL import Image
 
+from firmwright.bundle import oci_registry as oci
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import inspect_file
 from firmwright.bundle.model_signature import read_model_key, read_sigstore, read_statement
-from firmwright.bundle.oci_registry import (
-    EMPTY,
-    MANIFEST_TYPE,
-    OciManifest,
-    describe,
-    parse_reference,
-)
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.shipping import BUNDLE_TYPE, pull_bundle
 from firmwright.bundle.signing import read_public_key, sign_bundle
@@ -205,8 +199,7 @@ def make_document_targets() -> tuple[Target, ...]:
                 lambda path: load_platform(path.name, path.parent)),
         in_yaml("toolchain", toolchain, read_all("toolchains"),
                 lambda path: load_toolchain(path.name, path.parent)),
-        in_yaml("board", board, boards,
-                lambda path: load_board(str(path.parent))),
+        in_yaml("board", board, boards, lambda path: load_board(str(path.parent))),
         in_yaml("connected board", access, [("board.yaml", text) for text in ACCESSES],
                 read_access),
         in_yaml("fleet", load_schema("fleet"), [("fleet.yaml", text) for text in FLEETS],
@@ -313,7 +306,7 @@ def read_keys(path: Path, draw: random.Random) -> None:
 def make_statement() -> dict[str, Any]:
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "net", "digest": {"sha256": describe(bytes(32), "").digest[7:]}}],
+        "subject": [{"name": "net", "digest": {"sha256": oci.describe(bytes(32), "").digest[7:]}}],
         "predicateType": "https://model_signing/signature/v1.0",
         "predicate": {
             "serialization": {"method": "files", "hash_type": "sha256", "allow_symlinks": False},
@@ -331,7 +324,7 @@ def make_answer_targets(bundle: Path) -> tuple[Target, ...]:
 
     def pull(path: Path, draw: random.Random) -> None:
         with registry.serve(draw) as host:
-            list(pull_bundle(parse_reference(f"{host}/net:1"), path.parent / "pulled"))
+            list(pull_bundle(oci.parse_reference(f"{host}/net:1"), path.parent / "pulled"))
 
     def restore(path: Path, draw: random.Random) -> None:
         with cache.serve(draw) as host:
@@ -339,7 +332,7 @@ def make_answer_targets(bundle: Path) -> tuple[Target, ...]:
 
     def fetch(_path: Path, draw: random.Random) -> None:
         with stored.serve(draw) as host:
-            download(f"http://{host}/file", describe(b"a model", "").digest[7:], "the model")
+            download(f"http://{host}/file", oci.describe(b"a model", "").digest[7:], "the model")
 
     return (
         Target("answers of a registry", nothing, leave, pull, goes_out=True),
@@ -356,21 +349,21 @@ def leave(content: bytes, _draw: random.Random) -> bytes:
 
 def answer_as_registry(content: bytes) -> Answers:
     """Return the answers of a registry with a bundle that has no referrers."""
-    layer, empty = describe(content, BUNDLE_TYPE), describe(EMPTY, "application/x")
+    layer, empty = oci.describe(content, BUNDLE_TYPE), oci.describe(oci.EMPTY, "application/x")
     manifest = msgspec.json.encode(
-        OciManifest(
-            schema_version=2, media_type=MANIFEST_TYPE, artifact_type=BUNDLE_TYPE, config=empty,
+        oci.OciManifest(
+            schema_version=2, media_type=oci.MANIFEST_TYPE, artifact_type=BUNDLE_TYPE, config=empty,
             layers=[layer],
         )
     )  # fmt: skip
     manifests = {"/v2/net/manifests/1": manifest}
     blobs = {f"/v2/net/blobs/{layer.digest}": content}
-    return Answers({**manifests, **blobs}, dict.fromkeys(manifests, MANIFEST_TYPE))
+    return Answers({**manifests, **blobs}, dict.fromkeys(manifests, oci.MANIFEST_TYPE))
 
 
 def answer_as_cache() -> Answers:
     tool = b"#!/bin/sh"
-    digest = describe(tool, "").digest[7:]
+    digest = oci.describe(tool, "").digest[7:]
     entry = Entry(KEY, (CachedFile("bin/tool", digest, len(tool), True),), ("a note",))
     return Answers({f"/ac/{KEY}": encode(entry), f"/cas/{digest}": tool})
 

@@ -147,8 +147,8 @@ The C of forms with other first words runs on every core.
 class Form:
     """A method to compute layers of a kind on cores with some ``features``.
 
-    The ``name`` begins with the core and ends with the kind of layer, so the C needs the features
-    of the core in :data:`CORES`, or only the ``extensions`` if they are given. ``cost`` is the
+    The ``name`` begins with the core and ends with the kind of layer. The C needs the features of
+    the core in :data:`CORES`, or only the ``extensions`` if they are given. ``cost`` is the
     approximate number of instructions per multiply-accumulate, or 0. ``sentence`` describes the
     method. ``folder`` contains the form's template and the ``headers``, which are
     other files that the C needs. ``pack`` may be slow, because it runs once per layer. ``pack``

@@ -4,7 +4,7 @@ One instruction adds 16 products of bytes to a sum in a general register. At the
 instruction reads only the remaining bytes, so rows need no padding. The bytes are signed: 128 is
 subtracted from unsigned inputs.
 
-A byte of weights of 1, 2 or 4 bits has the weights of one tap for two, four or eight channels, so a
+A byte of weights of 1, 2 or 4 bits has the weights of one tap for two, four or eight channels. A
 channel's taps are in one row, too. The C multiplies digits that are in the upper bits of their
 bytes, and shifts the sums right.
 """
