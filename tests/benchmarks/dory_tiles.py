@@ -109,13 +109,13 @@ def objective(layer: AcceleratorLayer, sizes: Sizes) -> int:
 
 def tile_of(layer: AcceleratorLayer, sizes: Sizes) -> Tile:
     columns = min(sizes.out_width, layer.out_width)
-    return Tile(sizes.out_channels, sizes.out_height, columns, layer.channels)
+    return Tile(sizes.out_channels, sizes.out_height, columns)
 
 
 def addition_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
     """Yield all channels; a tiled sum has two buffers for each of the three tiles."""
     channels, height, width = layer.out_channels, layer.out_height, align(layer.out_width)
-    whole = Tile(channels, height, layer.out_width, channels)
+    whole = Tile(channels, height, layer.out_width)
     if 3 * channels * height * width <= accelerator.l1:
         return whole
     best: tuple[int, Tile] | None = None
@@ -123,5 +123,5 @@ def addition_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | N
         size = 3 * channels * rows * columns
         value = BLOCK * size + 10 * columns + rows + 1000 * channels
         if 2 * size <= accelerator.l1 and (best is None or value > best[0]):
-            best = (value, Tile(channels, rows, min(columns, layer.out_width), channels))
+            best = (value, Tile(channels, rows, min(columns, layer.out_width)))
     return None if best is None else best[1]

@@ -14,8 +14,6 @@ from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.tiles import (
     Tile,
     TileTransfer,
-    footprint,
-    is_channel_sum,
     row_axis,
     walk_jobs,
 )
@@ -34,40 +32,40 @@ HAND_COUNTED = {
     # 30 rows of two blocks with 3 kernel rows, and 2 rows of two blocks with 2; one copy each way.
     "conv2d, one tile": (
         conv2d((3, 32, 32), 16),
-        Tile(16, 32, 32, 3),
+        Tile(16, 32, 32),
         30 * 2 * (3 * 3 * 3 + 3 * 3 * 2 + 23) + 2 * 2 * (3 * 2 * 3 + 3 * 2 * 2 + 23),
         (70 + 3 * 32 * 32 // 16) + (70 + (3 * 9 * 16 + 64) // 16) + (70 + 16 * 32 * 32 // 16),
     ),
     # Rows 0..16 and 15..31 of three planes, 16 rows of 16 planes, and the weights twice.
     "conv2d, tiles of rows": (
         conv2d((3, 32, 32), 16),
-        Tile(16, 16, 32, 3),
+        Tile(16, 16, 32),
         30 * 2 * (3 * 3 * 3 + 3 * 3 * 2 + 23) + 2 * 2 * (3 * 2 * 3 + 3 * 2 * 2 + 23),
         2 * (3 * (70 + 17 * 32 // 16) + (70 + 496 // 16) + 16 * (70 + 16 * 32 // 16)),
     ),
     # The input is loaded once; the last 4 of 20 channels need a block of weights and its time.
     "conv2d, tiles of channels": (
         conv2d((4, 8, 16), 20, kernel=(1, 1), padding=(0, 0, 0, 0)),
-        Tile(16, 8, 16, 4),
+        Tile(16, 8, 16),
         2 * 8 * (4 + 4 * 2 + 23),
         (70 + 4 * 8) + 2 * (70 + (4 + 4)) + (70 + 16 * 8) + (70 + 4 * 8),
     ),
     # Each channel fetches a block of weights, although four channels share the block.
     "depthwise, tiles of channels": (
         depthwise((5, 4, 16), kernel=(3, 1), padding=(1, 0, 1, 0)),
-        Tile(4, 4, 16, 5),
+        Tile(4, 4, 16),
         5 * (2 * (3 + 6 + 23) + 2 * (2 + 4 + 23)),
         (70 + 16) + 4 * (70 + 7) + (70 + 16) + (70 + 4) + (70 + 7) + (70 + 4),
     ),
     "dense": (
         dense(20, 40),
-        Tile(32, 1, 1, 20),
+        Tile(32, 1, 1),
         3 * (32 + 32 * 2 + 23),
         (70 + 2) + (70 + 2 * (32 + 16)) + (70 + 2) + (70 + 32 + 16) + (70 + 1),
     ),
     "add": (
         add((1, 2, 48)),
-        Tile(1, 2, 48, 1),
+        Tile(1, 2, 48),
         6 + 23,
         3 * (70 + 6),
     ),
@@ -82,16 +80,8 @@ def test_cycles_are_those_of_the_published_model(case: str) -> None:
     assert estimate_cycles(four, tile, DIANA) == Cycles(4 * compute, 4 * transfer, 0)
 
 
-def test_sums_in_parts_load_the_input_for_each_tile_of_channels() -> None:
-    layer, accelerator = dense(64, 32), like_diana(input_channel_tiling=True)
-    found = estimate_cycles(layer, Tile(16, 1, 1, 32), accelerator)
-    assert found.compute == 4 * (32 + 32 * 2 + 23)
-    assert found.transfer == 4 * (70 + 2) + 4 * (70 + 32 + 16) + 2 * (70 + 1)
-    assert footprint(layer, Tile(16, 1, 1, 32)).outputs == 16 * 4
-
-
 def test_with_two_buffers_all_but_the_first_load_hides_behind_equal_jobs() -> None:
-    layer, tile = conv2d((3, 32, 32), 16), Tile(16, 8, 32, 3)
+    layer, tile = conv2d((3, 32, 32), 16), Tile(16, 8, 32)
     apart, together = (
         estimate_cycles(layer, tile, like_diana(double_buffering=both)) for both in (False, True)
     )
@@ -99,7 +89,7 @@ def test_with_two_buffers_all_but_the_first_load_hides_behind_equal_jobs() -> No
     moves = apart.transfer - weights
     assert moves > apart.compute + weights, "jobs hide behind transfers here"
     assert together.total == moves + -(-(apart.compute + weights) // 4)
-    whole = Tile(16, 32, 32, 3)
+    whole = Tile(16, 32, 32)
     one, alone = (
         estimate_cycles(layer, whole, like_diana(double_buffering=both)) for both in (True, False)
     )
@@ -118,18 +108,17 @@ def test_pieces_that_touch_are_one(copy: TileTransfer, pieces: tuple[int, int]) 
     assert copy.pieces() == pieces
 
 
-@given(any_layer(), st.integers(1, 9), st.integers(1, 40), st.integers(1, 40))
+@given(any_layer(), st.integers(1, 9), st.integers(1, 40))
 def test_jobs_cover_every_result_once_and_read_what_it_takes(
-    layer: AcceleratorLayer, rows: int, channels: int, depth: int
+    layer: AcceleratorLayer, rows: int, channels: int
 ) -> None:
-    tile = Tile(channels, rows, layer.out_width, depth)
+    tile = Tile(channels, rows, layer.out_width)
     made = np.zeros((layer.out_height, layer.out_width), int)
     for job in walk_jobs(layer, tile):
         assert job.columns == layer.out_width
         area = made[job.rows.start :][: job.rows.size]
-        area += job.channels * (job.in_channels if is_channel_sum(layer) else 1)
-    depth_of_sum = layer.channels if is_channel_sum(layer) else 1
-    assert (made == layer.out_channels * depth_of_sum).all()
+        area += job.channels
+    assert (made == layer.out_channels).all()
     axis = row_axis(layer)
     for span in axis.make_spans(rows):
         begin = span.start * axis.stride - axis.padding
@@ -140,4 +129,4 @@ def test_jobs_cover_every_result_once_and_read_what_it_takes(
 
 
 def test_numbers_come_from_the_platform() -> None:
-    assert Accelerator(256000, 64000, 16, 70, 23, 16, 16, False, False, 512) == DIANA
+    assert Accelerator(256000, 64000, 16, 70, 23, 16, 16, False, 512) == DIANA

@@ -16,7 +16,6 @@ from firmwright.devices.soma_dory.device_layout import device_storage
 from firmwright.devices.soma_dory.lowering import lower_layer
 from firmwright.devices.soma_dory.tiles import footprint
 from firmwright.devices.soma_dory.tiling import explain_no_tiling, find_best_tiling
-from firmwright.errors import UserError
 from firmwright.ir.storage import from_storage
 from tests.devices.soma_dory.layers import (
     DIANA,
@@ -103,13 +102,6 @@ def test_any_layer_gives_numpys_bits_in_the_modelled_cycles(
 ) -> None:
     assume(explain_no_tiling(layer, ACCELERATORS[name]) is None)
     check(models(name), layer)
-
-
-def test_generated_code_has_no_job_that_continues_sums() -> None:
-    layer, accelerator = dense(5000, 10), like_diana(input_channel_tiling=True)
-    assert find_best_tiling(layer, accelerator).tile.in_channels < 5000
-    with pytest.raises(UserError, match="no tiling: its smallest tile"):
-        lower_layer(a_region(layer), layer, accelerator)
 
 
 def test_two_buffers_lie_apart() -> None:

@@ -59,7 +59,7 @@ def test_every_weight_and_bias_is_where_the_accelerator_reads_it(name: str) -> N
     assert layer.weights is not None and layer.bias is not None
     packed = pack_weights(layer)
     assert packed.dtype == "uint8"
-    fetched = weight_bytes(layer, layer.out_channels, layer.channels)
+    fetched = weight_bytes(layer, layer.out_channels)
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:  # channel i begins at 4 * (i % 4)
         fetched = -(-layer.out_channels // 4) * fetched + 12
     assert packed.size == fetched

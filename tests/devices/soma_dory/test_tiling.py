@@ -26,7 +26,6 @@ ACCELERATORS = st.builds(
     l1=SIZES,
     weights=SIZES,
     double_buffering=st.booleans(),
-    input_channel_tiling=st.booleans(),
     analog_columns=st.sampled_from([16, 32, 512]),
     bytes_per_cycle=st.sampled_from([4, 16]),
 )
@@ -48,15 +47,12 @@ def every_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Iterator[Ti
         return [*range(of, length, of), length]
 
     channels = multiples(layer.out_channels)
-    depths = [layer.channels]
     if not is_channel_sum(layer):
         channels = [*range(4, layer.out_channels, 4), layer.out_channels]
-    elif accelerator.input_channel_tiling and layer.kind is not LayerKind.ANALOG_CONV2D:
-        depths = multiples(layer.channels)
     rows = [n for n in range(1, layer.out_height) if is_stored_in_whole_copies(n, layer)]
     widths = multiples(layer.out_width, 32) if layer.kind is LayerKind.ADD else [layer.out_width]
     l1 = accelerator.l1 // (2 if accelerator.double_buffering else 1)
-    for numbers in product(channels, [*rows, layer.out_height], widths, depths):
+    for numbers in product(channels, [*rows, layer.out_height], widths):
         needed = footprint(layer, Tile(*numbers))
         fits = needed.weights <= accelerator.weights
         if layer.kind is LayerKind.ANALOG_CONV2D:
@@ -110,11 +106,11 @@ def test_dorys_tile_is_never_faster(layer: AcceleratorLayer, accelerator: Accele
 
 def test_a_layer_that_fits_is_one_tile() -> None:
     found = find_best_tiling(conv2d((16, 32, 32), 32), DIANA)
-    assert found.tile == Tile(32, 32, 32, 16)
+    assert found.tile == Tile(32, 32, 32)
 
 
 def test_of_equally_fast_tilings_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    tied = [Tile(n, 1, 1, 640) for n in (64, 80, 96, 112)]
+    tied = [Tile(n, 1, 1) for n in (64, 80, 96, 112)]
     for options in (tied, tied[::-1]):
         monkeypatch.setattr(tiling, "list_tiles", lambda *_, found=options: found)
         assert find_best_tiling(dense(640, 128), DIANA).tile is options[0]
@@ -122,11 +118,9 @@ def test_of_equally_fast_tilings_the_first_is_taken(monkeypatch: pytest.MonkeyPa
 
 def test_tiles_of_channels_are_even() -> None:
     layer = dense(640, 128)
-    assert find_best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
-    even = estimate_cycles(layer, Tile(64, 1, 1, 640), DIANA)
-    assert estimate_cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, (
-        "as fast, with more memory used"
-    )
+    assert find_best_tiling(layer, DIANA).tile == Tile(64, 1, 1)
+    even = estimate_cycles(layer, Tile(64, 1, 1), DIANA)
+    assert estimate_cycles(layer, Tile(80, 1, 1), DIANA) == even, "as fast, with more memory used"
 
 
 def test_the_batch_changes_no_tile() -> None:
@@ -154,9 +148,3 @@ REASONS = {
 def test_a_layer_without_tiling_says_which_memory_is_too_small(reason: str) -> None:
     layer, accelerator = REASONS[reason]
     assert explain_no_tiling(layer, accelerator) == reason
-
-
-def test_sums_in_parts_fit_where_whole_ones_do_not() -> None:
-    layer = dense(5000, 10)
-    found = find_best_tiling(layer, like_diana(input_channel_tiling=True))
-    assert found.tile.in_channels < 5000

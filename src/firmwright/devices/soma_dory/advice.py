@@ -39,7 +39,7 @@ MAX_CHANGES = 9
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the cycles of a layer for memories that hold the whole layer."""
-    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.channels)
+    tile = Tile(layer.out_channels, layer.out_height, layer.out_width)
     return estimate_cycles(layer, tile, accelerator).total
 
 
@@ -56,7 +56,7 @@ def estimate_function(
     accepted = find_accepted(layer, numbers)
     if accepted is None:
         return None
-    return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers).limit_to_driver())
+    return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers))
 
 
 def find_accepted(layer: AcceleratorLayer, numbers: Mapping[str, Any]) -> AcceleratorLayer | None:
@@ -171,7 +171,7 @@ def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggesti
     The numbers are near the current number, and near half of the current number.
     """
     layer = read_any_layer(function)
-    accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
+    accelerator = Accelerator.from_numbers(numbers)
     if layer is None or layer.kind not in (LayerKind.CONV2D, LayerKind.DENSE):
         return
     lanes, now = accelerator.lanes, layer.out_channels

@@ -13,7 +13,7 @@ digital core.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from firmwright.devices.soma_dory import tiles
@@ -41,17 +41,12 @@ class Accelerator:
     lanes: int
     columns: int
     double_buffering: bool
-    input_channel_tiling: bool
     analog_columns: int
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
         """Return the numbers of a platform's mapping, which may contain other keys."""
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
-
-    def limit_to_driver(self) -> Accelerator:
-        """Return the features that generated code uses. No job of ``fw_soma.h`` continues sums."""
-        return replace(self, input_channel_tiling=False)
 
 
 def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
@@ -65,13 +60,13 @@ def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Acce
     for job in tiles.walk_jobs(layer, tile):
         count += 1
         compute += job_cycles(layer, job, accelerator)
-        weights += weight_cycles(layer, job.channels, job.in_channels, accelerator)
+        weights += weight_cycles(layer, job.channels, accelerator)
         if job.loads:
-            copy = tiles.input_transfer(layer, job.rows, job.columns, job.in_channels)
+            planes = tiles.count_planes(layer, job.channels)
+            copy = tiles.input_transfer(layer, job.rows, job.columns, planes)
             moves += inputs * transfer_cycles(copy, accelerator)
-        if job.stores:
-            copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
-            moves += transfer_cycles(copy, accelerator)
+        copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
+        moves += transfer_cycles(copy, accelerator)
     shorter = min(compute + weights, moves) if accelerator.double_buffering else 0
     transfer = weights + moves - (shorter - -(-shorter // count))
     return Cycles(layer.batch * compute, layer.batch * transfer, 0)
@@ -86,18 +81,16 @@ def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Acceler
         blocks, depth = job.channels, 1
     else:
         blocks = -(-job.channels // accelerator.lanes)
-        depth = tiles.align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
+        depth = tiles.count_planes(layer, job.channels)
     blocks *= -(-job.columns // accelerator.columns)
     products = depth * job.rows.kernel_rows * (layer.kernel[1] + 2)
     return blocks * (products + overhead * job.rows.size)
 
 
-def weight_cycles(
-    layer: AcceleratorLayer, channels: int, in_channels: int, accelerator: Accelerator
-) -> int:
+def weight_cycles(layer: AcceleratorLayer, channels: int, accelerator: Accelerator) -> int:
     """Return the cycles to fetch weights and bias as one piece, or as one piece per depthwise
     channel."""
-    size = tiles.weight_bytes(layer, channels, in_channels)
+    size = tiles.weight_bytes(layer, channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
     once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0
     return fetches * once

@@ -32,7 +32,7 @@ def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerato
 
     Inputs and outputs are int8 in device layout. Raises UserError if no tiling is possible.
     """
-    tiling = find_best_tiling(layer, accelerator.limit_to_driver())
+    tiling = find_best_tiling(layer, accelerator)
     weights: dict[str, Array] = {}
     if layer.kind is not LayerKind.ADD:
         # Words, not bytes, because the accelerator requires addresses that are multiples of 4.

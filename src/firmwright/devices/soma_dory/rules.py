@@ -181,8 +181,7 @@ def layer_facts(layer: AcceleratorLayer, accelerator: Mapping[str, Any]) -> dict
         "analog_rows": accelerator["analog_rows"],
         "relu": layer.relu,
         "relu_of_sums": accelerator["relu_of_sums"],
-        "tiling": explain_no_tiling(layer, Accelerator.from_numbers(accelerator).limit_to_driver())
-        or "fits",
+        "tiling": explain_no_tiling(layer, Accelerator.from_numbers(accelerator)) or "fits",
     }
 
 

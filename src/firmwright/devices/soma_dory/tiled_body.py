@@ -185,4 +185,4 @@ def round_up_rows(size: str) -> str:
 
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
-    return tiles.weight_bytes(layer, 1, layer.channels) // WORD
+    return tiles.weight_bytes(layer, 1) // WORD

@@ -1,10 +1,11 @@
 """Defines tiles, which are the parts of a layer that the accelerator computes one at a time.
 
-A tile is a part of the results. The kernel determines the input that the tile reads. The order of
-the tiles is rows, output channels, input channels, with the last one fastest. The accelerator
-fetches the weights again for every job. Because output channels are inside of rows, an input tile
-is loaded once for all output channels. No other order saves more cycles. Columns are not split. A
-job reads whole rows of its input, and pads both ends of the rows (diana-driver.md, K2 and E1).
+A tile is a part of the results. The kernel determines the input that the tile reads. The tiles of
+all output channels follow each other before the next rows. The accelerator fetches the weights
+again for every job. Because output channels are inside of rows, an input tile is loaded once for
+all output channels. No other order saves more cycles. Columns are not split. A job reads whole rows
+of its input, and pads both ends of the rows (diana-driver.md, K2 and E1). A job reads all input
+channels of its sums, because no job of ``fw_soma.h`` continues the sums of another job.
 """
 
 from __future__ import annotations
@@ -43,15 +44,12 @@ def align(count: int, multiple: int = ROW) -> int:
 class Tile:
     """The sizes of a layer's tiles. The last tile along each axis may be smaller.
 
-    ``channels``, ``rows`` and ``columns`` are sizes of the results. ``in_channels`` is a size of
-    the input, if sums run over the input channels. ``columns`` is the whole width, except for an
-    addition.
+    The sizes are those of the results. ``columns`` is the whole width, except for an addition.
     """
 
     channels: int
     rows: int
     columns: int
-    in_channels: int
 
 
 @dataclass(frozen=True)
@@ -124,9 +122,7 @@ class TileJob:
     rows: Span
     columns: int
     channels: int
-    in_channels: int
     loads: bool
-    stores: bool
 
 
 def row_axis(layer: AcceleratorLayer) -> RowAxis:
@@ -162,16 +158,10 @@ def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
     """Yield the jobs of one sample, in order of execution."""
     columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
-    inputs = tile_sizes(layer.channels, tile.in_channels)
     for row_span in row_axis(layer).make_spans(tile.rows):
         for width in columns:
             for i, count in enumerate(channels):
-                if not is_channel_sum(layer):
-                    yield TileJob(row_span, width, count, count, True, True)
-                    continue
-                for j, depth in enumerate(inputs):
-                    loads = i == 0 or len(inputs) > 1
-                    yield TileJob(row_span, width, count, depth, loads, j == len(inputs) - 1)
+                yield TileJob(row_span, width, count, i == 0 or not is_channel_sum(layer))
 
 
 def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
@@ -205,7 +195,7 @@ def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
     return [height, *(n for n in range(height - 1, 0, -1) if n % rows == 0)]
 
 
-def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> int:
+def weight_bytes(layer: AcceleratorLayer, channels: int) -> int:
     """Return the bytes of weights and biases in one fetch of the accelerator.
 
     A depthwise layer has one job per channel, and each job fetches one block (diana-driver.md, J4).
@@ -216,11 +206,9 @@ def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> in
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         return LANES * (area + BIAS_BYTES[layer.kind])
     if layer.kind is LayerKind.ANALOG_CONV2D:
-        return (
-            align(channels) // LANES * (in_channels * area * WORD + LANES * BIAS_BYTES[layer.kind])
-        )
-    depth = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
-    return align(channels) * (depth * area + BIAS_BYTES[layer.kind])
+        block = layer.channels * area * WORD + LANES * BIAS_BYTES[layer.kind]
+        return align(channels) // LANES * block
+    return align(channels) * (count_planes(layer, channels) * area + BIAS_BYTES[layer.kind])
 
 
 @dataclass(frozen=True)
@@ -247,26 +235,21 @@ def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
         width_in = tile.columns if layer.kind is LayerKind.ADD else layer.width
         bytes_in = max(s.read for s in row_spans) * align(width_in)
         bytes_out = max(s.size for s in row_spans) * align(tile.columns)
-    planes_in, planes_out = plane_counts(layer, tile.channels, tile.in_channels)
-    weights = weight_bytes(layer, tile.channels, tile.in_channels)
-    read = count_inputs(layer) * align(planes_in * bytes_in, PIECE)
-    return Footprint(read, align(planes_out * bytes_out, PIECE), weights)
+    planes = tile.channels
+    if is_channel_sum(layer):
+        planes = align(planes)  # results are in blocks of 16
+    elif layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        planes += DEPTHWISE_PLANES
+    read = count_inputs(layer) * align(count_planes(layer, tile.channels) * bytes_in, PIECE)
+    return Footprint(read, align(planes * bytes_out, PIECE), weight_bytes(layer, tile.channels))
 
 
 def count_inputs(layer: AcceleratorLayer) -> int:
     return 2 if layer.kind is LayerKind.ADD else 1
 
 
-def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
-    """Return the numbers of input channels and of result channels that are in L1 at a time.
-
-    Results of sums over channels are in blocks of 16. They need 32 bits each if L1 adds the sums of
-    several input tiles. Depthwise jobs write bytes after their results.
-    """
-    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
-        return channels, channels + DEPTHWISE_PLANES
-    if layer.kind is LayerKind.ADD:
-        return channels, channels
-    inputs = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
-    bytes_of_sum = 1 if in_channels == layer.channels else 4
-    return inputs, align(channels) * bytes_of_sum
+def count_planes(layer: AcceleratorLayer, channels: int) -> int:
+    """Return the number of input channels that are in L1 for a tile of result channels."""
+    if not is_channel_sum(layer):
+        return channels
+    return align(layer.channels) if layer.kind is LayerKind.DENSE else layer.channels

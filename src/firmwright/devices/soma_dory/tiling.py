@@ -56,23 +56,19 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
     """Return the memory that the layer's smallest tiles exceed, or None if they fit."""
     stored = tiles.flatten_addition(layer)
-    depths = {stored.channels}
-    if tiles_inputs(stored, accelerator):
-        depths.add(min(tiles.LANES, stored.channels))
     channels = min(tiles.channels_per_block(stored), stored.out_channels)
     columns = min(PIECE, stored.out_width) if layer.kind is LayerKind.ADD else stored.out_width
     rows = tiles.row_tile_sizes(stored)[-1]
-    for depth in sorted(depths, reverse=True):
-        needed = tiles.footprint(stored, tiles.Tile(channels, rows, columns, depth))
-        if needed.weights > weight_room(stored, accelerator):
-            memory, found, size = "the weight memory", needed.weights, accelerator.weights
-        elif needed.l1 > l1_bytes(accelerator):
-            memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
-        else:
-            return None
-    inputs = f" of {depth} input channels" if tiles.is_channel_sum(stored) else ""
+    needed = tiles.footprint(stored, tiles.Tile(channels, rows, columns))
+    if needed.weights > weight_room(stored, accelerator):
+        memory, count, size = "the weight memory", needed.weights, accelerator.weights
+    elif needed.l1 > l1_bytes(accelerator):
+        memory, count, size = "L1", needed.l1, l1_bytes(accelerator)
+    else:
+        return None
+    inputs = f" of {stored.channels} input channels" if tiles.is_channel_sum(stored) else ""
     return (
-        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) needs {found:,} B "
+        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) needs {count:,} B "
         f"of {memory}, which has {size:,} B"
     )
 
@@ -82,31 +78,24 @@ def l1_bytes(accelerator: Accelerator) -> int:
     return accelerator.l1 // (2 if accelerator.double_buffering else 1)
 
 
-def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
-    """Return whether a later job may continue sums. The analog core converts sums immediately."""
-    return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
-
-
 def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the bytes of weights and biases that a job may fetch.
 
     The array of the analog core has one output per column.
     """
     if layer.kind is LayerKind.ANALOG_CONV2D:
-        return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
+        return tiles.weight_bytes(layer, accelerator.analog_columns)
     return accelerator.weights
 
 
 def list_tiles(layer: AcceleratorLayer, accelerator: Accelerator) -> Iterator[tiles.Tile]:
     """Yield the tiles of a layer for tiling that fit, largest first."""
-    rows, columns, inputs = tiles.row_tile_sizes(layer), [layer.out_width], [layer.channels]
+    columns = [layer.out_width]
     if layer.kind is LayerKind.ADD:
         columns = even_sizes(layer.out_width, PIECE)
-    if tiles_inputs(layer, accelerator):
-        inputs = even_sizes(layer.channels, tiles.LANES)
     outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
-    for height, width, count, depth in product(rows, columns, outputs, inputs):
-        tile = tiles.Tile(count, height, width, depth)
+    for height, width, count in product(tiles.row_tile_sizes(layer), columns, outputs):
+        tile = tiles.Tile(count, height, width)
         needed = tiles.footprint(layer, tile)
         fits = needed.weights <= weight_room(layer, accelerator)
         if fits and needed.l1 <= l1_bytes(accelerator):
