@@ -24,13 +24,15 @@ OUTDIR = {
     ".git/hooks/new": "is in a folder of git",
     "other": "is the top of a git repository",
     "package": "is in a Python package",
-    f"{Path(firmwright.__file__).parent}/new": "is in a Python package",
-    f"{site.getsitepackages()[0]}/new": "is in a Python package",
+    "{source}/new": "is in a Python package",
+    "{packages}/new": "is in a Python package",
     "linked": "is a symbolic link",
     "notes": "has files that no build of this version wrote (a, b, c and 1 more)",
     "old/model/new": "is in a result of the build in ",
 }
 """Values of outdir, and the reasons why they are rejected."""
+FOLDERS = {"source": Path(firmwright.__file__).parent, "packages": site.getsitepackages()[0]}
+"""The folders of this installation by the names that ``OUTDIR`` uses for them."""
 
 
 @pytest.fixture
@@ -56,15 +58,16 @@ def list_tree(place: Path) -> list[str]:
     return sorted(os.path.join(a, n) for a, b, c in os.walk(place) for n in (*b, *c))  # noqa: PTH118
 
 
-@pytest.mark.parametrize("outdir", OUTDIR)
+@pytest.mark.parametrize("pattern", OUTDIR)
 def test_a_folder_that_is_rejected(
-    place: Path, monkeypatch: pytest.MonkeyPatch, outdir: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
+    outdir = pattern.format(**FOLDERS)
     before = list_tree(place)
     with pytest.raises(UserError) as raised:
         prepare(monkeypatch, outdir=outdir)
     message = str(raised.value)
-    assert message.startswith(f"outdir={outdir}: {OUTDIR[outdir]}")
+    assert message.startswith(f"outdir={outdir}: {OUTDIR[pattern]}")
     assert message.endswith("; choose another folder, such as outdir=build/d")
     assert list_tree(place) == before
 

@@ -74,3 +74,5 @@ def test_slow_tests_exist() -> None:
         text = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).is_file() else ""
         if not re.search(rf"^def {function}\(" if function else ".", text, re.MULTILINE):
             pytest.fail(f"tests/slow.txt names {line}, which is gone: delete the line")
+        if re.search(r"[\[-]/\w", name):
+            pytest.fail(f"tests/slow.txt names {line}, a path of one machine: give the case an id")

@@ -92,7 +92,7 @@ def test_a_condition_that_does_not_hold_leaves_a_variant_out() -> None:
         (LayerKind.CONV2D, Shape(4, 3, 4, 4), "cortex-m4-bare", "2x2 3x2"),
         (LayerKind.CONV2D, Shape(4, 3, 1, 2), "cortex-m4-bare", "2x2"),
         (LayerKind.GROUPED_CONV2D, Shape(4, 6, 4, 4, groups=2), "rv32-bare", "2x3 4x3 2x2"),
-        (LayerKind.DENSE, Shape(4, 6), PLAIN_CORE, "1x4 1x2"),
+        pytest.param(LayerKind.DENSE, Shape(4, 6), PLAIN_CORE, "1x4 1x2", id="plain core"),
     ],
 )  # fmt: skip
 def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
