@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, distributions, requires, version
+from importlib.metadata import distributions, requires, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -71,10 +71,6 @@ def pin_requirements() -> list[str]:
 
     The list is empty if firmwright runs from its sources without an installation.
     """
-    try:
-        requires("firmwright")
-    except PackageNotFoundError:
-        return []
     needed = {canonicalize_name(name) for name in find_requirements(["firmwright"])}
     return [pin for pin in pin_installed() if pin.partition("==")[0] in needed]
 
