@@ -1,7 +1,7 @@
 """Builds one bundle, or runs one trial of a search, in a copy of a process or as a program.
 
-The parameters of each function are a folder, arguments as of ``doit run``, and a text. The result
-of the build is printed, and errors are printed to standard error.
+The parameters of each function are a folder, arguments of ``doit run``, and a text. Each function
+prints its result to standard output and errors to standard error, and returns the exit code.
 """
 
 from __future__ import annotations

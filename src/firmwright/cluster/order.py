@@ -65,8 +65,9 @@ class Order:
     ``text``, which returns the exit code. A separate program gets the name of the function, the end
     of a lifeline, the folder and the arguments, and reads the text from its standard input.
     ``folder`` is '' if the job has no folder for its log. ``environment`` has variables that
-    replace the worker's variables. Variables whose value is None are removed. ``files`` maps the
-    path of each file of the recipe, relative to ``root``, to its SHA-256.
+    replace the worker's variables. Variables whose value is None are removed. Only separate
+    programs have these variables. ``files`` maps the path of each file of the recipe, relative to
+    ``root``, to its SHA-256.
     """
 
     name: str
@@ -116,8 +117,9 @@ def run_build(
 ) -> Path:
     """Build one bundle in a separate process, and return the bundle's path.
 
-    ``arguments`` are options of ``doit run`` and ``name=value``. The parameters are those of
-    :class:`Order` and :func:`run_program`. Raises UserError with the errors of the build.
+    ``arguments`` are options of ``doit run`` and ``name=value``. :class:`Order` and
+    :func:`run_program` describe the other parameters. Raises UserError with the errors of the
+    build.
     """
     order = Order("", BUILD, {}, str(root), "", tuple(arguments), environment)
     with hold_lifeline() as watched:
