@@ -251,8 +251,8 @@ def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
 
 def refuse_problems(heading: str, problems: Iterable[str], advice: str) -> None:
     """Raise UserError with one line per problem and the advice, if there are problems."""
-    found = list(dict.fromkeys(problems))
-    if len(found) > MAX_PROBLEMS:
-        found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
-    if found:
-        raise UserError("\n".join([heading, *(f"  {p}" for p in (*found, advice))]))
+    lines = list(dict.fromkeys(problems))
+    if len(lines) > MAX_PROBLEMS:
+        lines = [*lines[:MAX_PROBLEMS], f"and {len(lines) - MAX_PROBLEMS} more"]
+    if lines:
+        raise UserError("\n".join([heading, *(f"  {p}" for p in (*lines, advice))]))

@@ -32,9 +32,9 @@ def run_in_sequence(
     values = {state.tensor.name: read_initial(state) for state in handed}
     results = []
     for sample in track(samples, "samples"):
-        found = [np.asarray(array) for array in run({**sample, **values})]
-        values = {s.tensor.name: found[[*outputs].index(s.output)] for s in handed}
-        results.append([found[i] for i in kept if found[i].size])
+        arrays = [np.asarray(array) for array in run({**sample, **values})]
+        values = {s.tensor.name: arrays[[*outputs].index(s.output)] for s in handed}
+        results.append([arrays[i] for i in kept if arrays[i].size])
     return results
 
 

@@ -73,8 +73,8 @@ def parse(text: str) -> StatedParams:
     The result is empty if the text has another form.
     """
     try:
-        found = json.loads(text)
-        return {str(name): (float(scale), int(zero)) for name, (scale, zero) in found.items()}
+        params = json.loads(text)
+        return {str(name): (float(scale), int(zero)) for name, (scale, zero) in params.items()}
     except (AttributeError, TypeError, ValueError):
         return {}
 

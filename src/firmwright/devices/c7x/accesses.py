@@ -67,12 +67,12 @@ class ElementwiseNest:
 
 def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     """Return a description of a region's loops, or the reason why they are not elementwise."""
-    found = blocks(schedule)
-    if any(is_reduction(schedule, block) for block in found):
+    all_blocks = blocks(schedule)
+    if any(is_reduction(schedule, block) for block in all_blocks):
         return "it sums or compares along an axis"
-    if len(found) != 1:
-        return f"it needs {len(found)} loop nests"
-    body = schedule.get(found[0])
+    if len(all_blocks) != 1:
+        return f"it needs {len(all_blocks)} loop nests"
+    body = schedule.get(all_blocks[0])
     variables = [v.var for v in body.iter_vars]
     if [r.min for r in body.writes[0].region] != variables:
         return "it does not write an element for each step of its loops"
@@ -89,7 +89,7 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     extents = tuple(int(v.dom.extent) for v in body.iter_vars)
     dtype = str(body.writes[0].source.dtype)
     return ElementwiseNest(
-        found[0], extents, dtype, tuple(inputs), tables, find_called_functions(body)
+        all_blocks[0], extents, dtype, tuple(inputs), tables, find_called_functions(body)
     )
 
 

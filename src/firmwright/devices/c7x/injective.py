@@ -52,20 +52,20 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
     steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
-    found = match_elementwise(schedule)
-    if isinstance(found, str):
+    nest = match_elementwise(schedule)
+    if isinstance(nest, str):
         cycles = estimate_cycles(core, function, steps)
-        return replace(default, note=f"Default loops: {found}.", cycles=cycles)
-    split = find_split(found.extents, found.element_bytes)
-    moved = select_block_inputs(found, split)
-    refusal = explain_no_blocks(found, split, moved, core.local_memory)
+        return replace(default, note=f"Default loops: {nest}.", cycles=cycles)
+    split = find_split(nest.extents, nest.element_bytes)
+    moved = select_block_inputs(nest, split)
+    refusal = explain_no_blocks(nest, split, moved, core.local_memory)
     if split is None or refusal:
-        why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
+        why_not, said = make_vectors(schedule, nest, 0), f"No blocks: {refusal}."
     else:
-        make_blocks(schedule, found, split, moved)
-        why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
+        make_blocks(schedule, nest, split, moved)
+        why_not, said = make_vectors(schedule, nest, 1), describe_blocks(nest, split)
     made = use_annotations(schedule.mod["main"])
-    lanes = 0 if why_not else core.vector // found.element_bytes
+    lanes = 0 if why_not else core.vector // nest.element_bytes
     cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
     vectors = (
         f"No vectors: {why_not}." if why_not else f"The innermost loop is one vector. {made.note}"
@@ -104,7 +104,7 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
     return None
 
 
-def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
+def select_block_inputs(nest: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
     """Return the inputs that the DMA moves in blocks.
 
     These inputs have several axes and differ between blocks. The core reads all other inputs in
@@ -114,8 +114,8 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
         return ()
     return tuple(
         i
-        for i in found.inputs
-        if len(i.shape) > 1 and i.is_dense and is_worth_moving(i, found.extents, split)
+        for i in nest.inputs
+        if len(i.shape) > 1 and i.is_dense and is_worth_moving(i, nest.extents, split)
     )
 
 
@@ -130,14 +130,14 @@ def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSpli
 
 
 def explain_no_blocks(
-    found: ElementwiseNest,
+    nest: ElementwiseNest,
     split: BlockSplit | None,
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
     if split is None:
         return f"all tensors fit {BLOCK_BYTES:,} bytes"
-    if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
+    if block_elements(nest, split) < VECTOR_BYTES // nest.element_bytes:
         return "equal parts would be smaller than a vector"
     if not moved:
         return "no input with several axes moves with the blocks"
@@ -147,25 +147,25 @@ def explain_no_blocks(
     return ""
 
 
-def block_elements(found: ElementwiseNest, split: BlockSplit) -> int:
-    return prod(found.extents[split.axis :]) // split.count
+def block_elements(nest: ElementwiseNest, split: BlockSplit) -> int:
+    return prod(nest.extents[split.axis :]) // split.count
 
 
-def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
-    count = prod(found.extents[: split.axis]) * split.count
-    size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
+def describe_blocks(nest: ElementwiseNest, split: BlockSplit) -> str:
+    count = prod(nest.extents[: split.axis]) * split.count
+    size = block_elements(nest, split) * ELEMENT_BYTES[nest.dtype]
     return f"The DMA moves {count} blocks of {size:,} bytes during the computation."
 
 
 def make_blocks(
-    schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
+    schedule: Schedule, nest: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
 ) -> None:
     reads = [
-        schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
+        schedule.cache_read(nest.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
         for n, i in enumerate(moved)
     ]
-    write = schedule.cache_write(found.block, 0, f"{transfers.LOCAL_SCOPE}{len(moved)}")
-    loops = schedule.get_loops(found.block)
+    write = schedule.cache_write(nest.block, 0, f"{transfers.LOCAL_SCOPE}{len(moved)}")
+    loops = schedule.get_loops(nest.block)
     outer, _ = schedule.split(loops[split.axis], [split.count, None])
     block = schedule.fuse(*loops[: split.axis], outer)
     for read in reads:
@@ -176,18 +176,18 @@ def make_blocks(
         schedule.annotate(piece, transfers.DMA_LOOP, 1)
 
 
-def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
+def make_vectors(schedule: Schedule, nest: ElementwiseNest, outer: int) -> str:
     """Make the innermost loop one vector long, and return '' or the reason for a failure.
 
     After the ``outer`` loops, axes are fused if all inputs have equal strides along these axes.
     """
-    if found.calls:
-        return f"it calls {', '.join(found.calls)}"
-    if found.reads_table:
+    if nest.calls:
+        return f"it calls {', '.join(nest.calls)}"
+    if nest.reads_table:
         return "it reads a table by value"
-    loops = schedule.get_loops(found.block)[outer:]
-    inner = schedule.fuse(*loops[-min(count_fusable_axes(found), len(loops)) :])
-    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // found.element_bytes
+    loops = schedule.get_loops(nest.block)[outer:]
+    inner = schedule.fuse(*loops[-min(count_fusable_axes(nest), len(loops)) :])
+    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // nest.element_bytes
     if length % factor:
         return f"the inner loop's {length} steps are not whole vectors of {factor}"
     vectors, vector = schedule.split(inner, [None, factor])
@@ -196,14 +196,14 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
     return ""
 
 
-def count_fusable_axes(found: ElementwiseNest) -> int:
+def count_fusable_axes(nest: ElementwiseNest) -> int:
     """Return the number of last axes that can be fused for every input.
 
     An axis of length 1 can always be fused.
     """
     steps_of_axes = [
-        tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
-        for axis, extent in enumerate(found.extents)
+        tuple(i.strides[axis] for i in nest.inputs) if extent > 1 else ()
+        for axis, extent in enumerate(nest.extents)
     ]
     last = next((steps for steps in reversed(steps_of_axes) if steps), ())
     return sum(1 for _ in takewhile(lambda steps: steps in ((), last), reversed(steps_of_axes)))

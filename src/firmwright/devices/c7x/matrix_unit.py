@@ -183,7 +183,7 @@ def find_scales(layer: Layer) -> Scales:
     limits = bound_sums(layer)
     begins = find_result_begins(layer, limits)
     results = np.arange(layer.low + 1, layer.high + 1)
-    found = [
+    choices = [
         min(
             (
                 try_scale(scale, shift, row, results, int(limit))
@@ -193,7 +193,7 @@ def find_scales(layer: Layer) -> Scales:
         )
         for factor, row, limit in zip(find_factors(layer), begins, limits, strict=True)
     ]
-    scales, shifts, moves, differences = np.array(found, "int64").T
+    scales, shifts, moves, differences = np.array(choices, "int64").T
     return Scales(scales, shifts, layer.folded_bias + moves, differences)
 
 

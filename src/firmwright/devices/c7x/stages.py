@@ -60,8 +60,8 @@ def inputs(job: Job) -> list[Path]:
 def list_archive(job: Job) -> dict[str, Path]:
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
     shown = f"artifacts/{made.folder}/tempDir" if made else "module"
-    found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]
-    return {f"{shown}/{path.name}": path for path in found}
+    paths = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]
+    return {f"{shown}/{path.name}": path for path in paths}
 
 
 LOADABLE = Stage(

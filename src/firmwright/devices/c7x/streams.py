@@ -51,13 +51,13 @@ def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     streams: list[Stream] = []
     refusals: Counter[str] = Counter()
     for buffer, index in loads.items():
-        found = plan_stream(buffer, index, loops, local)
-        if isinstance(found, Stream) and len(streams) == STREAM_ENGINES:
-            found = f"beyond {STREAM_ENGINES} engines"
-        if isinstance(found, Stream):
-            streams.append(found)
+        decision = plan_stream(buffer, index, loops, local)
+        if isinstance(decision, Stream) and len(streams) == STREAM_ENGINES:
+            decision = f"beyond {STREAM_ENGINES} engines"
+        if isinstance(decision, Stream):
+            streams.append(decision)
         else:
-            refusals[found] += 1
+            refusals[decision] += 1
     said = describe_streams(len(streams), len(loads), refusals)
     return (insert_streams(scheduled, streams) if streams else scheduled), said
 
@@ -79,13 +79,13 @@ def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
     """Return the only index at which an elementwise loop reads each buffer."""
-    found: dict[tirx.Buffer, tirx.Expr] = {}
+    indices: dict[tirx.Buffer, tirx.Expr] = {}
 
     def see(load: tvm.ir.TensorLoad) -> None:
-        found[load.source] = load.indices[0]
+        indices[load.source] = load.indices[0]
 
     structural_walk(loop.body, (tvm.ir.TensorLoad, see))
-    return found
+    return indices
 
 
 def plan_stream(
@@ -112,9 +112,9 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
     variables = [loop.loop_var for loop in loops]
-    found = tvm.sym.detect_linear_equation(analyzer.simplify(index), variables)
-    constant = all(isinstance(part, tirx.IntImm) for part in found)
-    return [int(part) for part in found] if found and constant else [0]
+    factors = tvm.sym.detect_linear_equation(analyzer.simplify(index), variables)
+    constant = all(isinstance(part, tirx.IntImm) for part in factors)
+    return [int(part) for part in factors] if factors and constant else [0]
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

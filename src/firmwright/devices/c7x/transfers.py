@@ -141,8 +141,8 @@ def pipeline_loop(
 
 
 def make_sequence(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
-    found = list(statements)
-    return found[0] if len(found) == 1 else tirx.SeqStmt(found)
+    parts = list(statements)
+    return parts[0] if len(parts) == 1 else tirx.SeqStmt(parts)
 
 
 def substitute(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> tirx.Stmt | tirx.Expr:

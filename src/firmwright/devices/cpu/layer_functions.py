@@ -157,16 +157,16 @@ def split_includes(text: str) -> tuple[list[str], str]:
     Each part of a template has the include lines that it needs, so several parts may have equal
     lines.
     """
-    found, depth = set[str](), 0
+    includes, depth = set[str](), 0
     for line in text.splitlines():
         depth += line.startswith("#if") - line.startswith("#endif")
         if depth == 0 and line.startswith("#include <"):
-            found.add(line)
+            includes.add(line)
     kept = list[str]()
     for line in text.splitlines():
-        if line not in found and (line or (kept and kept[-1])):
+        if line not in includes and (line or (kept and kept[-1])):
             kept.append(line)
-    return sorted(found), "\n".join(kept)
+    return sorted(includes), "\n".join(kept)
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:

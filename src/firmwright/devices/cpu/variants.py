@@ -89,14 +89,14 @@ def find_table_variant(layer: AnyLayer, form: Form, context: Context) -> TableVa
     if form.bits < 8 or not isinstance(layer, Layer):
         return None
     for name, choice in list_variants(layer, context):
-        found = choice.form
-        if found is not None and found.looked_up:
-            arrays = found.pack_layer(layer).arrays
+        table_form = choice.form
+        if table_form is not None and table_form.looked_up:
+            arrays = table_form.pack_layer(layer).arrays
             products = layer.batch * layer.pixels * layer.weights.size
             return TableVariant(
                 name,
                 arrays["weights"].nbytes + arrays["values"].nbytes,
-                round((found.cost - form.cost) * products),
+                round((table_form.cost - form.cost) * products),
             )
     return None
 

@@ -119,9 +119,9 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
             "target: mla: precision is bf16, and the recipe's `quantize` makes 8 bits; remove "
             "one of them"
         )
-    for wrong, found in find_unmapped(quantize):
+    for wrong, value in find_unmapped(quantize):
         raise UserError(
-            f"target: mla: {wrong} is {found}, which SiMa's quantizer does not support; omit it"
+            f"target: mla: {wrong} is {value}, which SiMa's quantizer does not support; omit it"
         )
     calibration = quantize.calibration
     method = METHODS[calibration.method]

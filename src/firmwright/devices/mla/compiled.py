@@ -35,11 +35,11 @@ def read_compiled(
     batch. If ``required`` is true, also raises UserError if the archive does not support the batch.
     """
     file = f"{name}_mpk.tar.gz"
-    found = sorted(p.name for p in (workspace / COMPILED).glob("*.tar.gz"))
-    if found != [file]:
+    archives = sorted(p.name for p in (workspace / COMPILED).glob("*.tar.gz"))
+    if archives != [file]:
         raise UserError(
             f"SiMa's compiler did not write {workspace / COMPILED / file}; its folder has "
-            f"{', '.join(found) or 'no archive'}: check the version of the SDK"
+            f"{', '.join(archives) or 'no archive'}: check the version of the SDK"
         )
     files = read_archive(workspace / COMPILED / file)
     pipeline = read_pipeline(*read_description(files), list(files))

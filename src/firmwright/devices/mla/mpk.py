@@ -149,8 +149,8 @@ def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 
 def find_batch(steps: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int | None:
     """Return the smallest batch of the MLA's steps, because it limits the whole network."""
-    found = [number for step in steps if (number := find_number(step, keys)) is not None]
-    return min(found, default=None)
+    batches = [number for step in steps if (number := find_number(step, keys)) is not None]
+    return min(batches, default=None)
 
 
 def find_impossible_batches(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -116,10 +116,10 @@ def find_description(files: Mapping[str, bytes]) -> str:
 
     Raises BrokenBundleError if not exactly one exists.
     """
-    found = [name for name in files if is_description(name)]
-    if len(found) != 1:
-        raise BrokenBundleError(f"the archive has {len(found)} files *_mpk.json; expected one")
-    return found[0]
+    names = [name for name in files if is_description(name)]
+    if len(names) != 1:
+        raise BrokenBundleError(f"the archive has {len(names)} files *_mpk.json; expected one")
+    return names[0]
 
 
 def is_description(name: str) -> bool:

@@ -76,10 +76,10 @@ def list_installed_files(sdk: InstalledSdk) -> OpenedFiles:
     Raises UserError if the interpreter does not run.
     """
     installed = json.loads(ask(sdk, PACKAGES_PROGRAM))
-    found = [list_folder(Path(folder)) for folder in installed["folders"]]
+    folders = [list_folder(Path(folder)) for folder in installed["folders"]]
     return OpenedFiles(
-        (str(sdk.python), *(file for each in found for file in each.files)),
-        (*installed["path"], *(location for each in found for location in each.locations)),
+        (str(sdk.python), *(file for each in folders for file in each.files)),
+        (*installed["path"], *(location for each in folders for location in each.locations)),
         tuple(installed["versions"]),
     )
 

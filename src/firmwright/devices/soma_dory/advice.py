@@ -78,16 +78,16 @@ def complete_changes(
     layer = read_any_layer(function)
     if layer is None:
         return changes
-    found = {change.fact: change for change in changes if change.fact not in GEOMETRY}
+    by_fact = {change.fact: change for change in changes if change.fact not in GEOMETRY}
     for _ in range(MAX_CHANGES):
         if find_accepted(layer, numbers) is not None:
-            return [*found.values()]
+            return [*by_fact.values()]
         violation = check_layer(layer, numbers)[0]
         if not violation.changes:
             return violation
         for change in violation.changes:
-            first = found.get(change.fact, change)
-            found[change.fact] = replace(change, found=first.found)
+            first = by_fact.get(change.fact, change)
+            by_fact[change.fact] = replace(change, found=first.found)
             layer = apply_change(layer, change)
     return violation
 

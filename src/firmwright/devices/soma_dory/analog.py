@@ -41,8 +41,8 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
     graph = OperatorGraph(function)
     convolutions = [b for b in graph.bindings if operator_name(b.value) == CONVOLUTION]
     ranges = find_ranges(list(function.params), graph.bindings) if convolutions else {}
-    found = (match_analog(graph, binding, ranges) for binding in convolutions)
-    return [match for match in found if match is not None]
+    matches = (match_analog(graph, binding, ranges) for binding in convolutions)
+    return [match for match in matches if match is not None]
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
@@ -119,9 +119,9 @@ class Walk:
         operator differs."""
         binding = self.find_next()
         dtype = "int16" if binding and dtype_of(binding.var) == "int16" else "int32"
-        found = self.graph.match_arithmetic(binding, operator, dtype)
-        constants = [o for o in found.operands if isinstance(o, Constant)] if found else []
-        if found is None or len(constants) != 1:
+        match = self.graph.match_arithmetic(binding, operator, dtype)
+        constants = [o for o in match.operands if isinstance(o, Constant)] if match else []
+        if match is None or len(constants) != 1:
             return None
-        self.variables += [v for v in found.variables if v not in self.variables]
+        self.variables += [v for v in match.variables if v not in self.variables]
         return constants[0]

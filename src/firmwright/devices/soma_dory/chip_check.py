@@ -38,12 +38,12 @@ def run(job: Job, folder: Path) -> None:
     given = encode_samples(interface.inputs, batches)
     entry = f"{job.recipe.c_prefix}_run"
     ran = run_firmware(program, build.platform, "native", given, entry, MAX_INSTRUCTIONS)
-    found = decode_outputs(ran.console, interface.outputs, len(batches), ran.exit_code)
+    outputs = decode_outputs(ran.console, interface.outputs, len(batches), ran.exit_code)
     reference = recipe_samples.run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     tolerance = job.recipe.run.tolerance
     steps = artifacts.NETWORK_VALUES.read(job).output_steps if tolerance.steps else ()
-    agreement = compare(interface.outputs, found, expected, tolerance, steps)
+    agreement = compare(interface.outputs, outputs, expected, tolerance, steps)
     shutil.rmtree(scratch)
     report = ChipReport(
         driver=describe_source(DRIVER, "a stand-in"),

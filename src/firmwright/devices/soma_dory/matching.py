@@ -255,30 +255,30 @@ class OperatorGraph:
             return None
         if not shift.value.args[0].same_as(sums.result):
             return None
-        found, clipped = [shift.var], UNBOUNDED
+        results, clipped = [shift.var], UNBOUNDED
         reader = self.find_sole_reader(shift.var)
         count = self.resolve(shift.value.args[1])
         if operator_name(count) == "relax.where" and reader is not None:
             # One ``where`` replaces a shift count that is too large. A second ``where`` replaces
             # the result of that shift.
             count = count.args[1]
-            found.append(reader.var)
+            results.append(reader.var)
             reader = self.find_sole_reader(reader.var)
         while reader is not None and (bounds := read_clip_bounds(reader.value)):
-            found.append(reader.var)
+            results.append(reader.var)
             clipped = intersect(clipped, bounds)
             reader = self.find_sole_reader(reader.var)
         if reader is None or operator_name(reader.value) != "relax.astype":
             return None
-        found.append(reader.var)
+        results.append(reader.var)
         reader = self.find_sole_reader(reader.var)
         while reader is not None and (bounds := read_clip_bounds(reader.value)):
             if clipped not in CLIP_RANGES or intersect(clipped, bounds) not in CLIP_RANGES:
                 break
-            found.append(reader.var)
+            results.append(reader.var)
             clipped = intersect(clipped, bounds)
             reader = self.find_sole_reader(reader.var)
-        inside = {*sums.variables, *found}
+        inside = {*sums.variables, *results}
         variables = tuple(b.var for b in self.bindings if b.var in inside)
         if any(self.find_sole_reader(v) is None for v in variables[:-1]):
             return None

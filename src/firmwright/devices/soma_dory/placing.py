@@ -171,15 +171,15 @@ def explain_unmatched(
         )
     scale = find_unsupported_scale(single.anchor.value, values)
     if scale is None:
-        found, wanted = dtype_of(single.anchor.var), QUANTIZED
+        current, wanted = dtype_of(single.anchor.var), QUANTIZED
         reason = describe_unmatched(single)
     else:
-        found, wanted = "the model's scales", QUANTIZED_AGAIN
+        current, wanted = "the model's scales", QUANTIZED_AGAIN
         reason = f"a scale of its inputs, {scale:.6g}, is not a power of two"
     return RuleViolation(
         "requantization",
         f"{reason}; {ACCELERATOR_FORM}; use `quantize: {wanted}`",
-        changes=(Change("arithmetic", "quantize:", found, wanted),),
+        changes=(Change("arithmetic", "quantize:", current, wanted),),
     )
 
 

@@ -57,13 +57,13 @@ REPORT: Artifact[ChipReport] = Artifact(
 def list_sources(_: Job) -> list[Path]:
     """Return the user's files of the driver and the SDK, which replace the files of the
     stand-ins."""
-    found: list[Path] = []
+    paths: list[Path] = []
     if DRIVER in os.environ:
         folder = Path(os.environ[DRIVER])
-        found += [*folder.glob("include/*.h"), *folder.glob("src/*.c")]
+        paths += [*folder.glob("include/*.h"), *folder.glob("src/*.c")]
     if SDK in os.environ:
-        found += Path(os.environ[SDK], "install/include").glob("*/hwme/*.h")
-    return sorted(found)
+        paths += Path(os.environ[SDK], "install/include").glob("*/hwme/*.h")
+    return sorted(paths)
 
 
 CHIP_CHECK = Stage(

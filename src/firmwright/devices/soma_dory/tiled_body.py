@@ -135,8 +135,8 @@ class RowLoop(TileLoop):
         return self.padding("after")
 
     def padding(self, side: str) -> str:
-        found = [getattr(span, side) for span in self.axis.make_spans(self.step)]
-        return f"{self.name}s_{side}" if self.tiled and any(found) else str(found[0])
+        paddings = [getattr(span, side) for span in self.axis.make_spans(self.step)]
+        return f"{self.name}s_{side}" if self.tiled and any(paddings) else str(paddings[0])
 
     def declarations(self) -> Iterator[tuple[str, str]]:
         yield from super().declarations()

@@ -39,8 +39,8 @@ def compute_tensors(
     try:
         machine = make_virtual_machine(whole)
         for sample in given:
-            found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
-            yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
+            tensors = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
+            yield dict(zip(wanted, (np.array(t.numpy()) for t in tensors), strict=True))
     except (RuntimeError, TypeError, ValueError) as error:  # the base classes of all TVM errors
         raise UserError(
             f"TVM's virtual machine cannot run the network's regions: {first_line(error)}; please "
@@ -49,12 +49,12 @@ def compute_tensors(
 
 
 def select_regions(partition: Partition, wanted: Sequence[str]) -> list[Region]:
-    read, found = set(wanted), []
+    read, regions = set(wanted), []
     for region in reversed(partition.regions):
         if not read.isdisjoint(region.outputs):
             read.update(region.inputs)
-            found.append(region)
-    return found[::-1]
+            regions.append(region)
+    return regions[::-1]
 
 
 def join_regions(

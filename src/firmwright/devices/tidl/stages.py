@@ -117,8 +117,8 @@ def has_tools() -> bool:
 
 
 def list_application(job: Job) -> dict[str, Path]:
-    found = (p for p in job.folder("application").iterdir() if p.name != INDEX_FILE)
-    return {f"application/{path.name}": path for path in sorted(found)}
+    paths = (p for p in job.folder("application").iterdir() if p.name != INDEX_FILE)
+    return {f"application/{path.name}": path for path in sorted(paths)}
 
 
 APPLICATION = Stage(

@@ -95,11 +95,11 @@ class RegionExporter(QuantizedExporter):
         return result
 
     def add_bias(self, bias: relax.Expr) -> str:
-        found = self.values.get(bias)
-        if not isinstance(found, DequantizedConstant):
+        value = self.values.get(bias)
+        if not isinstance(value, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))
-        assert found.call is not None
-        data, *params = found.call.args
+        assert value.call is not None
+        data, *params = value.call.args
         plain = relax.const(constant_array(data).reshape(-1))
         call = relax.op.dequantize(plain, *params, axis=0)
         return self.emit_dequantized(DequantizedConstant("", call=call), (0,))

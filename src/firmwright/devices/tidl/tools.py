@@ -119,5 +119,5 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
 def find_version(text: str) -> str:
     """Return the version in the table that TI's tools print, or ``unknown``."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
-    return found[1] if found else "unknown"
+    match = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
+    return match[1] if match else "unknown"

@@ -233,10 +233,10 @@ def state_types(model: onnx.ModelProto) -> None:
     with suppress(onnx.shape_inference.InferenceError, ValueError):
         graph = onnx.shape_inference.infer_shapes(model).graph
         values = (*graph.value_info, *graph.output)
-        found = {value.name: value.type for value in values if value.type.WhichOneof("value")}
+        types = {value.name: value.type for value in values if value.type.WhichOneof("value")}
         for output in untyped:
-            if output.name in found:
-                output.type.CopyFrom(found[output.name])
+            if output.name in types:
+                output.type.CopyFrom(types[output.name])
     for output in untyped:
         if not output.type.WhichOneof("value"):
             raise UserError(

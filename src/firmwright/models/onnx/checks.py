@@ -143,8 +143,8 @@ def violations(
     rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
 ) -> Iterator[str]:
     for rule in rules:
-        if found := rule(facts):
-            yield f"{describe(node)}: {rule.__doc__}; found {found}"
+        if finding := rule(facts):
+            yield f"{describe(node)}: {rule.__doc__}; found {finding}"
 
 
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:

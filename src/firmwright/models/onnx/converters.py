@@ -156,8 +156,8 @@ def convert_suppression(
         sizes = [batches, classes, count, most, *options]
         return call_operator("non_max_suppression", results, tensors, sizes)
 
-    found = builder.emit_te(call, *inputs, primfunc_name_hint="non_max_suppression")
-    return relax.Tuple([relax.TupleGetItem(found, i) for i in range(2)])
+    outputs = builder.emit_te(call, *inputs, primfunc_name_hint="non_max_suppression")
+    return relax.Tuple([relax.TupleGetItem(outputs, i) for i in range(2)])
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -328,16 +328,16 @@ def check_results(
     wanted = count_results(attributes)
     if wanted == 1:
         return
-    found = 1
+    count = 1
     if isinstance(result, relax.Tuple):
         computed = any(i is not None and not isinstance(i, Constant) for i in inputs)
         stand_ins = [n for n, f in enumerate(result.fields) if isinstance(f, Constant) and computed]
-        found = min([len(result.fields), *stand_ins])
+        count = min([len(result.fields), *stand_ins])
     elif isinstance(result.ty, relax.TupleType):
-        found = len(result.ty.fields)
-    if found < wanted:
+        count = len(result.ty.fields)
+    if count < wanted:
         raise UserError(
-            f"only {found} of its {wanted} results can be compiled; remove the others from the "
+            f"only {count} of its {wanted} results can be compiled; remove the others from the "
             "model"
         )
 

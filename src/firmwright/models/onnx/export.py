@@ -373,10 +373,10 @@ QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize"
 
 def refuse_quantized(operators: Iterable[str]) -> None:
     """Raise UserError if an operator quantizes or dequantizes."""
-    found = sorted(QUANTIZE_OPERATORS.intersection(operators))
-    if found:
+    names = sorted(QUANTIZE_OPERATORS.intersection(operators))
+    if names:
         raise UserError(
-            f"quantize: the model is already quantized: it has {' and '.join(found)}; leave the "
+            f"quantize: the model is already quantized: it has {' and '.join(names)}; leave the "
             "key out, start from the float model, add `search`, or write `scheme: pow2` and "
             "`arithmetic: shift`"
         )

@@ -68,8 +68,8 @@ def read_text(stream: BinaryIO, span: Span) -> str:
 
 def external_files(path: Path) -> list[Path]:
     """Return the existing external files of a model."""
-    found = (path.parent / location for location in external_locations(path))
-    return [file for file in found if file.is_file()]
+    paths = (path.parent / location for location in external_locations(path))
+    return [file for file in paths if file.is_file()]
 
 
 def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:

@@ -37,10 +37,10 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         names = list(evaluator.output_names)
 
         def run(sample: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-            found = evaluator.run(None, {name: widen(array) for name, array in sample.items()})
+            arrays = evaluator.run(None, {name: widen(array) for name, array in sample.items()})
             return [
                 np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(types[name]))
-                for name, array in zip(names, found, strict=True)
+                for name, array in zip(names, arrays, strict=True)
             ]
 
         outputs = run_in_sequence(inputs, states, names, take_bytes(run, model))

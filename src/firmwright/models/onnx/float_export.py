@@ -307,16 +307,16 @@ class FloatExporter(Exporter):
             raise NotExportableError
         count = self.add_constant(np.array([int(call.attrs.k)], "int64"))
         largest = int(call.attrs.largest)
-        found = self.emit(
+        values = self.emit(
             "TopK", [*self.read_arguments(call), count], axis=int(call.attrs.axis), largest=largest
         )
-        indices = self.make_unique_name(f"{found}_indices")
+        indices = self.make_unique_name(f"{values}_indices")
         self.nodes[-1].output.append(indices)
         kind = str(call.attrs.dtype)
         if kind != "int64":
             to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
             indices = self.emit("Cast", [indices], to=to)
-        return SeveralValues(found, results=(found, indices))
+        return SeveralValues(values, results=(values, indices))
 
     def scatter(self, call: tvm.ir.Call) -> OnnxValue:
         if str(call.attrs.reduction) != "update":

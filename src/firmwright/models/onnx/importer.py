@@ -281,9 +281,9 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
     for value in graph.output:
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
-            found = kind.removesuffix("_type")
+            type_name = kind.removesuffix("_type")
             advice = "; return tensors as separate outputs"
-            raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor{advice}")
+            raise UserError(f"{name}: output '{value.name}' is a {type_name}, not a tensor{advice}")
     outputs = []
     for value, kind in zip(graph.output, list_result_types(module["main"]), strict=True):
         shape = getattr(kind, "shape", None)
@@ -314,10 +314,10 @@ DATA_SIZED = frozenset("Compress NonMaxSuppression NonZero Unique".split())
 
 def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
     """Return the first operator with data-dependent sizes before a tensor, or its producer."""
-    wanted, found = {label}, None
+    wanted, origin = {label}, None
     for node in reversed(graph.node):
         if wanted.intersection(node.output):
             wanted.update(node.input)
-            if found is None or node.op_type in DATA_SIZED:
-                found = node
-    return found
+            if origin is None or node.op_type in DATA_SIZED:
+                origin = node
+    return origin

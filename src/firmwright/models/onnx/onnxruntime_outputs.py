@@ -121,19 +121,19 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
     more = [name for name in written if name not in outputs]
     model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in more)
     names = [*outputs, *more]
-    found: TensorValues = []
+    tensors: TensorValues = []
     try:
         run = take_bytes(partial(open_session(model).run, names), model)
 
         def record(given: Mapping[str, Any]) -> list[Any]:
             values = run(given)
-            found.append(dict(zip(names, values, strict=True)))
+            tensors.append(dict(zip(names, values, strict=True)))
             return values[: len(outputs)]
 
         run_in_sequence(inputs, states, outputs, record)
     except Exception as error:  # ONNX Runtime's errors have no common base class
         raise UserError(f"ONNX Runtime: {first_line(error)}") from error
-    return found
+    return tensors
 
 
 OFFSET = 128
@@ -168,7 +168,7 @@ WEIGHTS: Mapping[str, tuple[WeightInputs, ...]] = {
 def make_weights_unsigned(model: onnx.ModelProto) -> None:
     """Replace constant int8 weights of uint8 activations. The results do not change."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = [
+    signed_weights = [
         (node, positions)
         for node in model.graph.node
         for positions in WEIGHTS.get(node.op_type, ())
@@ -176,10 +176,10 @@ def make_weights_unsigned(model: onnx.ModelProto) -> None:
         and (tensor := constants.get(node.input[positions.weight])) is not None
         and tensor.data_type == TensorProto.INT8
     ]
-    if not found:
+    if not signed_weights:
         return
     types = find_types(model)
-    for node, positions in found:
+    for node, positions in signed_weights:
         activation = positions.activation
         if activation is None or types.get(node.input[activation]) == TensorProto.UINT8:
             shift_weight(model.graph, node, positions, constants)

@@ -68,20 +68,20 @@ class QuantizedExporter(FloatExporter):
         return self.export_quant_op("DequantizeLinear", call, dtype_of(call.args[0]))
 
     def get_value(self, argument: relax.Expr) -> OnnxValue:
-        found = super().get_value(argument)
-        if not isinstance(found, DequantizedConstant):
-            return found
+        value = super().get_value(argument)
+        if not isinstance(value, DequantizedConstant):
+            return value
         self.values[argument] = OnnxValue(
-            self.emit_dequantized(found, range(len(static_shape(argument))))
+            self.emit_dequantized(value, range(len(static_shape(argument))))
         )
         return self.values[argument]
 
-    def emit_dequantized(self, found: DequantizedConstant, order: Sequence[int]) -> str:
+    def emit_dequantized(self, constant: DequantizedConstant, order: Sequence[int]) -> str:
         """Write a dequantized constant with its axes in another order, and return its name.
 
         If ``order`` has more axes than the constant, axes of length 1 are added before its shape.
         """
-        call = found.call
+        call = constant.call
         assert call is not None
         data, scale, zero_point = (constant_array(a) for a in call.args[:3])
         added = len(order) - data.ndim
@@ -102,9 +102,9 @@ class QuantizedExporter(FloatExporter):
         )
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
-        found = self.values.get(argument)
-        if isinstance(found, DequantizedConstant):
-            return self.emit_dequantized(found, TO_CHANNELS_FIRST)
+        value = self.values.get(argument)
+        if isinstance(value, DequantizedConstant):
+            return self.emit_dequantized(value, TO_CHANNELS_FIRST)
         return super().add_constant_channels_first(argument)
 
     def export_quant_op(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
@@ -139,9 +139,9 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        found = self.values.get(weights)
-        if isinstance(found, DequantizedConstant):
-            return self.emit_dequantized(found, order)
+        value = self.values.get(weights)
+        if isinstance(value, DequantizedConstant):
+            return self.emit_dequantized(value, order)
         if isinstance(weights, Constant):
             return super().add_kernel(weights, order)
         name = self.to_relax_layout(self.get_value(weights))

@@ -29,8 +29,8 @@ The matrix of the transform is square.
 
 
 def is_complex(value: Any) -> bool:
-    found = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
-    return isinstance(found, torch.Tensor) and found.is_complex()
+    tensor = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
+    return isinstance(tensor, torch.Tensor) and tensor.is_complex()
 
 
 def uses_complex(node: torch.fx.Node) -> bool:
@@ -89,10 +89,10 @@ def apply_transform(
     sizes = [shape[a] for a in rest]
     flat = builder.emit(op.reshape(moved, (prod(sizes), count)))
     rows = relax.const(matrix.reshape(count, -1).numpy().astype(dtype_of(x)))
-    found = builder.emit(op.matmul(flat, rows))
-    found = builder.emit(op.reshape(found, (*sizes, *matrix.shape[1:])))
+    transformed = builder.emit(op.matmul(flat, rows))
+    transformed = builder.emit(op.reshape(transformed, (*sizes, *matrix.shape[1:])))
     pair = range(rank, rank + matrix.dim() - 2)
-    return permute(builder, found, [*invert([*rest, axis]), *pair])
+    return permute(builder, transformed, [*invert([*rest, axis]), *pair])
 
 
 def split(importer: Importer, x: Expr) -> tuple[Expr, Expr]:
@@ -121,8 +121,8 @@ def convert_parts(importer: Importer, node: torch.fx.Node, value: Expr) -> Expr:
 def read_parts(importer: Importer, value: Any, user: torch.fx.Node) -> tuple[Expr, Expr | None]:
     """Return the parts of an operand. The imaginary part of a real operand is None."""
     if isinstance(value, torch.fx.Node):
-        found = convert_parts(importer, user, importer.env[value])
-        return split(importer, found) if is_complex(value) else (found, None)
+        operand = convert_parts(importer, user, importer.env[value])
+        return split(importer, operand) if is_complex(value) else (operand, None)
     number = complex(value)
     kind = str(user.meta["val"].dtype.to_real()).removeprefix("torch.")
     imaginary = relax.const(number.imag, kind) if number.imag else None

@@ -342,14 +342,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         axes = list(node.args[1]) if len(node.args) > 1 else []
         keep = bool(node.args[2]) if len(node.args) > 2 else False
         operator = relax.op.max if "max" in node.target.__name__ else relax.op.min
-        found = self.block_builder.emit(operator(x, axes or None, keep))
-        return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
+        values = self.block_builder.emit(operator(x, axes or None, keep))
+        return self.block_builder.emit(relax.op.astype(values, kind)) if kind == "bool" else values
 
     def _any(self, node: torch.fx.Node) -> relax.Var:
         """Return whether any value differs from 0. The result is a Boolean, or 0 or 1 for uint8."""
         x = self.env[node.args[0]]
-        found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
-        largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])
+        nonzero = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
+        largest = relax.op.max(relax.op.astype(nonzero, "int8"), *node.args[1:])
         dtype = self._convert_data_type(node.meta["val"].dtype)
         return self.block_builder.emit(relax.op.astype(largest, dtype))
 

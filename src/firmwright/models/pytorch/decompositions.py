@@ -71,9 +71,9 @@ def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
     """
     longer, shorter = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = shorter / torch.where(longer == 0, 1.0, longer)
-    found = longer * torch.sqrt(1 + ratio * ratio)
-    found = torch.where(torch.isnan(x) | torch.isnan(y), torch.nan, found)
-    return torch.where((x.abs() == torch.inf) | (y.abs() == torch.inf), torch.inf, found)
+    hypotenuse = longer * torch.sqrt(1 + ratio * ratio)
+    hypotenuse = torch.where(torch.isnan(x) | torch.isnan(y), torch.nan, hypotenuse)
+    return torch.where((x.abs() == torch.inf) | (y.abs() == torch.inf), torch.inf, hypotenuse)
 
 
 def has_sign(x: Tensor) -> Tensor:
@@ -104,12 +104,12 @@ def invert_error_function(x: Tensor) -> Tensor:
     inside = torch.where(size < 1, size, 0.0)
     root = torch.sqrt(-torch.log((1 - inside) / 2))
     outer = evaluate_polynomial(root, TAIL[0]) / evaluate_polynomial(root, TAIL[1])
-    found = torch.where(size <= 0.7, inner, torch.where(x < 0, -outer, outer))
+    estimate = torch.where(size <= 0.7, inner, torch.where(x < 0, -outer, outer))
     for _ in range(2):
-        slope = 2 / math.sqrt(math.pi) * torch.exp(-found * found)
-        found = found - (torch.erf(found) - x) / slope
+        slope = 2 / math.sqrt(math.pi) * torch.exp(-estimate * estimate)
+        estimate = estimate - (torch.erf(estimate) - x) / slope
     end = torch.where(size == 1, x * torch.inf, torch.nan)
-    return torch.where(size < 1, found, end)
+    return torch.where(size < 1, estimate, end)
 
 
 def complement_error_function(x: Tensor) -> Tensor:

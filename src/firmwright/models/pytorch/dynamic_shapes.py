@@ -75,7 +75,7 @@ def check_lengths(
     handles a length of 1 separately. But most programs are also correct for a length of 1.
     """
     ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     remarks = []
     for label, shape in chosen.items():
         wanted = f"[{', '.join(map(str, declared[label]))}]"
@@ -85,7 +85,7 @@ def check_lengths(
             symbol = str(stated)
             if isinstance(stated, int) and stated != length:
                 refuse_shape(name, label, shape, wanted)
-            if found.setdefault(symbol, length) != length:
+            if lengths.setdefault(symbol, length) != length:
                 advice = f"choose one length for each '{symbol}'"
                 refuse_shape(name, label, shape, wanted, advice)
             if symbol not in ranges:

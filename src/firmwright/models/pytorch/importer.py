@@ -144,10 +144,10 @@ def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
     *_, output = program.graph.nodes
     inputs = program.graph_signature.user_inputs
     ports = [n for n in program.graph.nodes if n.name in inputs] + output.all_input_nodes
-    found = [n.name for n in ports if is_complex(n)]
-    if found:
+    names = [n.name for n in ports if is_complex(n)]
+    if names:
         raise UserError(
-            f"{name}: inputs or outputs are complex: {', '.join(found)}; use their real and "
+            f"{name}: inputs or outputs are complex: {', '.join(names)}; use their real and "
             "imaginary parts, torch.view_as_real and torch.view_as_complex"
         )
 
@@ -212,10 +212,10 @@ def find_differences(stated: Any, kind: Any) -> Iterator[str]:
     if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
         return
     pair = [2] if stated.is_complex() else []
-    wanted, found = [*stated.shape, *pair], list(kind.shape or ())
+    wanted, shape = [*stated.shape, *pair], list(kind.shape or ())
     static = all(isinstance(d, int) for d in wanted)
-    if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
-        yield f"shape {wanted} became {format_shape(found)}"
+    if static and [int(d) for d in shape if isinstance(d, tvm.tirx.IntImm)] != wanted:
+        yield f"shape {wanted} became {format_shape(shape)}"
     dtype = str(stated.dtype.to_real()).removeprefix("torch.")
     if str(kind.dtype) != dtype:
         yield f"type {dtype} became {kind.dtype}"
@@ -251,8 +251,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         flat = [to_torch(given[n]) for n in names]
         arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)
         with torch.inference_mode():
-            found = pytree.tree_leaves(module(*arguments, **options))
-        return [to_numpy(tensor) for tensor in found]
+            tensors = pytree.tree_leaves(module(*arguments, **options))
+        return [to_numpy(tensor) for tensor in tensors]
 
     with use_one_thread():
         results = run_in_sequence(inputs, states, outputs, run)

@@ -96,8 +96,8 @@ def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     chosen = select(importer, x, node.args[1])
     rows = permute(builder, x, chosen.order)
     rows = builder.emit(relax.op.reshape(rows, (chosen.count, *chosen.others)))
-    found = builder.emit(relax.op.take(rows, chosen.position, axis=0))
-    return permute(builder, found, chosen.result_order)
+    elements = builder.emit(relax.op.take(rows, chosen.position, axis=0))
+    return permute(builder, elements, chosen.result_order)
 
 
 def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
@@ -204,9 +204,9 @@ def unfold(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     axis %= len(shape)
     starts = np.arange(0, shape[axis] - size + 1, step)
     positions = relax.const(starts[:, None] + np.arange(size), "int64")
-    found = builder.emit(relax.op.take(data, positions, axis=axis))
+    windows = builder.emit(relax.op.take(data, positions, axis=axis))
     order = [a for a in range(len(shape) + 1) if a != axis + 1]
-    return permute(builder, found, [*order, axis + 1])
+    return permute(builder, windows, [*order, axis + 1])
 
 
 INDEXING: dict[str, Convert] = {

@@ -98,8 +98,8 @@ def solve_matrix(x: Tensor, right: Tensor, left: bool) -> Tensor:
     matrix, columns = (x, right) if left else (x.mT, right.mT)
     leading = torch.broadcast_shapes(matrix.shape[:-2], columns.shape[:-2])
     matrix, columns = (part.expand(*leading, *part.shape[-2:]) for part in (matrix, columns))
-    found = solve_rows(matrix, columns)
-    return found if left else found.mT
+    solution = solve_rows(matrix, columns)
+    return solution if left else solution.mT
 
 
 def solve(
@@ -108,11 +108,11 @@ def solve(
     """Return the solution for a matrix or a vector, and further results of torch."""
     is_vector = right.dim() == 1 or right.shape == x.shape[:-1]
     columns = right.unsqueeze(-1) if is_vector else right
-    found = solve_matrix(x, columns, left or is_vector)
-    failure = report_failure(found)
-    found = found.squeeze(-1) if is_vector else found
+    solution = solve_matrix(x, columns, left or is_vector)
+    failure = report_failure(solution)
+    solution = solution.squeeze(-1) if is_vector else solution
     matrix = x.expand(*failure.shape, *x.shape[-2:])
-    return found, matrix.clone(), torch.zeros(matrix.shape[:-1], dtype=torch.int32), failure
+    return solution, matrix.clone(), torch.zeros(matrix.shape[:-1], dtype=torch.int32), failure
 
 
 def factor(x: Tensor, *, upper: bool = False, **_: Any) -> tuple[Tensor, Tensor]:
@@ -144,8 +144,8 @@ def solve_triangle(
 def solve_with_factor(right: Tensor, x: Tensor, upper: bool = False) -> Tensor:
     """Return the solution for the matrix whose Cholesky factor is x."""
     lower = x.mT if upper else x
-    found = solve_triangle(lower, right, upper=False)
-    return solve_triangle(lower.mT, found, upper=True)
+    intermediate = solve_triangle(lower, right, upper=False)
+    return solve_triangle(lower.mT, intermediate, upper=True)
 
 
 LINEAR_ALGEBRA: dict[Any, Callable[..., Any]] = {

@@ -41,22 +41,22 @@ def explain_load(error: Exception) -> str:
 
     torch's error names a pickled class only after advice that does not apply to firmwright.
     """
-    found = PICKLED_CLASS.search(str(error))
-    if not found and isinstance(error, INCONSISTENCIES):
+    match = PICKLED_CLASS.search(str(error))
+    if not match and isinstance(error, INCONSISTENCIES):
         return (
             "its description of tensors or operators is damaged, or from another version of torch "
             f"({type(error).__name__}: {first_line(error)}); {ANOTHER_FILE}"
         )
-    if not found and "Weights only load failed" in str(error):
+    if not match and "Weights only load failed" in str(error):
         return f"its tensors are damaged; {ANOTHER_FILE}"
-    if not found and "error when deserializing" in str(error):
+    if not match and "error when deserializing" in str(error):
         return (
             "its archive lacks a member of an exported program, or has a member outside of its "
             f"folder; {ANOTHER_FILE}"
         )
-    if not found:
+    if not match:
         return f"{ESCAPE_CODE.sub('', first_line(error))}; {ANOTHER_FILE}"
-    pickled = found[1]
+    pickled = match[1]
     reason = f"a tensor is an object of the class {pickled}, which would run code of that class"
     if not pickled.startswith("torchao."):
         return f"{reason}: export the model with plain tensors"
@@ -99,8 +99,8 @@ def list_operators(data: bytes, name: str) -> list[tuple[str, str]]:
             programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
     except Exception as error:
         raise UserError(f"{name}: a damaged archive: {first_line(error)}; {ANOTHER_FILE}") from None
-    found = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
-    return sorted((namespace.decode(), name.decode()) for namespace, name in found)
+    operators = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
+    return sorted((namespace.decode(), name.decode()) for namespace, name in operators)
 
 
 def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:

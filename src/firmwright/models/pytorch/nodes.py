@@ -105,10 +105,10 @@ def restore_locations(
                 origins[node.name].append(node.meta)
     for graph_module in list_graphs(core.graph_module):
         for node in graph_module.graph.nodes:
-            found = GENERATED.findall(node.meta.get("stack_trace") or "")
-            if not found or find_source_lines(node):
+            names = GENERATED.findall(node.meta.get("stack_trace") or "")
+            if not names or find_source_lines(node):
                 continue
-            stated = origins[found[-1]]
+            stated = origins[names[-1]]
             origin = stated[0] if len(stated) == 1 else {}
             for key in SHARED:
                 node.meta.pop(key, None)
@@ -144,13 +144,13 @@ def name_variables(importer: Importer, labels: Mapping[str, str]) -> dict[str, s
     """Return the labels of the operators by the names of their variables."""
     names: dict[str, str] = {}
     for node, value in importer.env.items():
-        found = find_item(importer, value)
+        item = find_item(importer, value)
         if (
             node.name in labels
-            and isinstance(found, relax.Var)
-            and not is_source_name(str(found.name))  # the name of an input remains
+            and isinstance(item, relax.Var)
+            and not is_source_name(str(item.name))  # the name of an input remains
         ):
-            names.setdefault(str(found.name), labels[node.name])  # later nodes return it unchanged
+            names.setdefault(str(item.name), labels[node.name])  # later nodes return it unchanged
     return names
 
 

@@ -20,19 +20,19 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
     Operators that draw random numbers are not evaluated, because a later check rejects these
     operators.
     """
-    found: dict[torch.fx.Node, torch.Tensor] = {}
+    tensors: dict[torch.fx.Node, torch.Tensor] = {}
     for node in program.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
-        known = all(source in found for source in node.all_input_nodes)
+        known = all(source in tensors for source in node.all_input_nodes)
         if known and not draws_numbers(node):
-            arguments = torch.fx.map_arg((node.args, node.kwargs), found.__getitem__)
+            arguments = torch.fx.map_arg((node.args, node.kwargs), tensors.__getitem__)
             value = node.target(*arguments[0], **arguments[1])
             if isinstance(value, torch.Tensor):
-                found[node] = value
+                tensors[node] = value
     return {
         node: value
-        for node, value in found.items()
+        for node, value in tensors.items()
         if kind_of(node) not in FILLING
         and value.dtype != torch.bfloat16  # numpy has no bfloat16
         and not value.is_complex()

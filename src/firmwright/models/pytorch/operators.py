@@ -32,7 +32,7 @@ def find_extremes(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     axis %= len(static_shape(x))
     emit = importer.block_builder.emit_te
     values = emit(lambda data: find_values(data, axis, largest), x)
-    positions = emit(lambda data, found: find_positions(data, found, axis), x, values)
+    positions = emit(lambda data, extremes: find_positions(data, extremes, axis), x, values)
     return importer.block_builder.emit(relax.Tuple([values, positions]))
 
 
@@ -78,12 +78,12 @@ def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
     return te.compute(data.shape, element, "extreme")
 
 
-def find_positions(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
-    """Return the last index up to each element at which the value equals ``found``."""
+def find_positions(data: te.Tensor, extremes: te.Tensor, axis: int) -> te.Tensor:
+    """Return the last index up to each element at which the value equals ``extremes``."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
 
     def element(*index: Any) -> Any:
-        equal = data[at(index, axis, step.var)] == found[index]
+        equal = data[at(index, axis, step.var)] == extremes[index]
         inside = tirx.And(step.var <= index[axis], equal)
         position = tirx.Cast("int64", step.var)
         return te.max(tirx.Select(inside, position, tirx.const(0, "int64")), axis=step)

@@ -77,7 +77,7 @@ def find_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     rank = 3 if "3d" in str(node.target) else 2
     windows = find_windows(node, static_shape(x)[-rank:])
     largest = emit(lambda data: find_values(data, shape, windows), x)
-    positions = emit(lambda data, found: find_positions(data, found, windows), x, largest)
+    positions = emit(lambda data, maxima: find_positions(data, maxima, windows), x, largest)
     if dtype_of(largest) != kind:
         largest = builder.emit(relax.op.astype(largest, kind))
     return builder.emit(relax.Tuple([largest, positions]))
@@ -92,8 +92,8 @@ def find_adaptive_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
         return find_maxima(importer, node)
     window = [whole // parts for whole, parts in zip(image, size, strict=True)]
     pool = relax.op.nn.max_pool2d if len(size) == 2 else relax.op.nn.max_pool3d
-    found = importer.block_builder.emit(pool(x, window, window))
-    return importer.block_builder.emit(relax.Tuple([found, found]))
+    maxima = importer.block_builder.emit(pool(x, window, window))
+    return importer.block_builder.emit(relax.Tuple([maxima, maxima]))
 
 
 def reads_indices(node: torch.fx.Node) -> bool:
@@ -130,18 +130,18 @@ def find_values(
 
 
 def find_positions(
-    data: te.Tensor, found: te.Tensor, windows: Sequence[PoolingWindows]
+    data: te.Tensor, maxima: te.Tensor, windows: Sequence[PoolingWindows]
 ) -> te.Tensor:
     """Return the position of each maximum in the image: the first one, or for NaN the last one."""
     taps, last = make_taps(windows), prod(w.length for w in windows) - 1
 
     def element(*index: Any) -> Any:
         value, inside, position = read_taps(data, index, windows, taps)
-        chosen = tirx.And(inside, value == found(*index))
+        chosen = tirx.And(inside, value == maxima(*index))
         index_of = tirx.Select(chosen, tirx.Cast("int64", position), tirx.const(last, "int64"))
         return te.min(index_of, taps)
 
-    return te.compute(found.shape, element, "place")
+    return te.compute(maxima.shape, element, "place")
 
 
 def lowest_of(dtype: str) -> float:

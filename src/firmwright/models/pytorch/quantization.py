@@ -170,10 +170,10 @@ def dequantize_affine(
     rows = x.reshape(scale.numel(), -1)
     zeros = None if zero_point is None else zero_point.reshape(-1).int()
     limits = find_limits(input_dtype, quant_min, quant_max)
-    found = PT2E.dequantize_per_channel(
+    values = PT2E.dequantize_per_channel(
         rows, scale.reshape(-1), zeros, 0, *limits, x.dtype, out_dtype=output_dtype
     )
-    return found.reshape(x.shape)
+    return values.reshape(x.shape)
 
 
 def dequantize_groups(

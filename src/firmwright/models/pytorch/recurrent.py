@@ -159,12 +159,12 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
             by_direction.append(shown)
             ends.append(end)
         steps = [
-            emit_with_name(builder, op.concat(found, 1), f"{name}/layer_{layer}")
+            emit_with_name(builder, op.concat(parts, 1), f"{name}/layer_{layer}")
             if directions > 1
-            else found[0]
-            for name, found in zip(names, zip(*by_direction, strict=True), strict=True)
+            else parts[0]
+            for name, parts in zip(names, zip(*by_direction, strict=True), strict=True)
         ]
-    last = [stack(builder, found, 0) for found in zip(*ends, strict=True)]
+    last = [stack(builder, parts, 0) for parts in zip(*ends, strict=True)]
     return relax.Tuple([stack(builder, steps, axis), *last])
 
 

@@ -62,8 +62,8 @@ def find_weights(node: torch.fx.Node, lengths: tuple[int, ...], size: list[int])
 def resize_units(operator: Any, length: int, extent: int, *options: Any) -> Array:
     """Return torch's resize of an axis as a matrix (results, pixels)."""
     units = torch.eye(length).reshape(length, 1, length, 1).repeat(1, 2, 1, 2)
-    found: Array = operator(units, [extent, 2], *options)[:, 0, :, 0].numpy().T
-    return found
+    matrix: Array = operator(units, [extent, 2], *options)[:, 0, :, 0].numpy().T
+    return matrix
 
 
 def find_nearest_mode(weights: list[Array]) -> dict[str, str]:

@@ -93,9 +93,9 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
         str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relax.Function)
     }
     if "main" not in functions:
-        found = ", ".join(sorted(functions)) or "none"
+        names = ", ".join(sorted(functions)) or "none"
         raise UserError(
-            f"{name}: the module has no Relax function 'main' (it has: {found}); name one of "
+            f"{name}: the module has no Relax function 'main' (it has: {names}); name one of "
             "them 'main'"
         )
     others = sorted(set(functions) - {"main"})
@@ -132,8 +132,8 @@ def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule
         module = relax.transform.BindSymbolicVars(bound, "main")(module)
     for parameter in module["main"].params:
         label = str(parameter.name)
-        found = make_tensor(label, parameter.ty, name).shape
-        if shapes.get(label, found) != found:
+        shape = make_tensor(label, parameter.ty, name).shape
+        if shapes.get(label, shape) != shape:
             refuse_shape(name, label, shapes[label], format_shape(declared[label]))
     return module
 

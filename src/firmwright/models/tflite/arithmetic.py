@@ -44,8 +44,8 @@ def convert_segments(converter: Any, op: Any) -> relax.Expr:
         none = reduce(tirx.const(0, data.dtype), axis=axes).combiner.identity_element[0]
 
         def element(segment: Any, *rest: Any) -> Any:
-            found = of_segment(segment, *axes)
-            return reduce(tirx.Select(found, data(*axes, *rest), none), axis=axes)
+            inside = of_segment(segment, *axes)
+            return reduce(tirx.Select(inside, data(*axes, *rest), none), axis=axes)
 
         return te.compute(shape, element, "segments")
 

@@ -118,8 +118,8 @@ def to_ints(values: Any) -> list[int]:
 def operator_kinds(model: Any) -> list[str]:
     known = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
     codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
-    found = [max(c.BuiltinCode(), c.DeprecatedBuiltinCode()) for c in codes]
-    return [known.get(code, f"BUILTIN_{code}") for code in found]
+    numbers = [max(c.BuiltinCode(), c.DeprecatedBuiltinCode()) for c in codes]
+    return [known.get(code, f"BUILTIN_{code}") for code in numbers]
 
 
 def index_problems(model: Any) -> Iterator[str]:
@@ -299,8 +299,8 @@ def tensor_problems(model: Any, rules: TensorRules) -> Iterator[str]:
             tensor, buffer_bytes(model, tensor), index in arithmetic, index in probabilities
         )
         for rule in rules:
-            if found := rule(checked):
-                yield f"tensor '{decode_text(tensor.Name())}': {rule.__doc__}; found {found}"
+            if finding := rule(checked):
+                yield f"tensor '{decode_text(tensor.Name())}': {rule.__doc__}; found {finding}"
 
 
 def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
@@ -352,17 +352,17 @@ def operator_problems(
         operator = graph.Operators(position)
         kind = kinds[operator.OpcodeIndex()]
         for rule in OPERATOR_RULES:
-            if found := rule(graph, operator, kind):
-                yield f"{kind} (tensor '{labels[operator.Outputs(0)]}'): {rule.__doc__}; {found}"
+            if finding := rule(graph, operator, kind):
+                yield f"{kind} (tensor '{labels[operator.Outputs(0)]}'): {rule.__doc__}; {finding}"
 
 
 def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
     table = operator.BuiltinOptions()
     if kind not in kinds or table is None:
         return None
-    found = kinds[kind]()
-    found.Init(table.Bytes, table.Pos)
-    return found
+    options = kinds[kind]()
+    options.Init(table.Bytes, table.Pos)
+    return options
 
 
 def find_bad_length(graph: Any, operator: Any, kind: str) -> str | None:

@@ -273,9 +273,9 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """Return a copy of TVM's wrapper, which is read from the file once."""
         if index not in self.wrappers:
             (self.wrappers[index],) = super().get_tensors([index])
-        found = copy(self.wrappers[index])
-        found.qnn_params = None if found.qnn_params is None else dict(found.qnn_params)
-        return found
+        tensor = copy(self.wrappers[index])
+        tensor.qnn_params = None if tensor.qnn_params is None else dict(tensor.qnn_params)
+        return tensor
 
     def get_tensor_shape(self, tensor_wrapper: Any) -> Any:
         """Return a tensor's shape. TVM infers empty shapes, even for unknown results."""

@@ -227,17 +227,17 @@ def check_results(call: CustomCall) -> list[TensorKind]:
     Raises UserError if the results in the file differ. Shapes may be absent, because some
     converters omit shapes.
     """
-    found = call.list_results(call.inputs)
-    fits = len(found) == len(call.results) and all(
+    results = call.list_results(call.inputs)
+    fits = len(results) == len(call.results) and all(
         stated in (kind, TensorKind((), kind.dtype))
-        for kind, stated in zip(found, call.results, strict=True)
+        for kind, stated in zip(results, call.results, strict=True)
     )
     if not fits:
-        returned, expected = (", ".join(map(str, kinds)) for kinds in (found, call.results))
+        returned, expected = (", ".join(map(str, kinds)) for kinds in (results, call.results))
         raise UserError(
             f"its results are {returned}; the file has {expected}: convert the model again"
         )
-    return found
+    return results
 
 
 def convert_custom(converter: Any, op: Any) -> relax.Expr:
@@ -261,20 +261,20 @@ def convert_custom(converter: Any, op: Any) -> relax.Expr:
 
     def call(*tensors: te.Tensor) -> Any:
         if definition.numbers is None:
-            found = call_library(function, results, tensors)
+            outputs = call_library(function, results, tensors)
         else:
             numbers = definition.numbers(kinds, options)
-            found = call_operator(function, [*results, *scratch], tensors, numbers)
-        return found if len(found) > 1 else found[0]
+            outputs = call_operator(function, [*results, *scratch], tensors, numbers)
+        return outputs if len(outputs) > 1 else outputs[0]
 
     scratch = definition.scratch(kinds, options)
 
     constants = [relax.const(array) for array in definition.constants(kinds, options)]
     hint = re.sub(r"\W", "_", name)
-    found = converter.bb.call_te(call, *inputs, *constants, primfunc_name_hint=hint)
+    outputs = converter.bb.call_te(call, *inputs, *constants, primfunc_name_hint=hint)
     if not scratch:
-        return found
-    whole = converter.bb.emit(found)
+        return outputs
+    whole = converter.bb.emit(outputs)
     return relax.Tuple([relax.TupleGetItem(whole, i) for i in range(len(results))])
 
 

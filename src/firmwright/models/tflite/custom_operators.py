@@ -136,9 +136,9 @@ def read_map(raw: bytes) -> dict[str, Any]:
     Raises ValueError for lists in lists, and if the values need more bytes than ``raw`` has.
     Without this limit, repeated references to a value need a time that is exponential in the bytes.
     """
-    found, left = flexbuffers.GetRoot(raw).AsMap, len(raw)
+    mapping, left = flexbuffers.GetRoot(raw).AsMap, len(raw)
     options: dict[str, Any] = {}
-    for key, value in zip(found.Keys, found.Values, strict=False):
+    for key, value in zip(mapping.Keys, mapping.Values, strict=False):
         values = []
         for each in [value] if (items := find_items(value)) is None else items:
             if find_items(each) is not None:

@@ -173,7 +173,7 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
     The name of an operator is the name of its first result, as in TFLite's tools.
     """
     kinds = operator_kinds(model)
-    found = []
+    operators = []
     for index in range(graph.OperatorsLength()):
         operator = graph.Operators(index)
         results = tuple(
@@ -181,8 +181,8 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
         )
         kind = kinds[operator.OpcodeIndex()]
         kind = read_custom_code(model, operator) if kind == "CUSTOM" else kind
-        found.append(Operator(results[0], kind, results))
-    return tuple(found)
+        operators.append(Operator(results[0], kind, results))
+    return tuple(operators)
 
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:

@@ -128,15 +128,15 @@ def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
     positions, table = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     indices, rows = map(converter.get_tensor_expr, (positions, table))
-    found = converter.bb.normalize(relax.op.take(rows, indices, axis=0))
+    embeddings = converter.bb.normalize(relax.op.take(rows, indices, axis=0))
     if table.qnn_params is None or target.qnn_params is not None:
-        return found
+        return embeddings
     scale = table.qnn_params["scale"]
     if scale.ty.shape:
         axes = [-1] + [1] * (len(static_shape(rows)) - 1)
         scale = converter.bb.normalize(relax.op.take(scale, indices, axis=0))
         scale = converter.bb.normalize(relax.op.reshape(scale, axes))
-    return relax.op.multiply(relax.op.astype(found, "float32"), scale)
+    return relax.op.multiply(relax.op.astype(embeddings, "float32"), scale)
 
 
 def convert_one_hot(converter: Any, op: Any) -> relax.Expr:
@@ -149,8 +149,8 @@ def convert_one_hot(converter: Any, op: Any) -> relax.Expr:
     lengths = [depth if i == axis else 1 for i in range(rank)]
     dtype = str(converter.bb.normalize(indices).ty.dtype)
     positions = relax.const(np.arange(depth, dtype=dtype).reshape(lengths))
-    found = relax.op.equal(relax.op.expand_dims(indices, axis), positions)
-    return relax.op.where(found, on, off)
+    matches = relax.op.equal(relax.op.expand_dims(indices, axis), positions)
+    return relax.op.where(matches, on, off)
 
 
 def convert_sparse_to_dense(converter: Any, op: Any) -> relax.Expr:
@@ -202,9 +202,9 @@ def convert_hashtable_lookup(converter: Any, op: Any) -> relax.Expr:
     """
     lookup, keys, rows = read_inputs(converter, op)
     equal = relax.op.equal(relax.op.expand_dims(lookup, 1), relax.op.expand_dims(keys, 0))
-    found = converter.bb.emit(relax.op.astype(converter.bb.normalize(equal), "int32"))
-    hits = converter.bb.emit(relax.op.max(found, 1))
-    positions = converter.bb.normalize(relax.op.argmax(found, 1))
+    matches = converter.bb.emit(relax.op.astype(converter.bb.normalize(equal), "int32"))
+    hits = converter.bb.emit(relax.op.max(matches, 1))
+    positions = converter.bb.normalize(relax.op.argmax(matches, 1))
     taken = converter.bb.normalize(relax.op.take(rows, positions, 0))
     rank, dtype = len(static_shape(rows)), str(rows.ty.dtype)
     is_hit = converter.bb.normalize(relax.op.astype(hits, "bool"))

@@ -49,8 +49,8 @@ def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = Fal
 
 
 def find_failed_kind(error: str) -> str | None:
-    found = FAILED.search(error)
-    return (found[1] or found[2]) if found else None
+    match = FAILED.search(error)
+    return (match[1] or match[2]) if match else None
 
 
 def is_divisible(data: bytes) -> bool:
@@ -135,8 +135,8 @@ class DividedInterpreter:
         owners = [part for part in parts if index in part.results]
         if not parts:
             return read_constant(self._model, index)
-        found: Array = (owners or parts)[0].interpreter.get_tensor(index)
-        return found
+        value: Array = (owners or parts)[0].interpreter.get_tensor(index)
+        return value
 
 
 class _OperatorRun:
@@ -182,8 +182,8 @@ class _ClearedPart(_OperatorRun):
         super().run(values)
         assert self._call is not None
         assert self._call.operator.clear_undefined is not None
-        found = [self.interpreter.get_tensor(index) for index in self._indices]
-        cleared = self._call.operator.clear_undefined(found, self._call.options)
+        arrays = [self.interpreter.get_tensor(index) for index in self._indices]
+        cleared = self._call.operator.clear_undefined(arrays, self._call.options)
         values.update(zip(self._indices, cleared, strict=True))
 
 
@@ -209,15 +209,15 @@ class _PythonPart:
         kinds = call.list_results(given)
         kinds += [describe_tensor(model.subgraphs[0].tensors[i]) for i in variables]
         try:
-            found = call.operator.reference(inputs, call.options, kinds)
+            arrays = call.operator.reference(inputs, call.options, kinds)
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise UserError(
                 f"{call.label}: its inputs, constants and results do not fit: {error}; convert the "
                 "model again"
             ) from error
         results = to_indices(operator.outputs)
-        values.update(zip(results, found, strict=False))
-        self._states.update(zip(variables, found[len(results) :], strict=True))
+        values.update(zip(results, arrays, strict=False))
+        self._states.update(zip(variables, arrays[len(results) :], strict=True))
 
     def read(self, index: int, values: dict[int, Array]) -> Array:
         if is_variable(self._model, index):

@@ -90,19 +90,19 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
         names, step = prepare(interpreter, model, inputs, states)
         details = interpreter.get_tensor_details()
         counts = Counter(detail["name"] for detail in details)
-        found: TensorValues = []
+        tensors: TensorValues = []
 
         def record(given: Mapping[str, Array]) -> list[Array]:
             results = step(given)
-            found.append({})
+            tensors.append({})
             for detail in details:
                 if counts[detail["name"]] == 1:
                     with suppress(ValueError):  # some tensors have no data
-                        found[-1][detail["name"]] = interpreter.get_tensor(detail["index"]).copy()
+                        tensors[-1][detail["name"]] = interpreter.get_tensor(detail["index"]).copy()
             return results
 
         run_steps(inputs, states, names, record)
-        return found
+        return tensors
 
     return run_with_kernels(data, run)[1]
 

@@ -176,8 +176,8 @@ def read_float_cell(
     """Return the constants of a cell. Raises UserError if the weights are not supported."""
 
     def read(start: int | None, gates: Sequence[str]) -> dict[str, Any]:
-        found = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}
-        return {gate: tensor for gate, tensor in found.items() if tensor is not None}
+        by_gate = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}
+        return {gate: tensor for gate, tensor in by_gate.items() if tensor is not None}
 
     def read_values(start: int | None, gates: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         return {g: read_floats(converter, tensor) for g, tensor in read(start, gates).items()}

@@ -109,8 +109,8 @@ def list_exponentials(step: int) -> npt.NDArray[np.int16]:
     square = multiply(near, near)
     cubes = shift(multiply(square, square), 2) + multiply(square, near)
     series = near + shift(multiply(cubes, 10923) + square, 1)
-    found: npt.NDArray[np.int16] = (28918 + multiply(28918, series)).astype("int16")
-    return found
+    exponentials: npt.NDArray[np.int16] = (28918 + multiply(28918, series)).astype("int16")
+    return exponentials
 
 
 def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
@@ -126,10 +126,10 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
             "float32, or train it without layer normalization"
         )
     for name, (position, wanted) in TYPES.items():
-        found = converter.get_tensor_type_str(tensors[position].tensor.Type())
-        if found != wanted:
+        dtype = converter.get_tensor_type_str(tensors[position].tensor.Type())
+        if dtype != wanted:
             raise UserError(
-                f"has {name} of {found}; LiteRT supports {wanted}, or float32 for all tensors: "
+                f"has {name} of {dtype}; LiteRT supports {wanted}, or float32 for all tensors: "
                 "quantize the model again, or keep the layer in float32"
             )
     source, hidden_state = tensors[0], tensors[18]
@@ -204,15 +204,15 @@ def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peep
     LiteRT applies the weights only to as many units as the cell has outputs. A cell with a
     projection has fewer outputs than units.
     """
-    found = {}
+    peepholes = {}
     for gate, index in PEEPHOLES.items():
         if tensors[gate].tensor_idx < 0 or tensors[index].tensor_idx < 0:
             continue
         weights = converter.get_tensor_value(tensors[index]).copy()
         weights[outputs:] = 0
         factor = read_scale(tensors[19]) * read_scale(tensors[index]) / GATE_SCALE
-        found[gate] = Peephole(relax.const(weights), factor)
-    return found
+        peepholes[gate] = Peephole(relax.const(weights), factor)
+    return peepholes
 
 
 def read_projection(converter: Any, op: Any, clip: float) -> Projection:

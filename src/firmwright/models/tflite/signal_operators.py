@@ -37,8 +37,8 @@ def reshape(compute: Callable[[Sequence[Array], Options], list[Array]]) -> Refer
     """Return a reference whose results have the shapes in the file."""
 
     def call(inputs: Sequence[Array], options: Options, results: Kinds) -> list[Array]:
-        found = compute(inputs, options)
-        return [a.reshape(kind.shape) for a, kind in zip(found, results, strict=True)]
+        arrays = compute(inputs, options)
+        return [a.reshape(kind.shape) for a, kind in zip(arrays, results, strict=True)]
 
     return call
 

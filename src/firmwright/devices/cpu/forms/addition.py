@@ -137,12 +137,12 @@ def find_multiplier(layer: Product) -> Multiplier | None:
     )
     products = left[:, None] * right[None]
     for step in STEPS[:FIRST_STEPS]:
-        if (found := try_multiplier(layer, products, step)) is not None:
-            return found
-    if (found := try_two_roundings(layer, products)) is not None:
-        return found
+        if (numbers := try_multiplier(layer, products, step)) is not None:
+            return numbers
+    if (numbers := try_two_roundings(layer, products)) is not None:
+        return numbers
     tried = (try_multiplier(layer, products, step) for step in STEPS[FIRST_STEPS:])
-    return next((found for found in tried if found is not None), None)
+    return next((numbers for numbers in tried if numbers is not None), None)
 
 
 def try_multiplier(layer: Product, products: Array, step: int) -> Multiplier | None:
@@ -183,23 +183,23 @@ MULTIPLIER = Condition(
 
 
 def pack_product(layer: Product) -> Packing:
-    found = find_multiplier(layer)
-    assert found is not None
+    numbers = find_multiplier(layer)
+    assert numbers is not None
     record = {
         "elements": layer.elements,
         "channels": layer.channels,
         "first": layer.zero_points[1 - layer.small],
         "second": layer.zero_points[layer.small],
         **({"neighbors": layer.neighbors} if layer.neighbors > 1 else {}),
-        "multiplier": found.multiplier,
-        "offset": found.offset,
-        "shift": found.shift,
+        "multiplier": numbers.multiplier,
+        "offset": numbers.offset,
+        "shift": numbers.shift,
     }
-    scaling = {"one_shift": not found.twice, "float_scaled": False, "emulated": False}
+    scaling = {"one_shift": not numbers.twice, "float_scaled": False, "emulated": False}
     variant = {
         "low": layer.low,
         "high": layer.high,
-        "lifted": 2 ** (found.lift - 2),  # the C code multiplies sums by 4
+        "lifted": 2 ** (numbers.lift - 2),  # the C code multiplies sums by 4
         "small": layer.small,
         "repeated": layer.neighbors > 1,
         **scaling,

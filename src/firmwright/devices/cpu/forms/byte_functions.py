@@ -59,9 +59,9 @@ def find_line(layer: ByteFunction) -> tuple[int, int, int] | None:
 
 
 def pack_line(layer: ByteFunction) -> Packing:
-    found = find_line(layer)
-    assert found is not None  # the form's condition checks the layer
-    numbers = dict(zip(("factor", "offset", "shift"), found, strict=True))
+    line = find_line(layer)
+    assert line is not None  # the form's condition checks the layer
+    numbers = dict(zip(("factor", "offset", "shift"), line, strict=True))
     limits = {"low": layer.low, "high": layer.high}
     return Packing({}, {"elements": layer.elements, **numbers, **limits}, {})
 

@@ -298,20 +298,20 @@ def describe_product(
         and len({*zip(numbers.multipliers.tolist(), numbers.shifts.tolist(), strict=True)}) == 1
     )
     factors, record, halves = {}, dict(rows.record), 1 + 2 * layer.zero_point
-    found = None if uniform or layer.bias.any() else share_scales(layer, channels, paired)
+    shared = None if uniform or layer.bias.any() else share_scales(layer, channels, paired)
     if uniform:
         record["multiplier"] = int(numbers.multipliers[0])
         record["shift"] = int(numbers.shifts[0]) - 1
         record["halves"] = halves
-    elif found:
+    elif shared:
         sums = start_sums(replace(layer, input_zero_point=-1), channels, paired)
         factors["sums"] = sums.astype("int32").reshape(-1)
-        factors["factors"] = found.scales.astype("uint32").view("int32").reshape(-1)
-        factors["step"] = np.array([halves, -layer.input_zero_point, *found.step], "int32")
+        factors["factors"] = shared.scales.astype("uint32").view("int32").reshape(-1)
+        factors["step"] = np.array([halves, -layer.input_zero_point, *shared.step], "int32")
     else:
         blocks = scale_blocks(layer, channels, paired).reshape(-1)
         factors["factors"] = np.append(halves, blocks).astype("int32")
-    variant = {**rows.variant, "uniform": uniform, "computed": found is not None}
+    variant = {**rows.variant, "uniform": uniform, "computed": shared is not None}
     return Packing({**rows.arrays, **factors}, record, variant, rows.scratch)
 
 

@@ -90,13 +90,13 @@ def list_products(length: Axis, results: int, words: list[tuple[int, int]]) -> P
 
     A word has a flag and a position. The flag is 1 if its row of taps begins in an upper half.
     """
-    found: dict[int, list[tuple[int, tuple[int, int]]]] = {}
+    uses: dict[int, list[tuple[int, tuple[int, int]]]] = {}
     for k in range(results):
         begin, odd = divmod(k * length.stride, 2)
         for at in range(len(list_words(length.kernel, odd))):
-            found.setdefault(begin + at, []).append((k, (odd, at)))
+            uses.setdefault(begin + at, []).append((k, (odd, at)))
     products = []
-    for j, used in sorted(found.items()):
+    for j, used in sorted(uses.items()):
         words += [word for _, word in used if word not in words]
         products.append((j, [(k, words.index(word)) for k, word in used]))
     return products

@@ -55,13 +55,13 @@ class Unsigned:
 
 def split_weights(layer: Layer, least: int = 1) -> Unsigned:
     """Return the digits of weights (channel, …) in the fewest bits, but at least ``least``."""
-    found = digits.split_weights(layer.matrix, least)
-    if found.bits == BITS:
+    signed = digits.split_weights(layer.matrix, least)
+    if signed.bits == BITS:
         values, bases = packed.split_weights(layer)
         return Unsigned(values, BITS, 1, bases.get("bases"))
-    half = 1 << found.bits - 1
-    lows = found.bases - found.step * half if found.bases.any() else None
-    return Unsigned(found.values + half, found.bits, found.step, lows)
+    half = 1 << signed.bits - 1
+    lows = signed.bases - signed.step * half if signed.bases.any() else None
+    return Unsigned(signed.values + half, signed.bits, signed.step, lows)
 
 
 def join_taps(values: Array, bits: int) -> Array:
@@ -83,39 +83,39 @@ def pack_dense(layer: Layer) -> Packing:
     A word has eight taps of 1 bit, so other numbers of taps have 2 bits.
     """
     fours = -(-layer.taps // 4)
-    found = split_weights(layer, 1 if fours % 2 == 0 else 2)
+    unsigned = split_weights(layer, 1 if fours % 2 == 0 else 2)
     channels = dsp_bytes.choose_channels(layer, 4)
-    padded = np.pad(found.values, ((0, 0), (0, 4 * fours - layer.taps)))
+    padded = np.pad(unsigned.values, ((0, 0), (0, 4 * fours - layer.taps)))
     ordered = padded[:, dsp_bytes.order_taps(4 * fours)][channels]
-    if found.bits < BITS:
-        words = join_taps(ordered, found.bits)
+    if unsigned.bits < BITS:
+        words = join_taps(ordered, unsigned.bits)
     else:
         words = packed.join_digits(ordered.transpose(0, 2, 1)).astype("<i2").view("<i4")
-    arrays = {"weights": words.reshape(-1), **find_lows(found, channels)}
+    arrays = {"weights": words.reshape(-1), **find_lows(unsigned, channels)}
     single = replace(layer, repeats=1)  # the loop adds its sums after the products
     packing = dsp_bytes.describe_product(single, channels, arrays, paired=False)
-    of_word = 2 if found.bits == 1 else 1
+    of_word = 2 if unsigned.bits == 1 else 1
     unrolled = of_word * dsp_bytes.largest_divisor(fours // of_word, 8 // of_word)
-    return replace(packing, variant={**packing.variant, **found.variant, "unrolled": unrolled})
+    return replace(packing, variant={**packing.variant, **unsigned.variant, "unrolled": unrolled})
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack weights as (pair of channels, row of the kernel, taps, channel)."""
-    found = split_weights(layer)
+    unsigned = split_weights(layer)
     channels = dsp_bytes.choose_channels(layer, 2)
-    least = BITS * 2 // found.bits
-    ordered = dsp_bytes.arrange_taps(layer, found.values, least)[channels]
-    if found.bits < BITS:
-        words = join_taps(ordered, found.bits)
+    least = BITS * 2 // unsigned.bits
+    ordered = dsp_bytes.arrange_taps(layer, unsigned.values, least)[channels]
+    if unsigned.bits < BITS:
+        words = join_taps(ordered, unsigned.bits)
     else:
         pairs = packed.join_digits(ordered.transpose(0, 2, 1)).astype("int8")
         # A word has two pairs of taps. SXTB16 widens the bytes 0 and 2, then the bytes 1 and 3.
         words = np.ascontiguousarray(pairs.reshape(-1, 4)[:, [0, 2, 1, 3]]).view("<i4")
-    arrays = {"weights": words.reshape(-1), **find_lows(found, channels)}
+    arrays = {"weights": words.reshape(-1), **find_lows(unsigned, channels)}
     packing = dsp_bytes.describe_convolution(
         layer, tile, channels, arrays, paired=False, least=least
     )
-    return replace(packing, variant={**packing.variant, **found.variant})
+    return replace(packing, variant={**packing.variant, **unsigned.variant})
 
 
 def pack_depthwise(layer: Layer) -> Packing:
@@ -123,12 +123,12 @@ def pack_depthwise(layer: Layer) -> Packing:
     return digits.pack_channels(dsp_depthwise.pack_depthwise(layer), layer.channels)
 
 
-def find_lows(found: Unsigned, channels: Array) -> dict[str, Array]:
+def find_lows(unsigned: Unsigned, channels: Array) -> dict[str, Array]:
     """Return the ``lows`` of blocks of channels. The last digit of 4 bits has a sign."""
-    if found.lows is None:
+    if unsigned.lows is None:
         return {}
-    lows = found.lows[channels].astype("int64")
-    if found.bits == BITS:
+    lows = unsigned.lows[channels].astype("int64")
+    if unsigned.bits == BITS:
         lows[:, :-1] -= LEVELS // 2
     return {"lows": lows.astype("int8").reshape(-1)}
 

@@ -84,24 +84,24 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     if layer.is_pointwise:
         layer = join_rows(layer)
     limit = largest_group_weight("int8")  # the C subtracts 128 from inputs of uint8
-    found = find_tap_order(layer.matrix, limit, tile.channels, REACH)
-    sizes = {grouping.size for grouping in found.groupings}
+    tap_order = find_tap_order(layer.matrix, limit, tile.channels, REACH)
+    sizes = {grouping.size for grouping in tap_order.groupings}
     longest = max(count_groups(layer.taps, size) * size for size in sizes)
     border = layer.channels if any(layer.padding) else 0
     twice = layer.scaling.rounding is LayerRounding.TWICE
     one_shift = layer.low >= layer.zero_point
-    weights, numbers = pack_blocks(layer, found, tile, longest)
+    weights, numbers = pack_blocks(layer, tap_order, tile, longest)
     separate, shared = describe_texts(layer, sizes, tile)
     return Packing(
         {
             "weights": weights,
             "blocks": numbers,
-            "moves": (np.argsort(found.order) - np.arange(layer.taps)).astype("int8"),
+            "moves": (np.argsort(tap_order.order) - np.arange(layer.taps)).astype("int8"),
         },
         {
             **describe_record(layer),
             **find_inner_blocks(layer, tile.pixels),
-            "runs": len(found.groupings),
+            "runs": len(tap_order.groupings),
             "odd": int(twice and one_shift),
             "halved": int(twice and not one_shift),
             "zero": layer.input_zero_point,
@@ -178,7 +178,7 @@ def describe_texts(
     return separate, shared
 
 
-def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:
+def pack_blocks(layer: Layer, tap_order: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:
     """Return the weights and the numbers of all runs of blocks.
 
     A run begins with the size of its groups and the number of words that a block reads. The carries
@@ -187,7 +187,7 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     follow.
     """
     padded = np.zeros((layer.out_channels, longest), np.int64)
-    padded[:, : layer.taps] = layer.matrix[:, found.order]
+    padded[:, : layer.taps] = layer.matrix[:, tap_order.order]
     scales = scale_arrays(layer)
     # The other layer's sums are equal, but its multipliers may differ from those of the C.
     scales["bias"] = subtract_center(layer).folded_bias.astype("int32")
@@ -196,7 +196,7 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     columns = [array.astype("int64") for array in scales.values()]
     weights: list[Array] = []
     numbers: list[Array] = []
-    for grouping in found.groupings:
+    for grouping in tap_order.groupings:
         groups = count_groups(layer.taps, grouping.size)
         taps = groups * grouping.size
         of_blocks = fill_blocks(grouping.channels, tile.channels)

@@ -114,15 +114,15 @@ def count_words(layer: Layer) -> int:
 @lru_cache(maxsize=4)
 def find_arrangement(layer: Layer) -> Arrangement:
     orders = find_orders(layer)
-    found = (arrange_channels(layer, inputs, 4 * count_words(layer)) for inputs in orders)
-    return min(found, key=lambda arrangement: arrangement.cost)
+    arrangements = (arrange_channels(layer, inputs, 4 * count_words(layer)) for inputs in orders)
+    return min(arrangements, key=lambda arrangement: arrangement.cost)
 
 
 def count_cycles(layer: Layer, _tile: Tile) -> float:
-    found = find_arrangement(layer)
+    arrangement = find_arrangement(layer)
     return (
-        found.channels.size * (layer.taps * PRODUCT_CYCLES + RESULT_CYCLES)
-        + found.cost * GROUP_CYCLES
+        arrangement.channels.size * (layer.taps * PRODUCT_CYCLES + RESULT_CYCLES)
+        + arrangement.cost * GROUP_CYCLES
         + layer.taps * INPUT_CYCLES
         + CALL_CYCLES
     )
@@ -153,7 +153,7 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
     channels = np.sort(np.resize(order, blocks * block))
     channels = channels[np.argsort(largest[channels], kind="stable")]
     fitting = largest[channels].reshape(blocks, block)[:, 0]
-    found = []
+    candidates = []
     first, *others = sorted({*largest.tolist()})  # np.unique imports masked arrays
     for number in range(min(LARGEST_RUNS, 1 + len(others))):
         for chosen in combinations(others, number):
@@ -162,8 +162,8 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
             # About 3.5 instructions per channel and group, and three to join groups.
             cost = layer.taps * float((3.5 * block / groups).sum() + (3 / kept[:-1]).sum())
             if not (kept[1:] % kept[:-1]).any():
-                found.append((cost, groups))
-    cost, groups = min(found, key=lambda pair: pair[0])
+                candidates.append((cost, groups))
+    cost, groups = min(candidates, key=lambda pair: pair[0])
     if groups[0] == groups[-1] and channels.size == layer.out_channels:
         channels = np.sort(channels)
     if (np.diff(inputs) != 1).any():
@@ -174,9 +174,9 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
 def find_group_sizes(layer: Layer, inputs: Array) -> Array:
     """Return each channel's largest group of consecutive inputs whose sums fit 16 bits."""
     magnitudes, limit = np.abs(layer.matrix[:, inputs]), largest_group_weight(layer.input_dtype)
-    found = np.ones(layer.out_channels, np.int64)
+    sizes = np.ones(layer.out_channels, np.int64)
     for size in range(2, layer.taps + 1):
         if layer.taps % size == 0:
             sums = magnitudes.reshape(layer.out_channels, -1, size).sum(2).max(1)
-            found = np.where(sums <= limit, size, found)
-    return found
+            sizes = np.where(sums <= limit, size, sizes)
+    return sizes

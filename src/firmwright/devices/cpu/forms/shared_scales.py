@@ -46,10 +46,10 @@ def find_shared_scales(
     upper, lower = divmod(int(step * 2**lengthened), 2**32)
     products = mantissas.astype(object) * upper + (mantissas.astype(object) * lower >> 32)
     above = (products >> 63).astype("int64")
-    found = np.array([round_product(int(p)) for p in products.reshape(-1)]).reshape(products.shape)
+    values = np.array([round_product(int(p)) for p in products.reshape(-1)]).reshape(products.shape)
     differences = exponents.max() - exponents + moves
     common = np.unique(shifts + above - differences)
-    if not np.array_equal(found, multipliers) or common.size != 1 or differences.max() > 255:
+    if not np.array_equal(values, multipliers) or common.size != 1 or differences.max() > 255:
         return None
     words = np.array([upper, lower], "uint32").view("int32").tolist()
     return SharedScales(mantissas | differences, (words[0], words[1], int(common[0])))

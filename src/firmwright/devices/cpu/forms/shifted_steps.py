@@ -40,11 +40,11 @@ def choose_biases(layer: Layer) -> Layer:
     heights = np.arange(1, layer.high - layer.low + 1)[None] << shifts[:, None]
     limits = bound_sums(layer) + int(FAR.max())
     begins = find_shifted_begins(layer, limits)
-    found = [
+    channel_moves = [
         find_move(begins[c : c + 1], heights[c : c + 1], nearest[c], limits[c : c + 1])
         for c in range(layer.out_channels)
     ]
-    moves = np.array(found, "int64")
+    moves = np.array(channel_moves, "int64")
     offsets = scaling.offsets - moves * scaling.mantissas
     return replace(layer, bias=layer.bias + moves, scaling=replace(scaling, offsets=offsets))
 

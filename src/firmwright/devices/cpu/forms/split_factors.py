@@ -50,15 +50,15 @@ def find_split_factors(layer: Layer) -> SplitFactors | None:
     if shifts.min() < 1 or shifts.max() > 30 or fraction < 1:
         return None
     heights = np.arange(1, layer.high - layer.low + 1) << shifts[:, None]
-    found = np.zeros((2, layer.out_channels), "int64")
+    solutions = np.zeros((2, layer.out_channels), "int64")
     for distance in DISTANCES:
         factors = np.rint(exact * 2.0 ** (shifts + fraction)).astype("int64") + distance
         offsets, fits = fit_offsets(begins, heights, factors, fraction, limits)
         offsets += layer.low << shifts
         fits &= (factors * limits >> fraction) + np.abs(offsets) + 1 < LIMIT
-        fits &= (found[0] == 0) & (factors > 0)
-        found[:, fits] = np.stack([factors, offsets])[:, fits]
-    factors, offsets = found
+        fits &= (solutions[0] == 0) & (factors > 0)
+        solutions[:, fits] = np.stack([factors, offsets])[:, fits]
+    factors, offsets = solutions
     if not factors.all():
         return None
     lowers = factors & (1 << fraction) - 1

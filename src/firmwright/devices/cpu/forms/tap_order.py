@@ -64,14 +64,14 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     taps = Taps(magnitudes, limit, reach)
     size, order = 1, np.arange(len(magnitudes))
     for larger in range(2, LARGEST_GROUP + 1):
-        found = taps.fill_groups([Grouping(larger, np.arange(len(weights)))])
-        if found is None:
+        candidate = taps.fill_groups([Grouping(larger, np.arange(len(weights)))])
+        if candidate is None:
             break
-        size, order = larger, found
+        size, order = larger, candidate
     for groupings in split_channels(magnitudes, size, limit, block)[:ATTEMPTS]:
-        found = taps.fill_groups(groupings)
-        if found is not None:
-            return TapOrder(found, tuple(groupings))
+        candidate = taps.fill_groups(groupings)
+        if candidate is not None:
+            return TapOrder(candidate, tuple(groupings))
     return TapOrder(order, (Grouping(size, np.arange(len(weights))),))
 
 
@@ -80,18 +80,18 @@ def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list
     taps, count = magnitudes.shape
     possible = taps * limit / np.maximum(magnitudes.sum(0, dtype=np.int64), 1)
     order = np.argsort(possible, kind="stable")
-    found = {}
+    splits = {}
     for smaller in (size, size + 1):
         for larger in range(smaller + 1, LARGEST_GROUP + 1):
             for margin in MARGINS:
                 few = count - int((possible >= margin * larger).sum()) // block * block
                 if possible.min() >= smaller and 0 < few < count:
                     cost = few * cost_of(taps, smaller) + (count - few) * cost_of(taps, larger)
-                    found[cost, smaller, larger, few] = [
+                    splits[cost, smaller, larger, few] = [
                         Grouping(smaller, np.sort(order[:few])),
                         Grouping(larger, np.sort(order[few:])),
                     ]
-    return [found[key] for key in sorted(found) if key[0] < count * cost_of(taps, size)]
+    return [splits[key] for key in sorted(splits) if key[0] < count * cost_of(taps, size)]
 
 
 def groups_of_round(size: int) -> int:

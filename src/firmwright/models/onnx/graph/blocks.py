@@ -39,9 +39,9 @@ def number_blocks(body: NodeBuilder) -> npt.NDArray[np.int64]:
     expected = list(shape)
     expected[axis] = -(-shape[axis] // block)
     for role, name in zip(("scales", "zero points"), body.node.input[1:], strict=False):
-        found = body.walk.shape(name) if name else None
-        if found is not None and list(found) != expected:
-            body.refuse_inconsistent(f"its {role} have shape {[*found]}; expected {expected}")
+        lengths = body.walk.shape(name) if name else None
+        if lengths is not None and list(lengths) != expected:
+            body.refuse_inconsistent(f"its {role} have shape {[*lengths]}; expected {expected}")
     return numbers
 
 

@@ -131,17 +131,17 @@ def rewrite_ngrams(body: NodeBuilder) -> Nodes | None:
         for i in range(len(grams)):
             columns[results[first + i]] = width + i
         width += len(grams)
-    found = body.add("Concat", *counts, axis=1)
-    found = body.add("Gather", found, body.constant(columns, "int64"), axis=1)
+    features = body.add("Concat", *counts, axis=1)
+    features = body.add("Gather", features, body.constant(columns, "int64"), axis=1)
     mode = body.attribute("mode", "TF")
     if mode == "IDF":
-        found = body.add("Min", found, body.constant(1))
+        features = body.add("Min", features, body.constant(1))
     weights = body.attribute("weights", [])
     if mode != "TF" and weights:
         factors = np.zeros(len(columns))
         factors[results] = weights
-        found = body.add("Mul", found, body.constant(factors))
-    return body.finish(body.reshape(found, [*shape[:-1], len(columns)]))
+        features = body.add("Mul", features, body.constant(factors))
+    return body.finish(body.reshape(features, [*shape[:-1], len(columns)]))
 
 
 def list_grams(body: NodeBuilder) -> Iterator[tuple[Any, int]]:
@@ -272,10 +272,10 @@ def rewrite_label_encoder(body: NodeBuilder) -> Nodes:
         equal = body.add("Or", equal, both)
     hits = body.cast(equal, "int32")
     first = body.add("ArgMax", hits, axis=-1, keepdims=0)
-    found = body.add("Gather", body.constant(values, values.dtype), first, axis=0)
+    labels = body.add("Gather", body.constant(values, values.dtype), first, axis=0)
     known = body.cast(body.reduce("ReduceMax", hits, -1), "bool")
     known = body.reshape(known, body.shape(0) or ())
-    return body.finish(body.add("Where", known, found, body.constant(default, values.dtype)))
+    return body.finish(body.add("Where", known, labels, body.constant(default, values.dtype)))
 
 
 def get_mapping(body: NodeBuilder, name: str) -> Any:
@@ -285,9 +285,9 @@ def get_mapping(body: NodeBuilder, name: str) -> Any:
     """
     plural = "" if name == "default" else "s"
     for kind, dtype in (("int64", "int64"), ("float", "float32"), ("string", "object")):
-        found = body.attribute(f"{name}_{kind}{plural}", None)
-        if found is not None:
-            return np.array(found, dtype)
+        values = body.attribute(f"{name}_{kind}{plural}", None)
+        if values is not None:
+            return np.array(values, dtype)
     tensor = body.attribute(f"{name}_tensor", None)
     if tensor is None and name != "default":
         body.refuse(f"it has no {name}; export the model for ai.onnx.ml of version 2 or later")

@@ -56,12 +56,16 @@ def read_lengths(body: NodeBuilder, steps: int, batch: int) -> Array:
 
 
 def select_active(
-    body: NodeBuilder, active: Array, found: list[str], states: list[str], dtype: np.dtype[Any]
+    body: NodeBuilder,
+    active: Array,
+    next_states: list[str],
+    states: list[str],
+    dtype: np.dtype[Any],
 ) -> tuple[str, list[str]]:
     """Return a step's output and the next states, if some sequences of the batch ended earlier."""
     mask, zero = body.constant(active[:, None], "bool"), body.constant(0, dtype)
-    kept = [body.add("Where", mask, new, old) for new, old in zip(found, states, strict=True)]
-    return body.add("Where", mask, found[0], zero), kept
+    kept = [body.add("Where", mask, new, old) for new, old in zip(next_states, states, strict=True)]
+    return body.add("Where", mask, next_states[0], zero), kept
 
 
 def is_initial_state(name: str) -> bool:
@@ -255,11 +259,13 @@ class RecurrentLayer:
                     zeros = np.zeros((batch, direction.size))
                     by_step[step].append(body.constant(zeros, direction.dtype))
                     continue
-                found = self.cell(direction, direction.pick(direction.data, step), current)
-                shown = found[0]
+                next_states = self.cell(direction, direction.pick(direction.data, step), current)
+                shown = next_states[0]
                 if not active.all():
-                    shown, found = select_active(body, active, found, current, direction.dtype)
-                current = found
+                    shown, next_states = select_active(
+                        body, active, next_states, current, direction.dtype
+                    )
+                current = next_states
                 by_step[step].append(shown)
             body.scope = ""
             for end, state in zip(ends, current, strict=True):
@@ -348,9 +354,9 @@ def read_activations(
         )
     alphas, betas = (iter(body.attribute(f"activation_{n}", [])) for n in ("alpha", "beta"))
     limit = body.attribute("clip", 0.0)
-    found = []
+    activations = []
     for name in (known[name.lower()] for name in names):
         stated = zip((alphas, betas), DEFAULTS[name], strict=False)
-        found.append(Activation(name, tuple(next(*pair) for pair in stated), limit))
+        activations.append(Activation(name, tuple(next(*pair) for pair in stated), limit))
     count = len(standard)
-    return [found[i * count : (i + 1) * count] for i in range(directions)]
+    return [activations[i * count : (i + 1) * count] for i in range(directions)]

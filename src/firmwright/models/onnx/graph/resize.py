@@ -278,7 +278,7 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
     if zero is None:
         return None
     offset = zero[0]
-    found = []
+    taps = []
     rows = max(BLOCK // length, 1)
     for first in range(0, length, rows):
         units = np.eye(min(rows, length - first), length, first, "float32")
@@ -287,8 +287,8 @@ def find_taps(length: int, stretch: AxisResize, settings: Mapping[str, Any]) -> 
             return None
         weights = images - offset
         element, result = np.nonzero(weights)
-        found.append((element + first, result, weights[element, result]))
-    picked, results, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        taps.append((element + first, result, weights[element, result]))
+    picked, results, weights = (np.concatenate(parts) for parts in zip(*taps, strict=True))
     return arrange_taps(length, offset, picked, results, weights)
 
 
@@ -330,8 +330,8 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
     result = evaluate_in_runtime(node, {"lines": data, **values}, opset)
     if result is None:
         given = [data, *values.values()]
-        found = evaluate_node(node, given, [helper.make_opsetid("", opset)])
-        result = None if found is None else found[0]
+        outputs = evaluate_node(node, given, [helper.make_opsetid("", opset)])
+        result = None if outputs is None else outputs[0]
     return result if result is None or not stretch.guide else result[:, 0]
 
 

@@ -96,9 +96,9 @@ def expand(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     body, (boxes, scores, *options) = Body(node), node.input
     rows, count = node.output
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    found = body.add("NonMaxSuppression", boxes, scores, *options, **stated)
+    selection = body.add("NonMaxSuppression", boxes, scores, *options, **stated)
     first, second, third = (body.constant([n], "int64") for n in (0, 1, 2))
-    body.add("Slice", body.add("Shape", found), first, second, result=count)
+    body.add("Slice", body.add("Shape", selection), first, second, result=count)
     shape = body.add("Shape", scores)
     lengths = (body.add("Gather", shape, index) for index in (first, second, third))
     batches, classes, each = lengths
@@ -108,7 +108,7 @@ def expand(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     unused = numpy_helper.from_array(np.array([-1], "int64"))
     size = body.add("Concat", length, body.constant([3], "int64"), axis=0)
     filler = body.add("ConstantOfShape", size, value=unused)
-    longer = body.add("Concat", found, filler, axis=0)
+    longer = body.add("Concat", selection, filler, axis=0)
     body.add("Slice", longer, first, length, first, result=rows)
     for new in body.nodes:
         new.ClearField("name")  # ONNX Runtime rejects two nodes of one name

@@ -264,8 +264,8 @@ def add_results(body: NodeBuilder, forest: Forest, results: int, kind: str = SUM
     operator, other = AGGREGATES[kind]
     weights = forest.make_weights(results, other)
     table = body.constant(weights, weights.dtype)
-    found = body.add("Gather", table, add_leaves(body, forest), axis=0)
-    total = body.reduce(operator, found, 1)
+    leaf_weights = body.add("Gather", table, add_leaves(body, forest), axis=0)
+    total = body.reduce(operator, leaf_weights, 1)
     if np.isinf(weights).any():
         total = body.add("Where", body.add("IsInf", total), body.constant(0, weights.dtype), total)
     return body.reshape(total, [-1, results])

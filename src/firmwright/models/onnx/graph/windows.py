@@ -274,9 +274,9 @@ def rewrite_roi_max(body: NodeBuilder) -> Nodes | None:
         inside = body.add("Min", body.add("Max", position, zero), last)
         beyond = body.add("Greater", position, body.constant(image[axis], dtype))
         outside = body.add("Or", body.add("Less", position, far), beyond)
-        found = add_neighbors(body, dtype, inside, image[axis])
-        weights = [body.add("Where", outside, zero, w) for w in found.weights]
-        neighbors.append(Neighbors(found.pixels, weights))
+        axis_neighbors = add_neighbors(body, dtype, inside, image[axis])
+        weights = [body.add("Where", outside, zero, w) for w in axis_neighbors.weights]
+        neighbors.append(Neighbors(axis_neighbors.pixels, weights))
     region = body.cast(body.input(2), "int64")
     first = body.add("Mul", region, body.constant(prod(image), "int64"))
     first = body.reshape(first, [-1, 1, 1])
