@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from firmwright.devices.soma_dory import tiling
+from firmwright.devices.soma_dory import cost, tiling
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
@@ -114,6 +115,19 @@ def test_of_equally_fast_tilings_the_first_is_taken(monkeypatch: pytest.MonkeyPa
     for options in (tied, tied[::-1]):
         monkeypatch.setattr(tiling, "list_tiles", lambda *_, found=options: found)
         assert find_best_tiling(dense(640, 128), DIANA).tile is options[0]
+
+
+def test_equal_jobs_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The possible tilings of the layer have 43,340 jobs in total."""
+    estimated, found = [0], cost.job_cycles
+
+    def job_cycles(*arguments: Any) -> int:
+        estimated[0] += 1
+        return found(*arguments)
+
+    monkeypatch.setattr(cost, "job_cycles", job_cycles)
+    assert find_best_tiling(depthwise((128, 96, 128)), DIANA).jobs == 64
+    assert estimated[0] < 5_000
 
 
 def test_tiles_of_channels_are_even() -> None:

@@ -57,16 +57,16 @@ def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Acce
     """
     compute = weights = moves = count = 0
     inputs = tiles.count_inputs(layer)
-    for job in tiles.walk_jobs(layer, tile):
-        count += 1
-        compute += job_cycles(layer, job, accelerator)
-        weights += weight_cycles(layer, job.channels, accelerator)
+    for job, times in tiles.count_jobs(layer, tile):
+        count += times
+        compute += times * job_cycles(layer, job, accelerator)
+        weights += times * weight_cycles(layer, job.channels, accelerator)
         if job.loads:
             planes = tiles.count_planes(layer, job.channels)
             copy = tiles.input_transfer(layer, job.rows, job.columns, planes)
-            moves += inputs * transfer_cycles(copy, accelerator)
+            moves += times * inputs * transfer_cycles(copy, accelerator)
         copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
-        moves += transfer_cycles(copy, accelerator)
+        moves += times * transfer_cycles(copy, accelerator)
     shorter = min(compute + weights, moves) if accelerator.double_buffering else 0
     transfer = weights + moves - (shorter - -(-shorter // count))
     return Cycles(layer.batch * compute, layer.batch * transfer, 0)

@@ -10,8 +10,11 @@ channels of its sums, because no job of ``fw_soma.h`` continues the sums of anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 
 from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
@@ -100,6 +103,15 @@ class RowAxis:
         return max(0, min(begin + self.kernel, self.elements) - max(begin, 0))
 
 
+@lru_cache(maxsize=1024)
+def count_spans(axis: RowAxis, size: int) -> Mapping[Span, int]:
+    """Return the different tiles of ``size`` results, and the number of tiles that equal each.
+
+    Tiles that differ only in their positions are equal. The returned positions are 0.
+    """
+    return Counter(replace(span, start=0, first=0) for span in axis.make_spans(size))
+
+
 @dataclass(frozen=True)
 class TileTransfer:
     """A move of planes of ``plane_bytes`` bytes: contiguous in L1, ``stride`` bytes apart in L2."""
@@ -154,14 +166,19 @@ def tile_sizes(length: int, size: int) -> list[int]:
     return [min(size, length - start) for start in range(0, length, size)]
 
 
-def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
-    """Yield the jobs of one sample, in order of execution."""
-    columns = tile_sizes(layer.out_width, tile.columns)
-    channels = tile_sizes(layer.out_channels, tile.channels)
-    for row_span in row_axis(layer).make_spans(tile.rows):
-        for width in columns:
-            for i, count in enumerate(channels):
-                yield TileJob(row_span, width, count, i == 0 or not is_channel_sum(layer))
+def count_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[tuple[TileJob, int]]:
+    """Yield the different jobs of one sample, and the number of jobs that equal each.
+
+    Equal jobs have equal cycles. The positions of their rows are 0.
+    """
+    rows = count_spans(row_axis(layer), tile.rows)
+    columns = Counter(tile_sizes(layer.out_width, tile.columns))
+    parts = enumerate(tile_sizes(layer.out_channels, tile.channels))
+    channels = Counter((count, i == 0 or not is_channel_sum(layer)) for i, count in parts)
+    for (span, i), (width, j), (part, k) in product(
+        rows.items(), columns.items(), channels.items()
+    ):
+        yield TileJob(span, width, *part), i * j * k
 
 
 def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
@@ -231,7 +248,7 @@ def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
     """
     bytes_in = bytes_out = 1
     if layer.kind is not LayerKind.DENSE:
-        row_spans = row_axis(layer).make_spans(tile.rows)
+        row_spans = count_spans(row_axis(layer), tile.rows)
         width_in = tile.columns if layer.kind is LayerKind.ADD else layer.width
         bytes_in = max(s.read for s in row_spans) * align(width_in)
         bytes_out = max(s.size for s in row_spans) * align(tile.columns)
