@@ -31,10 +31,10 @@ SPLIT: tuple[tuple[tuple[int, ...], Options, int], ...] = (
 """Weights (I, O, …), the attributes of the operator, and the number of its parts."""
 
 LEFT: tuple[tuple[tuple[int, ...], Options, str], ...] = (
-    ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "its 11 results along an axis are"),
+    ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "its output of 11 along an axis"),
     ((5, 3, 2, 2), {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "its padding removes more results"),
-    ((5, 3, 1, 1), {"strides": [2, 2], "output_padding": [1, 1]}, "its 1 taps along an axis are"),
-    ((5, 3, 3), {"strides": [2], "pads": [1, 1]}, "its 11 results along an axis are not"),
+    ((5, 3, 1, 1), {"strides": [2, 2], "output_padding": [1, 1]}, "its kernel of 1 along an axis"),
+    ((5, 3, 3), {"strides": [2], "pads": [1, 1]}, "its output of 11 along an axis is not"),
 )
 """Weights, the attributes of the operator, and the reason why it is not split."""
 

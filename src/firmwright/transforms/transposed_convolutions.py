@@ -201,9 +201,9 @@ def find_obstacle(call: tvm.ir.Call) -> str:
     sizes = zip(static_shape(call)[2:], static_shape(call.args[1])[2:], attrs.strides, strict=True)
     for results, taps, stride in sizes:
         if results % int(stride):
-            return f"its {results} results along an axis are not a multiple of the stride {stride}"
+            return f"its output of {results} along an axis is not a multiple of the stride {stride}"
         if taps < int(stride):
-            return f"its {taps} taps along an axis are fewer than the stride {stride}"
+            return f"its kernel of {taps} along an axis is smaller than the stride {stride}"
     if any(min(phase.before, phase.after) < 0 for axis in list_axes(call) for phase in axis):
         return "its padding removes more results than its kernel adds"
     return ""
