@@ -24,6 +24,7 @@ from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, Tor
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.evaluation import to_numpy, to_torch, use_one_thread
+from firmwright.models.pytorch.inserted_operators import state_types, write_out_conditions
 from firmwright.models.pytorch.loading import load_program
 from firmwright.models.pytorch.nodes import (
     describe,
@@ -35,7 +36,6 @@ from firmwright.models.pytorch.nodes import (
     name_variables,
     restore_locations,
 )
-from firmwright.models.pytorch.promotion import state_types, write_out_conditions
 from firmwright.models.pytorch.quantization import list_decompositions
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor

@@ -122,9 +122,6 @@ def multiply_second_term(node: torch.fx.Node, kind: torch.dtype) -> None:
         node.args = (first, wrap_number(second * alpha, kind))
 
 
-ATEN = torch.ops.aten
-
-
 def write_out_conditions(module: GraphModule, name: str) -> None:
     """Insert the branches of each condition into the graph, including nested conditions.
 

@@ -1,8 +1,8 @@
 """Reads exported programs, and explains in the user's terms why torch rejects a file.
 
-No pickle of the file runs, because ``force_weights_only`` restricts ``torch.load``. A
-file with pickled objects or compiled code is rejected. torch still advises against programs of
-unknown origin, because torch evaluates their symbolic shape expressions.
+No pickle of the file runs, because ``force_weights_only`` restricts ``torch.load``. A file with
+pickled objects or compiled code is rejected. torch still advises against programs of unknown
+origin, because torch evaluates their symbolic shape expressions.
 """
 
 from __future__ import annotations
