@@ -16,10 +16,15 @@ from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe.target import parse_target
 from firmwright.targets import Context
-from firmwright.targets.custom import CustomTarget, guard_installed, load_custom_target
+from firmwright.targets.custom import (
+    METHODS,
+    CustomTarget,
+    guard_installed,
+    load_custom_target,
+)
 from firmwright.targets.load_devices import load_mix
 from firmwright.targets.placement import Composite, Placement
-from firmwright.targets.result_checks import check_estimate, check_placement
+from firmwright.targets.result_checks import CHECKS, check_estimate, check_placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.devices.tidl.networks import network, saved, values
@@ -318,3 +323,7 @@ def test_a_device_of_another_package_is_checked_alike(
         device.place(crossed(), CONTEXT)
     with pytest.raises(UserError, match=r"chip_npu.py:20: ZeroDivisionError: division by zero"):
         device.lower(region, module, CONTEXT)
+
+
+def test_each_method_of_a_target_has_a_check() -> None:
+    assert set(CHECKS) == METHODS

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Form, choose
+from firmwright.devices.cpu.forms.form import CORES, Form, choose
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.emulator import load_emulator, run_firmware
 from firmwright.errors import UserError
@@ -65,6 +65,15 @@ def find_platform(form: Form, shared: bool) -> str:
     if not form.features:
         return str(Path(__file__).parent / "platforms" / f"{PLAIN_CORES[shared]}.yaml")
     return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
+
+
+def test_forms_without_a_core_are_known() -> None:
+    """A form runs on every core if the first word of its name is not a core."""
+    words = {form.name.partition("_")[0] for form in FORMS}
+    assert words - CORES.keys() == {
+        *("portable", "float", "add", "multiply", "line", "sigmoid", "softmax", "fixed", "resize")
+    }
+    assert words >= CORES.keys()
 
 
 def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
