@@ -150,9 +150,9 @@ class Form:
     The ``name`` begins with the core and ends with the kind of layer. The C needs the features of
     the core in :data:`CORES`, or only the ``extensions`` if they are given. ``cost`` is the
     approximate number of instructions per multiply-accumulate, or 0. ``sentence`` describes the
-    method. ``folder`` contains the form's template and the ``headers``, which are
-    other files that the C needs. ``pack`` may be slow, because it runs once per layer. ``pack``
-    never runs for a layer that breaks a condition.
+    method. ``folder`` contains the form's template and the ``headers``, which are other files that
+    the C needs. ``pack`` may be slow, because it runs once per layer. ``pack`` never runs for a
+    layer that breaks a condition.
 
     If ``shared`` is true, layers share the form's functions unless the user asks for speed. Such
     functions are large, and constants in the code would save few instructions.
