@@ -44,10 +44,10 @@ def skip_clips(
     while True:
         value = skip_reshapes(value, definitions) if reshapes else value
         call = definitions.get(value)
-        found = None if call is None else read_clip_bounds(call)
-        if call is None or found is None:
+        clip_bounds = None if call is None else read_clip_bounds(call)
+        if call is None or clip_bounds is None:
             return value, bounds
-        bounds.append(found)
+        bounds.append(clip_bounds)
         value = call.args[0]
 
 

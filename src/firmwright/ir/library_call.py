@@ -58,7 +58,7 @@ def create_results(
     """Return the tensors that the expression ``call(inputs, results)`` of buffers writes."""
     extents = [[tirx.const(int(n), "int64") for n in shape] for shape, _ in results]
     dtypes = [dtype for _, dtype in results]
-    found = te.extern(
+    tensors = te.extern(
         extents,
         list(inputs),
         lambda ins, outs: build_call_block(function, ins, outs, call(ins, outs)),
@@ -67,7 +67,7 @@ def create_results(
         dtype=dtypes,
         name=function,
     )
-    return [found] if len(results) == 1 else list(found)
+    return [tensors] if len(results) == 1 else list(tensors)
 
 
 def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:

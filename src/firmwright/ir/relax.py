@@ -104,15 +104,15 @@ def bind(
 
 def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
     """Return how often the values and the result of ``main`` read each variable."""
-    found: Counter[relax.Var] = Counter()
+    counts: Counter[relax.Var] = Counter()
 
     def count(part: relax.Expr) -> None:
         if isinstance(part, relax.Var):
-            found[part] += 1
+            counts[part] += 1
 
     for value in [*(b.value for b in main_bindings(module)), module["main"].body.body]:
         relax.analysis.post_order_visit(value, count)
-    return found
+    return counts
 
 
 def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:

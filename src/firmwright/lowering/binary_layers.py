@@ -82,10 +82,10 @@ def read_binary_layer(function: Function) -> BinaryLayer | None:
             return None
         steps.insert(0, call)
         value = variable[0]
-    found = read_products(value, function, definitions)
-    if found is None or (compared is None and steps):
+    products = read_products(value, function, definitions)
+    if products is None or (compared is None and steps):
         return None
-    linear, scales = found
+    linear, scales = products
     if compared is None:
         return make_binary(linear, scales, "float32")
     return find_thresholds(linear, scales, steps, definitions)

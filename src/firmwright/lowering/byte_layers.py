@@ -44,10 +44,10 @@ def read_call(
 
     The result is None unless the operator has the name ``operator`` and reads the only input.
     """
-    found = find_quantized_call(function, rounding, 1, (operator,))
-    if found is None:
+    quantized_call = find_quantized_call(function, rounding, 1, (operator,))
+    if quantized_call is None:
         return None
-    definitions, call, params = found
+    definitions, call, params = quantized_call
     data = read_bytes(call.args[0], definitions)
     if data is None or not reads_parameter(data.data, function.params[0], definitions):
         return None
@@ -59,10 +59,10 @@ def read_softmax(function: Function, rounding: str) -> Softmax | None:
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
-    found = read_call(function, rounding, "relax.nn.softmax")
-    if found is None:
+    byte_call = read_call(function, rounding, "relax.nn.softmax")
+    if byte_call is None:
         return None
-    call, data, params = found
+    call, data, params = byte_call
     shape = static_shape(call)
     if int(call.attrs.axis) % len(shape) != len(shape) - 1:
         return None
@@ -93,10 +93,10 @@ def is_usual(length: int, params: OutputQuantParams) -> bool:
 def read_resize(function: Function, rounding: str) -> Resize | None:
     """Return the resize that a region's function computes, or None for other functions."""
     resized = "relax.image.resize2d"
-    found = read_call(function, rounding, resized) if rounding == "tflite" else None
-    if found is None:
+    byte_call = read_call(function, rounding, resized) if rounding == "tflite" else None
+    if byte_call is None:
         return None
-    call, data, params = found
+    call, data, params = byte_call
     if not has_quant_params(data, params) or dtype_of(data.data) != "int8":
         return None
     attributes = call.attrs
@@ -132,10 +132,12 @@ def read_byte_function(function: Function, rounding: str) -> ByteFunction | None
     In ONNX's rounding, a table computes such functions.
     """
     operators = (*SIGNS, "relax.multiply", *FACTORS)
-    found = find_quantized_call(function, rounding, 1, operators) if rounding == "tflite" else None
-    if found is None:
+    quantized_call = (
+        find_quantized_call(function, rounding, 1, operators) if rounding == "tflite" else None
+    )
+    if quantized_call is None:
         return None
-    definitions, call, params = found
+    definitions, call, params = quantized_call
     terms = [read_bytes(a, definitions) for a in call.args]
     given = [t for t in terms if t is not None and not isinstance(t.data, Constant)]
     if None in terms or len(given) != 1 or static_shape(given[0].data) != static_shape(call):

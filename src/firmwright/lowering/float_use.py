@@ -51,7 +51,7 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
     """Return the operators that read a dequantized value directly or through other operators."""
     parameters = zip(function.params, region.inputs, strict=True)
     dequantized = {p for p, name in parameters if name in region.dequantized}
-    found = []
+    operators = []
     for binding in list_bindings(function):
         name, read = operator_name(binding.value), read_variables(binding.value)
         if name == "relax.dequantize" and read:
@@ -59,8 +59,8 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
         if name not in CONVERSIONS and any(v in dequantized for v in read):
             dequantized.add(binding.var)
             if name:  # an operator with several results has no name
-                found.append(binding)
-    return found
+                operators.append(binding)
+    return operators
 
 
 def find_source_name(region: Region, variable: Var) -> str:

@@ -46,7 +46,7 @@ def find_in_place(
     if len(stores) != 1 or count_turns(flat.body, stores[0]) != outputs[0].elements:
         return ()
     (store,) = stores
-    found = []
+    names = []
     for parameter, buffer in zip(inputs, flat.params, strict=False):
         anywhere, stored = (
             [x for x in find_nodes(tree, tvm.ir.TensorLoad) if shown.get(x.source) == buffer]
@@ -54,8 +54,8 @@ def find_in_place(
         )
         in_step = all(structural_equal(load.indices, store.indices) for load in anywhere)
         if parameter.name in alike and in_step and len(stored) == len(anywhere):
-            found.append(parameter.name)
-    return tuple(found)
+            names.append(parameter.name)
+    return tuple(names)
 
 
 def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
@@ -79,6 +79,6 @@ def is_alike(one: Parameter, other: Parameter) -> bool:
 
 
 def find_nodes(tree: tirx.Stmt | tirx.Expr, kind: type[Any]) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(tree, (kind, found.append))
-    return found
+    nodes: list[Any] = []
+    structural_walk(tree, (kind, nodes.append))
+    return nodes

@@ -85,10 +85,10 @@ def read_layer(
     ``rounding`` is the recipe's rounding, "tflite" or "onnx". ``layout`` is the layout of the
     images that a convolution reads and writes.
     """
-    found = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
-    if found is None:
+    quantized_value = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
+    if quantized_value is None:
         return None
-    definitions, argument, params = found
+    definitions, argument, params = quantized_value
     sums, bias = split_addition(argument, definitions, lambda v: read_bias(v, definitions))
     anchor = definitions.get(sums)
     operands = read_operands(anchor, definitions)
@@ -118,8 +118,8 @@ def find_quantized(
     if len(function.params) != inputs or len(results) != 1:
         return None
     definitions = list_definitions(function)
-    found = read_output(results[0], definitions, rounding, dtypes)
-    return None if found is None else (definitions, *found)
+    output = read_output(results[0], definitions, rounding, dtypes)
+    return None if output is None else (definitions, *output)
 
 
 def find_quantized_call(
@@ -129,11 +129,11 @@ def find_quantized_call(
 
     The other results are the results of :func:`find_quantized`.
     """
-    found = find_quantized(function, rounding, inputs)
-    call = None if found is None else found[0].get(found[1])
-    if found is None or call is None or operator_name(call) not in operators:
+    quantized_value = find_quantized(function, rounding, inputs)
+    call = None if quantized_value is None else quantized_value[0].get(quantized_value[1])
+    if quantized_value is None or call is None or operator_name(call) not in operators:
         return None
-    return found[0], call, found[2]
+    return quantized_value[0], call, quantized_value[2]
 
 
 def read_output(

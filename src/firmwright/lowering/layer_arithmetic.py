@@ -50,8 +50,8 @@ def fold_constant_channels(layer: Layer) -> Layer:
     lowest, highest = (
         layer.bias + positive * first + negative * second for first, second in (ends, ends[::-1])
     )
-    found, other = requantize_sums(layer, lowest), requantize_sums(layer, highest)
-    constant = found == other
+    results, other = requantize_sums(layer, lowest), requantize_sums(layer, highest)
+    constant = results == other
     if not constant.any():
         return layer
     # The factor 1/4 is 2^30 · 2^(-31 - 1), or 1 · 2^-2.
@@ -66,6 +66,6 @@ def fold_constant_channels(layer: Layer) -> Layer:
     return replace(
         layer,
         weights=np.where(constant[:, None, None, None], 0, layer.weights),
-        bias=np.where(constant, 4 * (found - layer.zero_point), layer.bias),
+        bias=np.where(constant, 4 * (results - layer.zero_point), layer.bias),
         scaling=scaling,
     )

@@ -130,12 +130,12 @@ def count_spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
 
 def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
     result = schedule.get(producer).writes[0].source
-    found: list[bool] = []
+    matches: list[bool] = []
     structural_walk(
         schedule.get(consumer).body,
-        (tvm.ir.TensorLoad, lambda load: found.append(load.source.same_as(result))),
+        (tvm.ir.TensorLoad, lambda load: matches.append(load.source.same_as(result))),
     )
-    return sum(found)
+    return sum(matches)
 
 
 def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:

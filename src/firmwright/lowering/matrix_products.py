@@ -51,10 +51,10 @@ def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | No
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
-    found = find_quantized_call(function, rounding, 2, (PRODUCT,))
-    if found is None:
+    quantized_call = find_quantized_call(function, rounding, 2, (PRODUCT,))
+    if quantized_call is None:
         return None
-    definitions, call, params = found
+    definitions, call, params = quantized_call
     operands = [o for a in call.args if (o := read_operand(a, definitions)) is not None]
     parameters = [operand.parameter for operand in operands]
     if len(operands) < 2 or {*parameters} != {*function.params}:

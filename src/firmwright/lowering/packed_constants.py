@@ -61,8 +61,8 @@ def pack_constants(constants: Iterable[tuple[str, npt.NDArray[Any]]]) -> dict[st
 
     Constants that cannot be packed are missing.
     """
-    found = ((name, pack_constant(array)) for name, array in constants)
-    return {name: packed for name, packed in found if packed is not None}
+    candidates = ((name, pack_constant(array)) for name, array in constants)
+    return {name: packed for name, packed in candidates if packed is not None}
 
 
 def list_shared(function: tirx.PrimFunc) -> list[int]:

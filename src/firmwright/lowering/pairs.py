@@ -33,10 +33,10 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
 
     ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
-    found = find_quantized_call(function, rounding, 2, (*SIGNS, "relax.multiply"))
-    if found is None:
+    quantized_call = find_quantized_call(function, rounding, 2, (*SIGNS, "relax.multiply"))
+    if quantized_call is None:
         return None
-    definitions, call, params = found
+    definitions, call, params = quantized_call
     name = operator_name(call)
     terms = [t for a in call.args if (t := read_bytes(a, definitions)) is not None]
     parameters = [skip_reshapes(t.data, definitions) for t in terms]

@@ -267,29 +267,31 @@ def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[
         for binding in list_bindings(module[name])
         if isinstance(binding.value, Constant)
     }
-    found: dict[ConstantKey, tuple[relax.Var, npt.NDArray[Any]]] = {}
+    lifted_constants: dict[ConstantKey, tuple[relax.Var, npt.NDArray[Any]]] = {}
     taken: Counter[str] = Counter()
 
     def lift(constant: Constant) -> relax.Expr:
         array = constant_array(constant)
         key = constant_key(constant)
-        if key not in found:
+        if key not in lifted_constants:
             kind = (str(array.dtype), sum(d > 1 for d in array.shape) > 1)
             role = names.get(key) or DEFAULT_CONSTANT_NAMES.get(kind, "values")
             taken[role] += 1
             unique = role if taken[role] == 1 else f"{role}_{taken[role] - 1}"
-            found[key] = (relax.Var(unique, constant.ty), array)
-        return found[key][0]
+            lifted_constants[key] = (relax.Var(unique, constant.ty), array)
+        return lifted_constants[key][0]
 
     function = structural_map(module[name], (Constant, lift))
-    parameters = [*function.params, *(v for v, _ in found.values())]
+    parameters = [*function.params, *(v for v, _ in lifted_constants.values())]
     lifted = relax.Function(parameters, function.body, function.ret_ty)
     functions = {g: f for g, f in module.functions.items() if g.name_hint != name}
     # Create a variable, because the type of the old variable has the old parameters.
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     builder.add_func(lifted, name)
     lifted_module = relax.transform.CanonicalizeBindings()(builder.get())
-    return lifted_module, [(str(variable.name), array) for variable, array in found.values()]
+    return lifted_module, [
+        (str(variable.name), array) for variable, array in lifted_constants.values()
+    ]
 
 
 def constant_key(constant: Constant) -> ConstantKey:

@@ -99,15 +99,15 @@ def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int
 
 def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:
     """Return the operand of a constant product, sum and shift, and the constants."""
-    found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
+    constants = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
     call = definitions.get(argument)
     for index, name in enumerate(ARITHMETIC):
         if call is not None and operator_name(call) == name and isinstance(call.args[1], Constant):
-            found[index] = constant_array(call.args[1]).astype("int64")
+            constants[index] = constant_array(call.args[1]).astype("int64")
             call = definitions.get(call.args[0])
     if call is not None and operator_name(call) == "relax.astype":
         call = definitions.get(call.args[0])
-    return call, found
+    return call, constants
 
 
 def spread(numbers: Array, channels: int, axis: int) -> Array | None:

@@ -53,10 +53,10 @@ def correct_biases(
     quantized_layers = [copies[node.name] for node in biased]
     evaluated = evaluate_layers(quantized, quantized_layers, seen)
     for node, copy, results in zip(biased, quantized_layers, evaluated, strict=True):
-        found = sum(map(average_channels, results)) / len(seen)
+        means = sum(map(average_channels, results)) / len(seen)
         bias = constants[node.input[2]]
         values = onnx.numpy_helper.to_array(bias)
-        moved = values + (wanted[node.output[0]] - found).reshape(values.shape)
+        moved = values + (wanted[node.output[0]] - means).reshape(values.shape)
         bias.CopyFrom(onnx.numpy_helper.from_array(moved.astype("float32"), bias.name))
         set_bias(quantized, copy, moved.astype("float32"))
     return result
@@ -91,8 +91,8 @@ def compute_channel_means(
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return each tensor's mean over samples and positions, per channel (axis 1)."""
     totals = {name: np.zeros(0) for name in tensors}
-    for found in evaluate(model, samples, tensors):
-        for name, array in found.items():
+    for arrays in evaluate(model, samples, tensors):
+        for name, array in arrays.items():
             mean = average_channels(array)
             totals[name] = totals[name] + mean if totals[name].size else mean
     return {name: total / len(samples) for name, total in totals.items()}
@@ -126,11 +126,11 @@ def evaluate_layers(
         shown = [layer.input[0], layer.output[0]]
         read = [{name: values[name] for name in needed[index]} for values in kept]
         computed = list(evaluate(part, read, shown))
-        yield [np.asarray(found[layer.output[0]]) for found in computed]
+        yield [np.asarray(arrays[layer.output[0]]) for arrays in computed]
         later = set().union(*needed[index + 1 :])
         kept = [
-            {name: array for name, array in {**values, **found}.items() if name in later}
-            for values, found in zip(kept, computed, strict=True)
+            {name: array for name, array in {**values, **arrays}.items() if name in later}
+            for values, arrays in zip(kept, computed, strict=True)
         ]
 
 

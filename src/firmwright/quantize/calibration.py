@@ -98,14 +98,14 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
     keys = {name: name_without_step(name) for name in sorted([*tensors, *states])}
     collector = make_collector("entropy", 0.0)
     averages: dict[str, Array] = {}
-    for index, found in enumerate(evaluate(model, samples, tensors)):
-        for name, array in found.items():
+    for index, results in enumerate(evaluate(model, samples, tensors)):
+        for name, array in results.items():
             if not np.isfinite(array).all():
                 raise UserError(
                     f"quantize: tensor '{name}' has infinite or NaN values for sample {index}; "
                     f"{advise(model)}"
                 )
-        joined = join_steps(found, keys)
+        joined = join_steps(results, keys)
         arrays = {k: flush_to_zero(a.astype("float32")) for k, a in joined.items() if a.size}
         widen_bins(collector, arrays)
         for name, array in arrays.items():
@@ -157,10 +157,10 @@ def make_collector(method: str, percentile: float) -> Any:
     )
 
 
-def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
+def pack_distributions(distributions: dict[str, Distribution]) -> dict[str, Array]:
     """Return the arrays that :func:`unpack_distributions` reads, named by position."""
     arrays: dict[str, Array] = {}
-    for index, (_, one) in enumerate(sorted(found.items())):
+    for index, (_, one) in enumerate(sorted(distributions.items())):
         average = one.moving_average or ()
         limits = np.array([one.lowest, one.highest, one.edges[0], one.edges[-1], *average])
         arrays[f"limits_{index}"] = limits
@@ -169,11 +169,11 @@ def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
 
 
 def unpack_distributions(names: Sequence[str], arrays: dict[str, Array]) -> dict[str, Distribution]:
-    found = {}
+    distributions = {}
     for index, name in enumerate(names):
         low, high, first, last, *average = (float(v) for v in arrays[f"limits_{index}"])
         counts = arrays[f"counts_{index}"]
         edges = np.linspace(first, last, len(counts) + 1)
         averages = (average[0], average[1]) if average else None
-        found[name] = Distribution(low, high, counts, edges, averages)
-    return found
+        distributions[name] = Distribution(low, high, counts, edges, averages)
+    return distributions

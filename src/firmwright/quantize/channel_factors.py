@@ -73,22 +73,22 @@ def find_lines(model: onnx.ModelProto) -> dict[str, ChannelMap]:
     """Return the lines with different factors per channel. The keys are the last nodes' results."""
     constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
     results = {output.name for output in model.graph.output}
-    found: dict[str, ChannelMap] = {}
+    lines: dict[str, ChannelMap] = {}
     for node in model.graph.node:
         line = read_line(node, constants, shapes)
         if line is None:
             continue
-        before = found.get(line.source)
+        before = lines.get(line.source)
         if before and len(readers[line.source]) == 1 and line.source not in results:
-            del found[line.source]
+            del lines[line.source]
             line = ChannelMap(
                 before.source,
                 line.factors * before.factors,
                 line.factors * before.offsets + line.offsets,
                 (*before.inner, line.source),
             )
-        found[node.output[0]] = line
-    return {name: line for name, line in found.items() if np.ptp(line.factors)}
+        lines[node.output[0]] = line
+    return {name: line for name, line in lines.items() if np.ptp(line.factors)}
 
 
 def read_line(

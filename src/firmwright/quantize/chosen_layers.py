@@ -46,11 +46,11 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     problems = []
 
     def match(key: str, pattern: str) -> list[str]:
-        found = match_nodes(nodes, pattern)
-        if not found:
+        matches = match_nodes(nodes, pattern)
+        if not matches:
             hint = did_you_mean(pattern, names)
             problems.append(f"quantize: {key}: no layer named '{pattern}'{hint}")
-        return found
+        return matches
 
     kept = {n for p in options.keep_float.layers for n in match("keep_float.layers", p)}
     for kind in options.keep_float.operators:
@@ -61,14 +61,14 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
             problems.append(f"{where}: no operator of the type '{kind}'{hint}")
     types = {n.name: TensorTypes(options.activations, options.weights) for n in nodes}
     for entry in options.layers:
-        found = match("layers", entry.match)
-        kinds_found = {n.op_type for n in nodes if n.name in found}
-        if found and entry.weights and not kinds_found.intersection(WEIGHT_OPERATORS):
+        matches = match("layers", entry.match)
+        kinds_found = {n.op_type for n in nodes if n.name in matches}
+        if matches and entry.weights and not kinds_found.intersection(WEIGHT_OPERATORS):
             operators = ", ".join(WEIGHT_OPERATORS)
             problems.append(
                 f"quantize: layers: '{entry.match}' has no weights; only {operators} have weights"
             )
-        for name in (*found, *find_fused_activations(model, found)):
+        for name in (*matches, *find_fused_activations(model, matches)):
             before = types[name]
             types[name] = TensorTypes(
                 entry.activations or before.activations, entry.weights or before.weights

@@ -66,8 +66,8 @@ def round_to_values(
         return round_by_factors(steps, factors)
     if clusters is None:
         return np.clip(np.rint(steps), *params.limits)
-    found: Array = clusters[np.searchsorted((clusters[1:] + clusters[:-1]) / 2, steps)]
-    return found
+    nearest: Array = clusters[np.searchsorted((clusters[1:] + clusters[:-1]) / 2, steps)]
+    return nearest
 
 
 def spread_scales(axes: int, axis: int | None, params: Sequence[QuantParams]) -> Array:

@@ -34,9 +34,13 @@ def describe_quantization(
     quantized = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
     for node in model.graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in quantized:
-            found = read_quant_params(node, model)
+            quant_params = read_quant_params(node, model)
             name = node.output[0].removesuffix(RESULT_SUFFIX)
-            params.append(TensorQuantParams(name, found.dtype, found.scale, found.zero_point))
+            params.append(
+                TensorQuantParams(
+                    name, quant_params.dtype, quant_params.scale, quant_params.zero_point
+                )
+            )
     return QuantizationRecord(
         engine=f"onnxruntime {onnxruntime.__version__}",
         scheme=options.scheme,

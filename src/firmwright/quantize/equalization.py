@@ -58,8 +58,8 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[ConvolutionPair]:
     outputs = {o.name for o in graph.output}
 
     def only_reader(name: str) -> onnx.NodeProto | None:
-        found = readers.get(name, [])
-        return found[0] if len(found) == 1 and name not in outputs else None
+        nodes = readers.get(name, [])
+        return nodes[0] if len(nodes) == 1 and name not in outputs else None
 
     def has_unshared_constants(node: onnx.NodeProto) -> bool:
         return all(n in constants and len(readers[n]) == 1 for n in node.input[1:3] if n)

@@ -78,11 +78,11 @@ def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     """
     types = {i.name: i.data_type for i in graph.initializer}
     types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}
-    found = sorted(name for name, kind in types.items() if kind in SIXTEEN_BITS)
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    names = sorted(name for name, kind in types.items() if kind in SIXTEEN_BITS)
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise UserError(
-            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantization starts "
+            f"quantize: the model has 16-bit floats ('{names[0]}'{more}); quantization starts "
             "from float32: export the model with float32"
         )
 
@@ -163,10 +163,10 @@ def evaluate(
                 f"quantize: ONNX Runtime rejects sample {index}: {first_line(error)}; check "
                 "its shape and values"
             ) from error
-        found = dict(zip(names, computed, strict=True))
+        arrays = dict(zip(names, computed, strict=True))
         if tensors is not None:
-            found.update({t: sample[t] for t in tensors if t in inputs})
-        yield {name: np.asarray(array) for name, array in found.items()}
+            arrays.update({t: sample[t] for t in tensors if t in inputs})
+        yield {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def float_tensors(model: onnx.ModelProto) -> list[str]:

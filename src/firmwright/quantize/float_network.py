@@ -43,7 +43,7 @@ def compare_with_float(
     ``interface`` describes the inputs and outputs of ``quantized``.
     """
     inputs = quantize_samples(interface, samples)
-    results = [list(found.values()) for found in evaluate(model, samples)]
+    results = [list(arrays.values()) for arrays in evaluate(model, samples)]
     return FloatReference(
         inputs,
         {t.name: np.stack([r[i] for r in results]) for i, t in enumerate(interface.outputs)},
@@ -79,8 +79,8 @@ def compare_layers(
     pairs = match_tensors(model, quantized)
     sums = {name: SignalStatistics() for name in pairs}
     wanted = evaluate(model, samples, list(pairs))
-    found = evaluate(quantized, inputs, list(pairs.values()))
-    for ours, theirs in zip(found, wanted, strict=True):
+    results = evaluate(quantized, inputs, list(pairs.values()))
+    for ours, theirs in zip(results, wanted, strict=True):
         for name, total in sums.items():
             found_there = ours[pairs[name]]
             if pairs[name] in ports:

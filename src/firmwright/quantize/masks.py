@@ -54,8 +54,8 @@ def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.Model
         return model
     names = sorted({mask.scores for mask in masks})
     lowest, highest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
-    for found in evaluate(model, samples, names):
-        for name, scores in found.items():
+    for arrays in evaluate(model, samples, names):
+        for name, scores in arrays.items():
             lowest[name] = min(lowest[name], float(scores.min()))
             highest[name] = max(highest[name], float(scores.max()))
     bounds: dict[tuple[str, int], float] = {}

@@ -182,12 +182,14 @@ class Restorer:
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
         """Return the limits that a quantize's clamping adds to the network, or None."""
-        found = self.read_quant_range(binding)
-        (least, largest), interval = found.params.limits, found.interval
+        quant_range = self.read_quant_range(binding)
+        (least, largest), interval = quant_range.params.limits, quant_range.interval
         low = None
-        if found.low > least or (interval.low == 0 and self.may_be_negative(binding.value.args[0])):
+        if quant_range.low > least or (
+            interval.low == 0 and self.may_be_negative(binding.value.args[0])
+        ):
             low = interval.low
-        return low, interval.high if found.high < largest else None
+        return low, interval.high if quant_range.high < largest else None
 
     def may_be_negative(self, value: relax.Expr) -> bool:
         """Return whether a result may be negative, according to its operators and parameters.

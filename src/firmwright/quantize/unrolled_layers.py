@@ -68,9 +68,9 @@ def store_states(model: onnx.ModelProto, states: Mapping[str, Array]) -> None:
         model.graph.initializer.append(numpy_helper.from_array(states[value.name], value.name))
 
 
-def join_steps(found: Mapping[str, Array], keys: Mapping[str, str]) -> dict[str, Array]:
+def join_steps(arrays: Mapping[str, Array], keys: Mapping[str, str]) -> dict[str, Array]:
     """Return the values of tensors by their keys. Tensors with equal keys share one array."""
     joined: dict[str, list[Array]] = {}
-    for name, array in found.items():
+    for name, array in arrays.items():
         joined.setdefault(keys[name], []).append(array)
     return {k: a[0] if len(a) == 1 else np.concatenate(a, None) for k, a in joined.items()}

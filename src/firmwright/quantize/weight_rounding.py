@@ -114,9 +114,9 @@ def second_moments(
     inputs = sorted({node.input[0] for node in layers.values()})
     shapes = {name: tuple(constants[name].dims) for name in layers}
     totals: dict[str, Array] = {}
-    for found in evaluate(model, samples, inputs):
+    for arrays in evaluate(model, samples, inputs):
         for name, node in layers.items():
-            rows = im2col(node, found[node.input[0]], shapes[name]).astype("float64")
+            rows = im2col(node, arrays[node.input[0]], shapes[name]).astype("float64")
             moment = rows @ rows.transpose(0, 2, 1)
             totals[name] = totals[name] + moment if name in totals else moment
     return totals

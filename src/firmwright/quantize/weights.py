@@ -135,22 +135,24 @@ def choose_all_clusters(
     params_of: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the values of each clustered tensor. Other tensors are missing."""
-    found = {}
+    all_clusters = {}
     for weight in weights:
         if weight.name in params_of:
             scales = spread_scales(weight.values.ndim, weight.axis, params_of[weight.name])
             clusters = choose_clusters(weight.values / scales, weight.dtype)
             if clusters is not None:
-                found[weight.name] = clusters
-    return found
+                all_clusters[weight.name] = clusters
+    return all_clusters
 
 
 def choose_all_factors(
     params_of: Mapping[str, Sequence[QuantParams]], weights: Iterable[Weight]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the factors of each tensor with blocks. Other tensors are missing."""
-    found = {w.name: w.choose_factors(params_of[w.name]) for w in weights if w.name in params_of}
-    return {name: factors for name, factors in found.items() if factors is not None}
+    all_factors = {
+        w.name: w.choose_factors(params_of[w.name]) for w in weights if w.name in params_of
+    }
+    return {name: factors for name, factors in all_factors.items() if factors is not None}
 
 
 def clamp_weights(

@@ -57,18 +57,18 @@ def find_ranges(
 ) -> dict[relax.Var, Ranges]:
     """Return the ranges after layers, up to an operator that does not keep channels separate."""
     by_result = {layer.result: layer for layer in layers.values()}
-    found: dict[relax.Var, Ranges] = {}
+    known_ranges: dict[relax.Var, Ranges] = {}
     for binding in bindings:
         layer = by_result.get(binding.var)
         if layer is not None:
-            found[binding.var] = sum_ranges(layer, found.get(layer.source))
+            known_ranges[binding.var] = sum_ranges(layer, known_ranges.get(layer.source))
             continue
         narrow = CHANNELWISE.get(operator_name(binding.value))
-        source = found.get(binding.value.args[0]) if narrow else None
+        source = known_ranges.get(binding.value.args[0]) if narrow else None
         ranges = narrow(binding.value, source) if narrow and source else None
         if ranges is not None:
-            found[binding.var] = ranges
-    return found
+            known_ranges[binding.var] = ranges
+    return known_ranges
 
 
 def sum_ranges(layer: QuantizedLayer, source: Ranges | None) -> Ranges:

@@ -94,15 +94,15 @@ def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
     values = {b.var: b.value for b in bindings}
     biases = find_added(bindings)
     uses = count_readers(module)
-    found = {}
+    layers = {}
     for binding in bindings:
         layer = match_layer(binding, values)
         added = biases.get(binding.var)
         if layer is not None and added is not None and uses[binding.var] == 1:
             layer = match_bias(layer, added, values)
         if layer is not None and fits_int32(layer):
-            found[binding.var] = layer
-    return found
+            layers[binding.var] = layer
+    return layers
 
 
 def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.VarBinding]:
@@ -170,10 +170,10 @@ def match_bias(
 ) -> QuantizedLayer | None:
     """Return the layer with the added bias, or None if the constant is not a suitable bias."""
     operands = [values.get(a, a) for a in added.value.args]
-    found = [o for o in operands if is_dequantized_constant(o)]
-    if not found:
+    constants = [o for o in operands if is_dequantized_constant(o)]
+    if not constants:
         return layer
-    bias, scale, points = (constant_array(a) for a in found[0].args)
+    bias, scale, points = (constant_array(a) for a in constants[0].args)
     is_bias = (
         bias.dtype == "int32"
         and not points.any()

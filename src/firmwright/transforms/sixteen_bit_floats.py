@@ -89,5 +89,5 @@ def replace_dtypes(attributes: Any, replacements: Mapping[str, str]) -> Any:
         return None
     described = type(attributes).__tvm_ffi_type_info__
     fields = {f.name: getattr(attributes, f.name) for f in described.fields}
-    found = {n: replacements[str(v)] for n, v in fields.items() if str(v) in replacements}
-    return tvm.ir.make_node(described.type_key, **{**fields, **found}) if found else attributes
+    changes = {n: replacements[str(v)] for n, v in fields.items() if str(v) in replacements}
+    return tvm.ir.make_node(described.type_key, **{**fields, **changes}) if changes else attributes

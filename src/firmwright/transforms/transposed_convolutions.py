@@ -71,12 +71,12 @@ def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) == "relax.quantize":
-            found = match(builder, call.args[0], readers, call)
+            convolution = match(builder, call.args[0], readers, call)
         elif (operator_name(call), call.args[0]) in ends:
-            found = match(builder, call, readers)
+            convolution = match(builder, call, readers)
         else:
             return call
-        replaced = None if found is None else split(builder, found, static_shape(call))
+        replaced = None if convolution is None else split(builder, convolution, static_shape(call))
         return call if replaced is None else replaced
 
     return rewrite_calls(module, rewrite)
@@ -120,33 +120,33 @@ def match(
     def is_read_once(value: relax.Expr) -> bool:
         return readers[value] == 1 or not isinstance(value, relax.Var)
 
-    found = definition(builder, value)
-    while operator_name(found) in ACTIVATIONS and is_read_once(value):
-        activations.append(found)
-        value = found.args[0]
-        found = definition(builder, value)
+    call = definition(builder, value)
+    while operator_name(call) in ACTIVATIONS and is_read_once(value):
+        activations.append(call)
+        value = call.args[0]
+        call = definition(builder, value)
     bias = None
-    if operator_name(found) == "relax.add" and is_read_once(value):
-        value, added = found.args
-        found, bias = definition(builder, value), definition(builder, added)
+    if operator_name(call) == "relax.add" and is_read_once(value):
+        value, added = call.args
+        call, bias = definition(builder, value), definition(builder, added)
         if not (is_float_constant(bias) if quantize is None else is_dequantized_constant(bias)):
             return None
-    if operator_name(found) not in LAYOUTS or not is_read_once(value):
+    if operator_name(call) not in LAYOUTS or not is_read_once(value):
         return None
-    return MatchedConvolution(found, tuple(activations), bias, quantize)
+    return MatchedConvolution(call, tuple(activations), bias, quantize)
 
 
 def split(
-    builder: relax.BlockBuilder, found: MatchedConvolution, shape: tuple[int, ...]
+    builder: relax.BlockBuilder, convolution: MatchedConvolution, shape: tuple[int, ...]
 ) -> relax.Expr | None:
     """Return the result of a transposed convolution, or None for unsupported forms."""
-    call, quantize = found.call, found.quantize
+    call, quantize = convolution.call, convolution.quantize
     data, weights = (definition(builder, a) for a in call.args)
     if find_obstacle(call):
         return None
     if not (is_float_constant(weights) if quantize is None else reads_bytes(data, weights)):
         return None
-    if not (found.bias is None or is_per_channel(found.bias, static_shape(call))):
+    if not (convolution.bias is None or is_per_channel(convolution.bias, static_shape(call))):
         return None
     axes = list_axes(call)
     stored = constant_array(weights if quantize is None else weights.args[0])
@@ -159,16 +159,18 @@ def split(
     strides = [len(axis) for axis in axes]
     if len({tuple((len(p.taps), p.before, p.after) for p in phases) for phases, _ in pieces}) == 1:
         pieces = [(pieces[0][0], np.concatenate([piece for _, piece in pieces], 1))]
-    followers = [*reversed(found.activations), *([] if quantize is None else [quantize])]
+    followers = [*reversed(convolution.activations), *([] if quantize is None else [quantize])]
     results = []
     for phases, piece in pieces:
         real = source
         if quantize is not None:
             real = builder.emit(relax.op.dequantize(source, *data.args[1:], axis=0))
         value = convolve(builder, real, phases, piece, weights)
-        if found.bias is not None:
+        if convolution.bias is not None:
             copies = piece.shape[1] // kernel.shape[1]
-            value = builder.emit(relax.op.add(value, repeat_bias(builder, found.bias, copies)))
+            value = builder.emit(
+                relax.op.add(value, repeat_bias(builder, convolution.bias, copies))
+            )
         for follower in followers:
             arguments = [value, *follower.args[1:]]
             value = builder.emit(tvm.ir.Call(follower.op, arguments, follower.attrs))

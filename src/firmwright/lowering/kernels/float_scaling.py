@@ -44,11 +44,11 @@ class FloatFactors:
             if tables
             else [tirx.const(int(array[0]), "int32") for array in self.numbers]
         )
-        params, found = self.params, self.numbers[0] != 0
+        params, has_multiplier = self.params, self.numbers[0] != 0
         steps = params.low + call_fixed_point("fixed_steps", total, multiplier, offset, shift)
         real = params.zero_point + call_fixed_point("fixed_float", total, offset, shift)
-        value = steps if found.all() else real
-        if found.any() and not found.all():
+        value = steps if has_multiplier.all() else real
+        if has_multiplier.any() and not has_multiplier.all():
             value = te.if_then_else(multiplier == 0, real, steps)
         return te.max(te.min(value, params.high), params.low).astype(params.dtype)
 

@@ -73,16 +73,16 @@ class Scatter:
                     result[target] = data[target]
                 with ExitStack() as loops:
                     position = enter_loops(loops, self.turns)
-                    found = self.read_indices(indices, position)
-                    target = self.compute_position(found, shape)
+                    target_indices = self.read_indices(indices, position)
+                    target = self.compute_position(target_indices, shape)
                     update = updates[self.read_update(position)]
                     result[target] = COMBINATIONS[self.reduction](result[target], update)
             return builder.get()
 
-    def compute_position(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
+    def compute_position(self, indices: Sequence[Any], shape: Sequence[int]) -> Position:
         """Store the integers of index tensors in variables, and return all indices."""
         target = []
-        for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
+        for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
             if isinstance(index, tirx.Var):
                 target.append(index)
                 continue
@@ -116,9 +116,9 @@ def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
     axis = int(call.attrs.axis) % len(static_shape(data))
 
     def read_indices(tensors: Sequence[Any], position: Position) -> list[Any]:
-        found: list[Any] = list(position)
-        found[axis] = tensors[0][position]
-        return found
+        target_indices: list[Any] = list(position)
+        target_indices[axis] = tensors[0][position]
+        return target_indices
 
     turns = tuple(static_shape(indices))
     scatter = Scatter(turns, read_indices, tuple, str(call.attrs.reduction), from_end=True)

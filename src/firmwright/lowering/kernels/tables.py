@@ -54,14 +54,14 @@ def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[Qua
     call = builder.definitions.get(argument)
     if call is None or not can_evaluate(call):
         return []
-    found = []
+    tensors = []
     for part in call.args:
         if scalar_value(builder, part) is None:
             sources = find_chain_sources(builder, part)
             if not sources:
                 return []
-            found += sources
-    return found
+            tensors += sources
+    return tensors
 
 
 def evaluate_chain(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any]:

@@ -86,10 +86,10 @@ def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, b
 
 
 def read_sum(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
-    found = read_operands(call, values)
-    if found is None:
+    operands = read_operands(call, values)
+    if operands is None:
         return None
-    source, numbers, is_first = found
+    source, numbers, is_first = operands
     whole = keep_whole(numbers)
     if operator_name(call) == "relax.add":
         return ElementwiseFunction(source, lambda x: x + numbers, 1.0, whole, whole is None, True)
@@ -99,10 +99,10 @@ def read_sum(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
 
 
 def read_product(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
-    found = read_operands(call, values)
-    if found is None:
+    operands = read_operands(call, values)
+    if operands is None:
         return None
-    source, numbers, _ = found
+    source, numbers, _ = operands
     slope, whole = numbers.astype("float64"), keep_whole(numbers)
     return ElementwiseFunction(source, lambda x: x * numbers, slope, whole, whole is None, True)
 
@@ -112,10 +112,10 @@ def read_quotient(call: relax.Expr, values: Values) -> ElementwiseFunction | Non
 
     A division of integers truncates, or rounds down.
     """
-    found = read_operands(call, values)
-    if found is None or found[2] or not found[1].all():
+    operands = read_operands(call, values)
+    if operands is None or operands[2] or not operands[1].all():
         return None
-    source, numbers, _ = found
+    source, numbers, _ = operands
     slope = 1 / numbers.astype("float64")
     if operator_name(call) == "relax.floor_divide":
         return ElementwiseFunction(source, lambda x: np.floor_divide(x, numbers), slope, True)
@@ -133,20 +133,20 @@ def divide_to_zero(x: Array, numbers: Array) -> Array:
 
 
 def read_shift(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
-    found = read_operands(call, values)
-    if found is None or found[2] or not ((found[1] >= 0) & (found[1] < 32)).all():
+    operands = read_operands(call, values)
+    if operands is None or operands[2] or not ((operands[1] >= 0) & (operands[1] < 32)).all():
         return None
-    source, counts, _ = found
+    source, counts, _ = operands
     return ElementwiseFunction(
         source, lambda x: x >> counts, 2.0 ** -counts.astype("float64"), True
     )
 
 
 def read_limit(call: relax.Expr, values: Values) -> ElementwiseFunction | None:
-    found = read_operands(call, values)
-    if found is None:
+    operands = read_operands(call, values)
+    if operands is None:
         return None
-    source, numbers, _ = found
+    source, numbers, _ = operands
     limit = np.maximum if operator_name(call) == "relax.maximum" else np.minimum
     return ElementwiseFunction(source, lambda x: limit(x, numbers), 1.0, keep_whole(numbers))
 

@@ -58,9 +58,9 @@ def fit_affine(
 
     begins = find_begins(rise, first, last, limits)
     for shift in range(LARGEST_SHIFT + 1):
-        found = find_offsets(begins, first, last, limits, np.abs(slope), shift)
-        if found is not None:
-            multipliers, offsets = found
+        coefficients = find_offsets(begins, first, last, limits, np.abs(slope), shift)
+        if coefficients is not None:
+            multipliers, offsets = coefficients
             return Affine(np.where(falls, -multipliers, multipliers), offsets, shift)
     return None
 

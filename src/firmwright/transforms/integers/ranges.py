@@ -62,14 +62,14 @@ def find_ranges(
 ) -> dict[relax.Var, Range]:
     """Return the ranges of floats and integers. Unknown ranges are the ranges of the types."""
     values = {b.var: b.value for b in bindings}
-    found: dict[relax.Var, Range] = {}
+    ranges: dict[relax.Var, Range] = {}
     for variable in [*parameters, *values]:
-        bounded = find_range(values[variable], found, values) if variable in values else None
+        bounded = find_range(values[variable], ranges, values) if variable in values else None
         if bounded is None:
             bounded = limit_by_type(variable)
         if bounded is not None:
-            found[variable] = bounded
-    return found
+            ranges[variable] = bounded
+    return ranges
 
 
 def limit_by_type(variable: relax.Var) -> Range | None:
@@ -85,15 +85,15 @@ def limit_by_type(variable: relax.Var) -> Range | None:
     return Range(np.array(low, "int64"), np.array(limits.max, "int64"), True)
 
 
-def find_range(value: relax.Expr, found: dict[relax.Var, Range], values: Values) -> Range | None:
+def find_range(value: relax.Expr, ranges: dict[relax.Var, Range], values: Values) -> Range | None:
     name = operator_name(value)
     if name in SUMS:
-        return sum_range(value, found, values)
+        return sum_range(value, ranges, values)
     function = read_function(value, values)
     if function is not None:
-        source = found.get(function.source)
+        source = ranges.get(function.source)
         return None if source is None else function_range(function, source, value)
-    operands = [found.get(v) for v in read_variables(value)]
+    operands = [ranges.get(v) for v in read_variables(value)]
     if not operands or any(o is None for o in operands):
         return None
     known = [o for o in operands if o is not None]
@@ -139,11 +139,11 @@ def function_range(function: ElementwiseFunction, source: Range, value: relax.Ex
     return check_range(Range(np.minimum(*ends), np.maximum(*ends), whole), value)
 
 
-def check_range(found: Range, value: relax.Expr) -> Range | None:
+def check_range(interval: Range, value: relax.Expr) -> Range | None:
     """Return a range without NaN that fits the shape and the type of the tensor, or None."""
-    if np.isnan(found.magnitude) or found.low.ndim > len(static_shape(value)):
+    if np.isnan(interval.magnitude) or interval.low.ndim > len(static_shape(value)):
         return None
-    return found if is_float(value) or found.lies_within(dtype_of(value)) else None
+    return interval if is_float(value) or interval.lies_within(dtype_of(value)) else None
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
@@ -155,9 +155,9 @@ def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
     return check_range(Range(left.low + right.low, left.high + right.high, True), value)
 
 
-def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:
+def sum_range(call: tvm.ir.Call, ranges: dict[relax.Var, Range], values: Values) -> Range | None:
     """Return the range of sums of products, or None if the order has an effect."""
-    data, weights = found.get(call.args[0]), read_constant(call.args[1], values)
+    data, weights = ranges.get(call.args[0]), read_constant(call.args[1], values)
     if data is None or weights is None or not data.is_whole or not are_whole(weights):
         return None
     axis = find_output_axis(call)

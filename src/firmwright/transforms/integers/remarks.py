@@ -36,9 +36,9 @@ def explain_floats(module: IRModule) -> list[tuple[str, str]]:
     weights = {}
     for binding in bindings:
         if operator_name(binding.value) in SUMS and is_float(binding.value):
-            found = read_constant(binding.value.args[1], values)
-            if found is not None and are_whole(found) and np.abs(found).max() > 1:
-                weights[binding.var] = found
+            constant = read_constant(binding.value.args[1], values)
+            if constant is not None and are_whole(constant) and np.abs(constant).max() > 1:
+                weights[binding.var] = constant
     if not weights:
         return []
     ranges = find_ranges(list(module["main"].params), bindings)

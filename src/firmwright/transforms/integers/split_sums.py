@@ -36,8 +36,8 @@ def split_sum(
 
     ``is_term`` returns whether a tensor can be one of the tensors. All shapes are equal.
     """
-    found = ranges.get(variable)
-    if found is None or found.magnitude >= EXACT:
+    interval = ranges.get(variable)
+    if interval is None or interval.magnitude >= EXACT:
         return None
     if is_term(variable):
         return {variable: 1.0}
@@ -46,7 +46,7 @@ def split_sum(
     if function is not None:
         terms = split_sum(function.source, values, ranges, is_term)
         return None if terms is None else scale(terms, function, ranges[function.source])
-    if operator_name(value) != "relax.add" or not found.is_whole:
+    if operator_name(value) != "relax.add" or not interval.is_whole:
         return None
     assert isinstance(value, relax.Call)
     sides = [split_sum(a, values, ranges, is_term) for a in value.args]

@@ -18,9 +18,9 @@ def clip_to_numbers(builder: relax.BlockBuilder, data: relax.Expr, numbers: rang
     down, and the result reads the floats before the floor and clip of the network.
     """
     low, high = float(numbers[0]), float(numbers[-1])
-    found = read_rounded(builder, data)
-    if found is not None:
-        data, least, most = found
+    rounded = read_rounded(builder, data)
+    if rounded is not None:
+        data, least, most = rounded
         low, high = max(low, least), min(high, most)
     return builder.emit(relax.op.clip(data, low, high))
 
@@ -35,11 +35,11 @@ def read_rounded(
     """
     call = definition(builder, data)
     if operator_name(call) in MOVES:
-        found = read_rounded(builder, call.args[0])
-        if found is None:
+        rounded = read_rounded(builder, call.args[0])
+        if rounded is None:
             return None
-        moved = tvm.ir.Call(call.op, [found[0], *call.args[1:]], call.attrs, call.ty_args)
-        return builder.emit(moved), *found[1:]
+        moved = tvm.ir.Call(call.op, [rounded[0], *call.args[1:]], call.attrs, call.ty_args)
+        return builder.emit(moved), *rounded[1:]
     bounds = read_clip_bounds(call) if operator_name(call) == "relax.clip" else None
     if bounds is None or bounds[0] < 0 or any(float(bound) % 1 for bound in bounds):
         return None

@@ -75,11 +75,11 @@ def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> b
     return choose_type(ranges[call.args[0]]) is not None
 
 
-def choose_type(found: Range | None) -> str | None:
+def choose_type(interval: Range | None) -> str | None:
     """Return the 8-bit type that can store a tensor's whole numbers, or None if no type can."""
-    if found is None or not found.is_whole:
+    if interval is None or not interval.is_whole:
         return None
-    return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
+    return next((dtype for dtype in STORED if interval.lies_within(dtype)), None)
 
 
 class IntegerNetwork:
