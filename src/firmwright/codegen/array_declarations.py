@@ -103,36 +103,36 @@ def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
 
 
 def has_effect(value: tirx.Expr) -> bool:
-    found: list[bool] = []
+    effects: list[bool] = []
 
     def look(call: tvm.ir.Call) -> None:
-        found.append(getattr(call.op, "name", "") in EFFECTS)
+        effects.append(getattr(call.op, "name", "") in EFFECTS)
 
     structural_walk(value, (tvm.ir.Call, look))
-    return any(found)
+    return any(effects)
 
 
 def find_scalars(body: tirx.Stmt) -> set[tirx.Var]:
     """Return the local arrays of one element without a pointer to them."""
-    found: set[tirx.Var] = set()
+    scalars: set[tirx.Var] = set()
 
     def note(allocation: tirx.AllocBuffer) -> None:
         if all(int(length) == 1 for length in allocation.buffer.shape):
-            found.add(allocation.buffer)
+            scalars.add(allocation.buffer)
 
     def drop_pointers(call: tvm.ir.Call) -> None:
         if is_pointer(call):
-            found.discard(find_array(call))
+            scalars.discard(find_array(call))
 
     structural_walk(body, (tirx.AllocBuffer, note))
     structural_walk(body, (tvm.ir.Call, drop_pointers))
-    return found
+    return scalars
 
 
 def count_uses(part: tirx.Stmt | tirx.Expr, array: tirx.Var) -> int:
-    found: list[bool] = []
-    structural_walk(part, (tirx.Var, lambda variable: found.append(variable.same_as(array))))
-    return sum(found)
+    matches: list[bool] = []
+    structural_walk(part, (tirx.Var, lambda variable: matches.append(variable.same_as(array))))
+    return sum(matches)
 
 
 def mentions(part: tirx.Stmt | tirx.Expr, array: tirx.Var) -> bool:
@@ -148,17 +148,17 @@ def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
     """Move a scalar's declaration directly before its first value, if one block uses the scalar."""
     allocated: Counter[tirx.Var] = Counter()
     structural_walk(body, (tirx.AllocBuffer, lambda a: allocated.update((a.buffer,))))
-    found: list[tirx.AllocBuffer] = []
+    allocations: list[tirx.AllocBuffer] = []
 
     def take(allocation: tirx.AllocBuffer) -> tirx.Stmt:
         # An unrolled loop declares its arrays in each iteration.
         if allocation.buffer not in scalars or allocated[allocation.buffer] > 1:
             return allocation
-        found.append(allocation)
+        allocations.append(allocation)
         return NOTHING
 
     body = structural_map(body, (tirx.AllocBuffer, take))
-    for allocation in found:
+    for allocation in allocations:
         placed = place(body, allocation)
         body = make_block([allocation, body]) if placed is None else placed
     return body
@@ -204,8 +204,8 @@ def begins_assigned(part: tirx.Stmt, array: tirx.Var) -> bool | None:
     if not mentions(part, array):
         return None
     if isinstance(part, tirx.SeqStmt):
-        found = (begins_assigned(inner, array) for inner in list_statements(part))
-        return next(result for result in found if result is not None)
+        results = (begins_assigned(inner, array) for inner in list_statements(part))
+        return next(result for result in results if result is not None)
     if isinstance(part, tirx.For):
         runs = isinstance(part.extent, tirx.IntImm) and part.extent.value > 0
         return runs and begins_assigned(part.body, array) is True

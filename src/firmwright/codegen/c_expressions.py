@@ -315,18 +315,18 @@ def is_negative(number: tirx.IntImm) -> bool:
 
 def is_always_defined(value: tirx.Expr) -> bool:
     """Return whether an expression is defined even if the condition before it is false."""
-    found: list[bool] = []
+    undefined: list[bool] = []
 
     def check_load(load: tvm.ir.TensorLoad) -> None:
-        found.append(not all(isinstance(index, tirx.IntImm) for index in load.indices))
+        undefined.append(not all(isinstance(index, tirx.IntImm) for index in load.indices))
 
     def check_division(part: tirx.Div | tirx.Mod) -> None:
         is_integer = dtype_of(part).startswith(("int", "uint"))
-        found.append(is_integer and not isinstance(part.b, tirx.IntImm))
+        undefined.append(is_integer and not isinstance(part.b, tirx.IntImm))
 
     rules = ((tvm.ir.TensorLoad, check_load), ((tirx.Div, tirx.Mod), check_division))
     structural_walk(value, rules)
-    return not any(found)
+    return not any(undefined)
 
 
 def narrow(argument: tvm.ir.Expr, wanted: str | None) -> tvm.ir.Expr:

@@ -37,7 +37,7 @@ The headers are in templates/network.
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
-    return {header: tuple(sorted(found)) for header, found in read_headers().items()}
+    return {header: tuple(sorted(functions)) for header, functions in read_headers().items()}
 
 
 @cache
@@ -59,7 +59,9 @@ def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
 
 @cache
 def list_parameter_types() -> dict[str, tuple[str, ...]]:
-    return {name: types for found in read_headers().values() for name, types in found.items()}
+    return {
+        name: types for functions in read_headers().values() for name, types in functions.items()
+    }
 
 
 @cache

@@ -218,10 +218,10 @@ def find_written(body: tirx.Stmt) -> set[tirx.Var]:
 
 
 def find_called(body: tirx.Stmt) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
 
     def note(call: tvm.ir.Call) -> None:
-        found.update(str(a.value) for a in call.args[:1] if isinstance(a, tvm.ir.StringImm))
+        names.update(str(a.value) for a in call.args[:1] if isinstance(a, tvm.ir.StringImm))
 
     structural_walk(body, (tvm.ir.Call, note))
-    return found
+    return names

@@ -33,13 +33,13 @@ def wrap_product(product: tirx.Mul) -> tirx.Expr:
 
 
 def comes_of_floats(value: tirx.Expr) -> bool:
-    found: list[bool] = []
+    matches: list[bool] = []
 
     def look(cast: tirx.Cast) -> None:
-        found.append("float" in str(cast.value.ty.dtype) and depends_on_data(cast))
+        matches.append("float" in str(cast.value.ty.dtype) and depends_on_data(cast))
 
     structural_walk(value, (tirx.Cast, look))
-    return any(found)
+    return any(matches)
 
 
 def limit_cast(cast: tirx.Cast) -> tirx.Expr:
@@ -54,8 +54,8 @@ def limit_cast(cast: tirx.Cast) -> tirx.Expr:
     if not source.startswith("float") or not target.startswith(("int", "uint")):
         return cast
     limits = np.iinfo(target)
-    found = find_span(cast.value)
-    if not depends_on_data(cast.value) or found.fits(limits.min, limits.max):
+    span = find_span(cast.value)
+    if not depends_on_data(cast.value) or span.fits(limits.min, limits.max):
         return cast
     is_stored = isinstance(cast.value, (tvm.ir.TensorLoad, tirx.Min, tirx.Max))
     parts = 1 if is_stored or limits.bits < 32 else 2
@@ -108,6 +108,6 @@ def round_span(span: FloatRange) -> FloatRange:
 
 
 def depends_on_data(value: tirx.Expr) -> bool:
-    found: list[bool] = []
-    structural_walk(value, (tvm.ir.TensorLoad, lambda _: found.append(True)))
-    return bool(found)
+    loads: list[bool] = []
+    structural_walk(value, (tvm.ir.TensorLoad, lambda _: loads.append(True)))
+    return bool(loads)

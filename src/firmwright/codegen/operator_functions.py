@@ -53,7 +53,7 @@ def write_files(function: str) -> tuple[SourceFile, ...]:
     dtype = function.rpartition("_")[2]
     variables = {"name": function, "dtype": dtype, **TYPES.get(dtype, {})}
     source = render(make_environment(), template, variables).strip("\n")
-    (found,) = PROTOTYPE.finditer(source)
+    (prototype,) = PROTOTYPE.finditer(source)
     guard = f"{function.upper()}_H"
     lines = [
         f"#ifndef {guard}",
@@ -61,7 +61,7 @@ def write_files(function: str) -> tuple[SourceFile, ...]:
         "",
         *INCLUDES,
         "",
-        f"{found[0]};",
+        f"{prototype[0]};",
         "",
         "#endif",
     ]

@@ -30,13 +30,15 @@ def choose_smallest(arrays: Mapping[str, Array], tables: Encodings = NO_TABLES) 
     not used if the arrays that need it save fewer bytes than the function, and than the other
     functions that only these arrays need.
     """
-    found = list_all(arrays, tables)
+    encodings = list_all(arrays, tables)
     while True:
-        chosen = {name: each[-1] for name, each in found.items() if each}
+        chosen = {name: each[-1] for name, each in encodings.items() if each}
         wasted = find_wasted(chosen.values())
         if wasted is None:
             return chosen
-        found = {n: [e for e in each if wasted not in e.functions] for n, each in found.items()}
+        encodings = {
+            n: [e for e in each if wasted not in e.functions] for n, each in encodings.items()
+        }
 
 
 def find_wasted(chosen: Collection[Encoded]) -> str | None:
@@ -70,7 +72,7 @@ def choose_for_limit(
     name decides between equal steps. The number of instructions is not always minimal. Raises
     LimitError if all steps together save fewer bytes.
     """
-    found = list_all(arrays, tables)
+    encodings = list_all(arrays, tables)
     chosen = dict[str, Encoded]()
 
     def rate(step: tuple[str, Encoded]) -> float:
@@ -83,7 +85,7 @@ def choose_for_limit(
     while excess > sum(each.saved for each in chosen.values()):
         steps = [
             (name, encoded)
-            for name, each in found.items()
+            for name, each in encodings.items()
             for encoded in each
             if name not in chosen or encoded.saved > chosen[name].saved
         ]

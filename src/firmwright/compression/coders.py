@@ -66,8 +66,8 @@ def find_lengths(counts: list[int]) -> npt.NDArray[np.int64]:
         pairs = zip(merged[::2], merged[1::2], strict=False)
         packages = [(a[0] + b[0], a[1] + b[1]) for a, b in pairs]
         merged = sorted([*leaves, *packages])
-    found = Counter(s for _, each in merged[: 2 * (len(counts) - 1)] for s in each)
-    return np.array([found[symbol] for symbol in range(len(counts))])
+    lengths = Counter(s for _, each in merged[: 2 * (len(counts) - 1)] for s in each)
+    return np.array([lengths[symbol] for symbol in range(len(counts))])
 
 
 def pack_codes(codes: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Bytes:
@@ -327,13 +327,13 @@ def list_encoded(array: Array, more: Sequence[Encoded] = ()) -> list[Encoded]:
     """
     if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
         return []
-    found = [*more, *encode(array, array.reshape(-1).view(np.uint8), 0)]
+    encodings = [*more, *encode(array, array.reshape(-1).view(np.uint8), 0)]
     for size in DIGITS:
         if size <= array.dtype.itemsize:
-            found += encode(array, split_digits(array, size), size)
+            encodings += encode(array, split_digits(array, size), size)
     useful = list[Encoded]()
     least = LEAST_BYTES
-    for each in sorted(found, key=lambda e: (e.instructions, -e.saved)):
+    for each in sorted(encodings, key=lambda e: (e.instructions, -e.saved)):
         if each.saved >= least:
             useful.append(each)
             least = each.saved + 1

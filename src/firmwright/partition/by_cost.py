@@ -108,8 +108,8 @@ class PricedNetwork:
 
     @cached_property
     def layouts(self) -> Mapping[str, Layout]:
-        found = {d.name: d.target.layout(d.context) for d in self.asked.mix}
-        return {name: layout for name, layout in found.items() if layout is not None}
+        by_device = {d.name: d.target.layout(d.context) for d in self.asked.mix}
+        return {name: layout for name, layout in by_device.items() if layout is not None}
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -131,10 +131,12 @@ class PricedNetwork:
         if group.composite:
             for device, composite in self.list_composites(group):
                 alike = replace(region, device=device.name, anchor=composite.kind)
-                found = self.prices.price(alike, self.functions, self.partition.tensors, device)
-                if found:
+                composite_price = self.prices.price(
+                    alike, self.functions, self.partition.tensors, device
+                )
+                if composite_price:
                     layout = device.name if device.name in self.layouts else PLAIN
-                    yield DeviceOption(device.name, layout, found, composite)
+                    yield DeviceOption(device.name, layout, composite_price, composite)
                 elif device.name == group.device:
                     raise CostError(describe_missing_cost(region))
             alike = replace(region, device=last.name)
@@ -261,7 +263,9 @@ class PricedNetwork:
     def assign(self, chosen: Sequence[DeviceOption]) -> DeviceAssignment:
         """Return the assignment of the chosen devices. The reasons contain the costs."""
         taken: dict[str, list[Composite]] = {name: [] for name in self.asked.taken}
-        violations = {name: dict(found) for name, found in self.asked.violations.items()}
+        violations = {
+            name: dict(by_variable) for name, by_variable in self.asked.violations.items()
+        }
         for option, options, group in zip(chosen, self.options, self.groups, strict=True):
             if group.composite is None:
                 continue

@@ -121,16 +121,16 @@ def find_element_bytes(
     A tensor counts as narrower if its only reader is an elementwise operator with a narrower
     result. An elementwise chain may compute in a wider type before a narrower result.
     """
-    found: dict[relax.Var, int] = {}
+    sizes: dict[relax.Var, int] = {}
     for binding in reversed(bindings):
         tensor = isinstance(binding.var.ty, relax.TensorType)
-        found.setdefault(binding.var, ELEMENT_BYTES[dtype_of(binding.var)] if tensor else 0)
+        sizes.setdefault(binding.var, ELEMENT_BYTES[dtype_of(binding.var)] if tensor else 0)
         if not tensor or kind(binding) is not FusionKind.ELEMENTWISE:
             continue
         for read in read_variables(binding.value):
             if readers[read] == 1 and static_shape(read) == static_shape(binding.var):
-                found[read] = min(ELEMENT_BYTES[dtype_of(read)], found[binding.var])
-    return found
+                sizes[read] = min(ELEMENT_BYTES[dtype_of(read)], sizes[binding.var])
+    return sizes
 
 
 def start_group(
@@ -168,11 +168,11 @@ def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding
         last = members.get(last.value.args[0])
     if last is None:
         return []
-    found = {last.var}
+    variables = {last.var}
     for binding in reversed(producer.bindings):
-        if binding.var in found:
-            found.update(v for v in read_variables(binding.value) if v in members)
-    moving = [b for b in producer.bindings if b.var in found]
+        if binding.var in variables:
+            variables.update(v for v in read_variables(binding.value) if v in members)
+    moving = [b for b in producer.bindings if b.var in variables]
     names = [operator_name(b.value) for b in moving]
     moves = [name for name in names if name in MOVEMENTS]
     is_layout = moves == ["relax.permute_dims"] and dtype_of(last.var) == "float32"

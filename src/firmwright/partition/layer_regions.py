@@ -36,12 +36,12 @@ def find_regions(
     layers = LayerGraph(group_operators(bindings, outputs, kind, {}), outputs)
     only = (RuleViolation("data conversion", f"it only converts between types, which {converter}"),)
     broken = {
-        number: tuple(dict.fromkeys(o for b in found for o in check(b, group.bindings)))
-        if (found := computing_operators(group))
+        number: tuple(dict.fromkeys(o for b in operators for o in check(b, group.bindings)))
+        if (operators := computing_operators(group))
         else only
         for number, group in enumerate(layers.groups)
     }
-    taken = {number for number, found in broken.items() if not found}
+    taken = {number for number, violations in broken.items() if not violations}
     return layers, broken, merge_acyclic(range(len(layers.groups)), layers.reads, taken)
 
 
@@ -78,9 +78,9 @@ def make_placement(
     ``title`` is the name of the device in sentences.
     """
     objected = {
-        b.var: tuple(found)
-        for number, found in broken.items()
-        if found
+        b.var: tuple(violations)
+        for number, violations in broken.items()
+        if violations
         for b in layers.groups[number].bindings
     }
     composites = [

@@ -266,14 +266,14 @@ def make_binding_kind(
 
 def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
     """Return the variables that are computed from quantized variables and not quantized again."""
-    found: set[relax.Var] = set()
+    dequantized: set[relax.Var] = set()
     for binding in bindings:
         name = operator_name(binding.value)
         read = read_variables(binding.value)
         starts = name == "relax.dequantize" and bool(read)
-        if starts or (name != "relax.quantize" and any(v in found for v in read)):
-            found.add(binding.var)
-    return found
+        if starts or (name != "relax.quantize" and any(v in dequantized for v in read)):
+            dequantized.add(binding.var)
+    return dequantized
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:

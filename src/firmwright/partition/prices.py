@@ -117,22 +117,22 @@ class PriceList:
     def price_in_layers(self, region: Region, module: IRModule, device: Device) -> Price | None:
         """Return the price of a region's operators as separate regions on the last device."""
         inner, partition = cut_region(region, module, device)
-        found = [
+        prices = [
             self.price(r, inner, partition.tensors, device) for r in partition.regions if not r.view
         ]
-        known = [price for price in found if price is not None]
-        if len(known) < len(found) or not known:
+        known = [price for price in prices if price is not None]
+        if len(known) < len(prices) or not known:
             return None
         return replace(known[0], amount=sum(price.amount for price in known))
 
     def price_partition(self, module: IRModule, partition: Partition) -> tuple[int, float]:
         """Return the number of regions without a price, and the sum of the other prices."""
-        found = [
+        prices = [
             self.price(r, module, partition.tensors, self.find_device(r.device))
             for r in partition.regions
             if not r.view
         ]
-        return found.count(None), sum(price.amount for price in found if price is not None)
+        return prices.count(None), sum(price.amount for price in prices if price is not None)
 
     def price_transform(self, tensor: Tensor, layout: Layout, inward: bool) -> float:
         key = (TRANSFORM, tensor.shape, tensor.dtype, id(layout), inward)

@@ -129,18 +129,18 @@ def find_operands(
     The stored tensor is None for ``last``, the result of the previous step.
     """
     tensors = [a for a in call.args if isinstance(a, relax.Var | relax.Tuple | Constant)]
-    found: list[tuple[relax.Var, StoredTensor | None]] = []
+    operands: list[tuple[relax.Var, StoredTensor | None]] = []
     for tensor in tensors:
         for operand in tensor.fields if isinstance(tensor, relax.Tuple) else [tensor]:
             if operand == last:
-                found.append((operand, None))
+                operands.append((operand, None))
                 continue
             maker = bound[operand].value if operand in bound else None
             if maker is None or not is_dequantized(maker):
                 return None
             stored = maker.args[0]
-            found.append((operand, describe_stored(maker, stored, dtype_of(stored))))
-    return found
+            operands.append((operand, describe_stored(maker, stored, dtype_of(stored))))
+    return operands
 
 
 def describe_stored(call: tvm.ir.Call, value: relax.Expr, dtype: str) -> StoredTensor:

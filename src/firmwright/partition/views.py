@@ -36,15 +36,15 @@ def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[V
     """
     made = {b.var: b.value for b in bindings if not isinstance(b.value, Constant)}
     joined: set[Var] = set()
-    found: set[Var] = set()
+    joints: set[Var] = set()
     for binding in bindings:
         paths = [find_path(part, made) for part in list_parts(binding.value)]
         sources = {path[-1] for path in paths}
         fits = 1 < len(paths) == len(sources) and made.keys() >= sources
         if fits and binding.var not in fixed and sources.isdisjoint(joined.union(fixed)):
             joined |= sources
-            found.update([binding.var], *(path[:-1] for path in paths))
-    return found
+            joints.update([binding.var], *(path[:-1] for path in paths))
+    return joints
 
 
 def find_path(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:

@@ -81,9 +81,9 @@ def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[i
     with builder.function("main", parameters):
         with builder.dataflow():
             for variable, value in definitions.items():
-                found = batch_binding(variable, value, values, size)
-                emitted = builder.emit(found.value, name_hint=str(variable.name))
-                values[variable] = replace(found, value=emitted)
+                batched = batch_binding(variable, value, values, size)
+                emitted = builder.emit(batched.value, name_hint=str(variable.name))
+                values[variable] = replace(batched, value=emitted)
             returned = [batch_argument(o, values) for o in outputs]
             handed_out = builder.emit_output(join_outputs(returned))
         builder.emit_func_output(handed_out)

@@ -80,11 +80,11 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
         n: [compare(*pair, buffers) for pair in zip(calls, calls[n:], strict=False)]
         for n in lengths
     }
-    alike = {n: found for n, found in compared.items() if any(found)}
+    alike = {n: repetitions for n, repetitions in compared.items() if any(repetitions)}
     loops = []
     at = 0
     while at < len(calls):
-        fits = (fit_loop(found, n, at) for n, found in alike.items())
+        fits = (fit_loop(repetitions, n, at) for n, repetitions in alike.items())
         best = max(fits, key=count_saved, default=None)
         if best is None or best.times < MIN_TIMES:
             at += 1
@@ -190,12 +190,12 @@ class Folded:
         """
         wholes = {b.name: b for b in placed}
         folded = {whole for whole, _ in self.parts.values()}
-        found = [b for b in placed if b.name not in folded]
+        buffers = [b for b in placed if b.name not in folded]
         for buffer in self.unfolded:
             whole, begin = self.parts[buffer.name]
             if home := wholes.get(whole):
-                found.append(replace(buffer, memory=home.memory, offset=home.offset + begin))
-        return sort_by_offset(found)
+                buffers.append(replace(buffer, memory=home.memory, offset=home.offset + begin))
+        return sort_by_offset(buffers)
 
 
 def fold_loops(

@@ -133,8 +133,8 @@ class Filling:
         return RAM if item.buffer else self.home
 
     def choose(self, item: Item) -> str:
-        found = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
-        return next(found, self.find_home(item))
+        names = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
+        return next(names, self.find_home(item))
 
     def serves(self, name: str, item: Item) -> bool:
         """Return whether a memory supports an item.
@@ -186,11 +186,11 @@ def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform)
     kernel_tensors = {
         kernel.region: (*kernel.weights, *kernel.scratch) for kernel in kernels.kernels
     }
-    found: set[str] = set()
+    names: set[str] = set()
     for region in (r for r in partition.regions if r.device in accelerators and not r.view):
-        found.update(roots[name] for name in (*region.inputs, *region.outputs))
-        found.update(parameter.tensor for parameter in kernel_tensors.get(region.name, ()))
-    return found
+        names.update(roots[name] for name in (*region.inputs, *region.outputs))
+        names.update(parameter.tensor for parameter in kernel_tensors.get(region.name, ()))
+    return names
 
 
 def find_stored(partition: Partition, kernels: Kernels, platform: Platform) -> dict[str, str]:
@@ -210,12 +210,12 @@ def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:
     """
     macs = {region.name: region.macs for region in partition.regions}
     roots = partition.view_roots
-    found = Counter[str]()
+    accesses = Counter[str]()
     for kernel in kernels.kernels:
         for parameter, times in list_uses(kernel, macs[kernel.region]):
             name = roots.get(parameter.tensor, parameter.tensor)
-            found[name] += times * parameter.bytes // max(parameter.elements, 1)
-    return found
+            accesses[name] += times * parameter.bytes // max(parameter.elements, 1)
+    return accesses
 
 
 def list_uses(kernel: Kernel, macs: int) -> list[tuple[Parameter, int]]:

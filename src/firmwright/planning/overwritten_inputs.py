@@ -37,8 +37,8 @@ def join_in_place(
         if candidate[1] in last and last[candidate[1]] == candidate[0]
     ]
     candidates = drop_odd_calls(candidates, kernels)
-    for _, found in groupby(candidates, itemgetter(0)):
-        for _, read, written in sorted(found, key=lambda c: left[holders[c[1]]].first):
+    for _, group in groupby(candidates, itemgetter(0)):
+        for _, read, written in sorted(group, key=lambda c: left[holders[c[1]]].first):
             if written in left:
                 holder, result = left[holders[read]], left[written]
                 if (holder.bytes, holder.memory) == (result.bytes, result.memory):
@@ -60,7 +60,7 @@ def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Ca
             calls[describe(kernel), constants].append(kernel.outputs[0].tensor)
     may = {written for _, _, written in candidates}
     alike = (may.intersection(made) for made in calls.values() if len(made) >= MANY)
-    odd = {name for found in alike if len(found) == 1 for name in found}
+    odd = {name for names in alike if len(names) == 1 for name in names}
     return [candidate for candidate in candidates if candidate[2] not in odd]
 
 

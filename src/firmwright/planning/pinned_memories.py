@@ -26,7 +26,7 @@ def resolve_pins(
     to place, or has two memories.
     """
     accelerated = find_accelerated(partition, kernels, platform)
-    found: dict[str, tuple[int, str]] = {}
+    memories: dict[str, tuple[int, str]] = {}
     for key, memory in sorted(pins.items(), key=lambda pin: (rank(pin[0]), pin[0])):
         if key in KINDS:
             names = list_kind(key, partition, kernels) - accelerated
@@ -39,14 +39,14 @@ def resolve_pins(
                 "the key",
             )
         for name in sorted(names):
-            before, other = found.get(name, (-1, memory))
+            before, other = memories.get(name, (-1, memory))
             if before == rank(key) and other != memory:
                 raise PinError(
                     key,
                     f"another key assigns one of these layers to '{other}'; remove one key",
                 )
-            found[name] = rank(key), memory
-    return {name: memory for name, (_, memory) in found.items()}
+            memories[name] = rank(key), memory
+    return {name: memory for name, (_, memory) in memories.items()}
 
 
 def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
@@ -62,11 +62,11 @@ def list_layers(
 ) -> set[str]:
     """Return the tensors and constants of the matching layers that the memory can contain."""
     regions = [region for region in partition.regions if not region.view]
-    found = {region.name for region in regions if is_named(region, pattern)}
-    if not found:
+    layers = {region.name for region in regions if is_named(region, pattern)}
+    if not layers:
         known = {name for region in regions for name in region.sources}
         raise PinError(pattern, f"no layer named '{pattern}'{suggest_known(pattern, known)}")
-    selected = [kernel for kernel in kernels.kernels if kernel.region in found]
+    selected = [kernel for kernel in kernels.kernels if kernel.region in layers]
     constants = {p.tensor for kernel in selected for p in kernel.weights}
     written = {p.tensor for kernel in selected for p in (*kernel.outputs, *kernel.scratch)}
     placed = written - {partition.view_roots.get(name) for name in partition.outputs}

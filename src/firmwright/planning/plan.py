@@ -168,10 +168,10 @@ def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Loca
     for first in range(loop.first, loop.first + loop.calls):
         rows = zip(*(calls[n].slices for n in range(first, loop.end, loop.calls)), strict=True)
         for row in rows:
-            start, second, *_ = found = [locate(part, locations) for part in row]
+            start, second, *_ = places = [locate(part, locations) for part in row]
             stride = second.offset - start.offset
-            even = (move(start, i * stride) for i in range(len(found)))
-            if found != [*even]:
+            even = (move(start, i * stride) for i in range(len(places)))
+            if places != [*even]:
                 return False
     return True
 

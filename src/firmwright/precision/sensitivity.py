@@ -108,15 +108,15 @@ class Sensitivity:
         kept = {
             (name, dtype): self.read_kept(name, dtype) for name in self.weights for dtype in types
         }
-        missing = [key for key, found in kept.items() if found is None]
+        missing = [key for key, choice in kept.items() if choice is None]
         moments = self.measure_moments(dict.fromkeys(name for name, _ in missing))
         if missing:
             _ = self.wanted  # computed once, before the threads start
         with ThreadPoolExecutor(threads) as pool:
-            found = pool.map(lambda key: self.measure_type(key[0], key[1], moments), missing)
+            results = pool.map(lambda key: self.measure_type(key[0], key[1], moments), missing)
             done = len(kept) - len(missing)
             report("measurements", done, len(kept))
-            for key, choice in zip(missing, found, strict=True):
+            for key, choice in zip(missing, results, strict=True):
                 kept[key] = choice
                 write_whole(self.find_file(*key), msgspec.json.encode(choice))
                 done += 1
@@ -197,8 +197,8 @@ class Sensitivity:
         energies = [0.0] * len(self.wanted[0])
         errors = [0.0] * len(self.wanted[0])
         for sample, wanted in zip(self.samples[:MAX_SAMPLES], self.wanted, strict=True):
-            found = self.session.run(None, {**sample, name: values})
-            for output, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+            outputs = self.session.run(None, {**sample, name: values})
+            for output, (ours, theirs) in enumerate(zip(outputs, wanted, strict=True)):
                 right = np.asarray(theirs, "float64")
                 energies[output] += float(np.square(right).sum())
                 errors[output] += float(np.square(np.asarray(ours, "float64") - right).sum())
@@ -229,9 +229,9 @@ def find_free_layers(
     """Map weights to their layers. Layers whose type the recipe states are excluded."""
     nodes = list(model.graph.node)
     fixed = {n for e in options.layers if e.weights for n in match_nodes(nodes, e.match)}
-    found: dict[str, onnx.NodeProto] = {}
+    free_layers: dict[str, onnx.NodeProto] = {}
     for node in nodes:
         excluded = node.name in fixed or node.name in layers.kept_float
         if node.op_type in WEIGHTED and not excluded:
-            found.setdefault(node.input[1], node)
-    return found
+            free_layers.setdefault(node.input[1], node)
+    return free_layers

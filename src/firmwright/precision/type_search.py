@@ -93,10 +93,12 @@ class Search:
 
     def find(self) -> Assignment:
         """Return the confirmed assignment. Raises DiagnosticError if no trial is confirmed."""
-        found = self.find_smallest() if self.limits.flash is None else self.find_most_accurate()
-        if found is None:
+        assignment = (
+            self.find_smallest() if self.limits.flash is None else self.find_most_accurate()
+        )
+        if assignment is None:
             raise DiagnosticError([self.job.recipe.make_diagnostic(*self.explain_failure())])
-        return found
+        return assignment
 
     def find_most_accurate(self) -> Assignment | None:
         """Return the first assignment within the limit of flash whose accuracy is confirmed.
@@ -194,15 +196,15 @@ def search(job: Job) -> None:
     if not layers:
         job.note("no layer has weights whose type can be chosen; a search is not needed")
         return
-    found = Search(
+    type_search = Search(
         job,
         require(options.search),
         digest_weights(find_weights(model, choose_layers(model, options))),
         layers,
     )
-    assignment = found.find()
+    assignment = type_search.find()
     path = precision_path(job.recipe.path)
-    changed = write_precision(path, found.describe(assignment, found.build(assignment)))
+    changed = write_precision(path, type_search.describe(assignment, type_search.build(assignment)))
     job.note(f"{path}: {'written' if changed else 'is as it was'}")
 
 

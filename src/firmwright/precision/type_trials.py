@@ -35,9 +35,9 @@ class TrialResult:
     loss: float | None = None
 
 
-def run_trial(job: Job, found: Precision) -> TrialResult:
-    """Build the network with the types of ``found``, and return its flash and its loss."""
-    text = format_precision(found)
+def run_trial(job: Job, precision: Precision) -> TrialResult:
+    """Build the network with the types of ``precision``, and return its flash and its loss."""
+    text = format_precision(precision)
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     order = make_trial_order(job, name, text)
     (tried,) = run_here([order], read_trial, 1, ClusterObserver(job), Stop())

@@ -120,10 +120,10 @@ def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call
             f"returned a {type(result).__name__} for {name}; expected a Relax expression, as "
             "builder.call_te returns one"
         )
-    found = builder.normalize(result).ty
-    if str(found) != str(operator.ty):
+    result_type = builder.normalize(result).ty
+    if str(result_type) != str(operator.ty):
         wanted = format_types([operator.ty])
-        return f"returned {format_types([found])} for {name}; it has to be {wanted}"
+        return f"returned {format_types([result_type])} for {name}; it has to be {wanted}"
     return ""
 
 

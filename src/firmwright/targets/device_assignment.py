@@ -34,7 +34,7 @@ class DeviceAssignment:
         self, bindings: Sequence[VarBinding], anchor: VarBinding, device: Device
     ) -> tuple[RuleViolation, ...]:
         """Return the reasons why the devices before ``device`` rejected a group's operators."""
-        found: list[RuleViolation] = []
+        refusals: list[RuleViolation] = []
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
             stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
@@ -43,8 +43,8 @@ class DeviceAssignment:
             kind = kind_of(anchor.value)
             unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
             broken = next((violations for violations in stated if violations), unknown)
-            found += [replace(violation, device=name) for violation in broken]
-        return tuple(found)
+            refusals += [replace(violation, device=name) for violation in broken]
+        return tuple(refusals)
 
 
 CROSSING = RuleViolation(

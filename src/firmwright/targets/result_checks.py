@@ -75,13 +75,13 @@ def check_objections(
 ) -> str:
     if not isinstance(objections, Mapping):
         return f"the violations are a {kind_of(objections)}; expected a dictionary"
-    for variable, found in objections.items():
+    for variable, violations in objections.items():
         if variable not in bindings:
             return f"the violations have {describe(variable)}"
-        problem = f"are a {kind_of(found)}"
-        if isinstance(found, tuple | list):
-            wrong = [o for o in found if not isinstance(o, RuleViolation)]
-            mistyped = [text for o in found if (text := find_wrong_field(o, RuleViolation))]
+        problem = f"are a {kind_of(violations)}"
+        if isinstance(violations, tuple | list):
+            wrong = [o for o in violations if not isinstance(o, RuleViolation)]
+            mistyped = [text for o in violations if (text := find_wrong_field(o, RuleViolation))]
             if not wrong and mistyped:
                 return f"a violation of '{variable.name}': {mistyped[0]}"
             if not wrong:
@@ -211,13 +211,13 @@ def check_estimate(cycles: int | None) -> str:
 
 
 def check_suggestions(suggestions: Sequence[object]) -> str:
-    for found in suggestions:
-        if not isinstance(found, Suggestion):
-            return f"a suggestion is a {kind_of(found)}; expected a Suggestion"
-        if wrong := find_wrong_field(found, Suggestion):
+    for suggestion in suggestions:
+        if not isinstance(suggestion, Suggestion):
+            return f"a suggestion is a {kind_of(suggestion)}; expected a Suggestion"
+        if wrong := find_wrong_field(suggestion, Suggestion):
             return f"a suggestion's {wrong}"
-        if wrong := check_estimate(found.cycles):
-            return f"'{found.change}': {wrong}"
+        if wrong := check_estimate(suggestion.cycles):
+            return f"'{suggestion.change}': {wrong}"
     return ""
 
 
@@ -247,9 +247,9 @@ def kind_of(value: object) -> str:
     return type(value).__name__
 
 
-def check_texts_alone(found: Sequence[object], *_: object) -> str:
-    texts = all(isinstance(text, str) for text in found)
-    return "" if texts else f"returned {found!r}; expected a list of strings"
+def check_texts_alone(result: Sequence[object], *_: object) -> str:
+    texts = all(isinstance(text, str) for text in result)
+    return "" if texts else f"returned {result!r}; expected a list of strings"
 
 
 def accept(*_: object) -> str:
@@ -258,17 +258,17 @@ def accept(*_: object) -> str:
 
 CHECKS: Mapping[str, tuple[tuple[type, ...], Callable[..., str]]] = {
     "prepare": ((tvm.IRModule,), accept),
-    "place": ((Placement,), lambda found, module, _: check_placement(module, found)),
-    "layout": ((object,), lambda found, _: check_layout(found)),
+    "place": ((Placement,), lambda result, module, _: check_placement(module, result)),
+    "layout": ((object,), lambda result, _: check_layout(result)),
     "lower": (
         (LoweredRegion,),
-        lambda found, region, module, _: check_lowered(region, module, found),
+        lambda result, region, module, _: check_lowered(region, module, result),
     ),
     "list_variants": ((tuple, list), check_texts_alone),
     "describe_kernel": ((str,), accept),
-    "estimate_cycles": ((int, type(None)), lambda found, *_: check_estimate(found)),
-    "complete_changes": ((tuple, list, RuleViolation), lambda found, *_: check_changes(found)),
-    "suggest": ((tuple, list), lambda found, *_: check_suggestions(found)),
+    "estimate_cycles": ((int, type(None)), lambda result, *_: check_estimate(result)),
+    "complete_changes": ((tuple, list, RuleViolation), lambda result, *_: check_changes(result)),
+    "suggest": ((tuple, list), lambda result, *_: check_suggestions(result)),
     "list_idle_options": ((tuple, list), check_texts_alone),
     "extend_project": ((type(None),), accept),
 }

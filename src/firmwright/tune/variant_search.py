@@ -49,10 +49,10 @@ def tune(job: Job) -> None:
     count = min(most, asked or most)
     trials = [make_trial(network, variants, number) for number in range(count)]
     tried = collect(job, trials)
-    found = replace(network, layers=choose_variants(variants, tried))
+    tuned = replace(network, layers=choose_variants(variants, tried))
     default = tried[DEFAULT]
-    together = try_together(job, found, default)
-    changed = write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: found})
+    together = try_together(job, tuned, default)
+    changed = write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: tuned})
     used, before, unit = together.instructions, default.instructions, "instructions"
     if together.cycles is not None and default.cycles is not None:
         used, before, unit = together.cycles, default.cycles, "cycles"
@@ -109,17 +109,17 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
     return ended
 
 
-def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialResult:
+def try_together(job: Job, tuned: TunedNetwork, default: TrialResult) -> TrialResult:
     """Return the result of the fastest variants of all layers.
 
     Raises UserError if the variants do not build together, although each variant was built in a
     trial.
     """
-    if all(layer.variant == layer.default for layer in found.layers.values()):
+    if all(layer.variant == layer.default for layer in tuned.layers.values()):
         return default
     from firmwright.tune.variant_trials import run_trials
 
-    (tried,) = run_trials(job, {TOGETHER: found})
+    (tried,) = run_trials(job, {TOGETHER: tuned})
     if tried.failure:
         raise UserError(
             f"the fastest variants do not build together: {tried.failure}\n"
